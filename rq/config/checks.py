@@ -200,12 +200,6 @@ def _spark_conf(value: object) -> dict[str, str]:
     return conf
 
 
-def _spark(value: object) -> dict[str, object]:
-    """Return the setting `spark`: `master`, `conf` with settings of Spark, and `idle`, the
-    seconds that a warm one is kept without a message."""
-    return _each(value, _SPARK)
-
-
 def _pull(value: object) -> dict[str, object]:
     """Return the setting `pull` whole: the defaults with what `value` says."""
     return {**PULL, **_each(value, _PULL)}
@@ -227,7 +221,12 @@ def _each(value: object, checks: _Checks) -> dict[str, object]:
     return checked
 
 
-_SPARK: _Checks = {"master": _text, "conf": _spark_conf, "idle": _duration}
+_SPARK: _Checks = {
+    "master": _text,
+    "conf": _spark_conf,
+    "idle": _duration,
+    "allow": _texts,
+}
 _PULL: _Checks = {
     "max": _whole(1, LEASES),
     "seconds": _whole(1, LEASE_SECONDS),
@@ -339,7 +338,7 @@ QUEUE: dict[str, Callable[[object], object]] = {
     "no_new_privs": _flag,
     "success": _success,
     "batch": _batch,
-    "spark": _spark,
+    "spark": lambda value: _each(value, _SPARK),
     "pull": _pull,
     "retry": retries.check,
     "retention": _retention,

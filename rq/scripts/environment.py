@@ -18,6 +18,7 @@ _BIN = Path(rq.__file__).resolve().parent.parent / "bin"
 # Where `rq` and `rq-spark` are: in the checkout, or beside the Python of an installed one.
 COMMANDS = str(_BIN if (_BIN / "rq").exists() else Path(sys.executable).parent)
 _REMOVED = ("RUBYOPT",)
+_OF_THE_QUEUE = ("RQ_JAVA_HOME", "RQ_JVM_DIR")  # which RQ itself never sets
 _PARAMS = tuple((param, f"RQ_{param.upper()}") for param in PARAMS)
 
 
@@ -29,16 +30,11 @@ def fixed(root: Path, config: RootConfig, queue: QueueConfig) -> dict[str, str]:
     if config.tmpdir:
         env["TMPDIR"] = config.tmpdir
     for name, value in queue.env_vars.items():
-        if not name.startswith("RQ_"):
+        if not name.startswith("RQ_") or name in _OF_THE_QUEUE:
             env[name] = value
     for name in _REMOVED:
         env.pop(name, None)
-    if "master" in queue.spark:
-        env["RQ_SPARK_MASTER"] = queue.spark["master"]
-    if "conf" in queue.spark:
-        env["RQ_SPARK_CONF"] = json.dumps(queue.spark["conf"])
-    if "idle" in queue.spark:
-        env["RQ_SPARK_IDLE"] = str(queue.spark["idle"])
+    env.update(_of_spark(queue.spark))
     env.update(
         RQ_ROOT=str(root),
         RQ_VER=rq.__version__,
@@ -53,6 +49,16 @@ def fixed(root: Path, config: RootConfig, queue: QueueConfig) -> dict[str, str]:
         RQ_SHARE=SHARE,
     )
     return env
+
+
+def _of_spark(setting: Mapping[str, object]) -> dict[str, str]:
+    """Return what tells a job where it runs; what is no text or number goes as JSON."""
+    return {
+        f"RQ_SPARK_{name.upper()}": (
+            str(value) if isinstance(value, str | int | float) else json.dumps(value)
+        )
+        for name, value in setting.items()
+    }
 
 
 def for_script(base: Mapping[str, str], script: str, lease: str) -> dict[str, str]:

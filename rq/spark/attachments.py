@@ -1,6 +1,7 @@
 """Lines of many files as rows: attachments, and what http:// and s3:// lead to.
 
-A task reads a group of files; the first bytes tell the compression, not the name.
+A task reads a group of files; the first bytes tell the compression, not the name. If one
+cannot be read, all of them are looked through, so that all that are bad are found at once.
 """
 
 from __future__ import annotations
@@ -14,17 +15,18 @@ import io
 import json
 import lzma
 import re
-import urllib.request
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Protocol, cast
+from typing import IO, TYPE_CHECKING, cast
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from rq.errors import BadInput
+from rq.errors import BadInput, RQError, Unreachable
+from rq.spark import remote
 from rq.spark.given import Given
+from rq.spark.remote import Allow, Source
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,13 +36,13 @@ if TYPE_CHECKING:
 
 FORMAT = "rq_lines"
 SCHEMA = "msg_id string, src string, file string, lineno long, line string"
-REMOTE = ("http://", "https://", "s3://")
+_BAD = "msg_id string, why string, passing boolean"
 _BLOCK = 1024 * 1024
-_PATIENCE = 60.0  # seconds without a byte
 _GUESS = 16 * 1024 * 1024  # bytes that a file of unknown size is taken for
 _LONGEST = 64 * 1024 * 1024  # bytes of a line: more is no text, and would fill memory
 # What a file that is not whole, or not what it seems, ends with.
 _SPOILED = (
+    RQError,
     OSError,
     EOFError,
     ValueError,
@@ -48,16 +50,6 @@ _SPOILED = (
     lzma.LZMAError,
     http.client.HTTPException,
 )
-
-
-class _Source(Protocol):
-    """What is read from: an answer over HTTP, or a stream of Arrow."""
-
-    def read(self, size: int) -> bytes:
-        """Return at most so many bytes; none at the end."""
-
-    def close(self) -> None:
-        """Give the connection back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,43 +63,83 @@ class File:
     size: int
 
 
-def files(messages: Iterable[Given]) -> list[File]:
-    """List the attachments of messages, and what their `param1` leads to."""
-    return [file for message in messages for file in _of(message)]
+@dataclass(frozen=True, slots=True)
+class Bad:
+    """A message one of whose files cannot be read, and why."""
+
+    msg_id: str
+    why: str
+    is_passing: bool  # it may be there a while later
+
+    def error(self) -> RQError:
+        """Return it as it is raised; `unreadable` reads it again."""
+        kind = Unreachable if self.is_passing else BadInput
+        return kind(f"[{self.msg_id}] {self.why}")
 
 
-def _of(given: Given) -> Iterator[File]:
+def files(messages: Iterable[Given], allow: Sequence[str]) -> list[File]:
+    """List the attachments of messages, and what their `param1` leads to. `allow`: where
+    the queue may go. BadInput or Unreachable tells of the first that leads nowhere."""
+    every, bad = listed(messages, allow)
+    if bad:
+        raise bad[0].error()
+    return every
+
+
+def listed(
+    messages: Iterable[Given], allow: Sequence[str]
+) -> tuple[list[File], list[Bad]]:
+    """Return the files of messages, and the messages that have no list of them."""
+    may, every, bad = remote.allow(allow), list[File](), list[Bad]()
+    for message in messages:
+        try:
+            every += _of(message, may)
+        except _SPOILED as error:
+            bad.append(_bad(message.msg_id, str(message["param1"]), error))
+    return every, bad
+
+
+def _of(given: Given, may: Allow) -> Iterator[File]:
     for path in given.attachments:
         size = path.stat().st_size
         yield File(given.msg_id, given.src, path.name, str(path.absolute()), size)
     where = str(given["param1"] or "")
-    if where.startswith(REMOTE):
-        for name in _under(where):
+    if where.startswith(remote.ADDRESSES):
+        for name in remote.below(where, may):
             yield File(given.msg_id, given.src, name, name, _GUESS)
 
 
-def _under(where: str) -> list[str]:
-    """Return the files that a URL stands for: an s3:// one that ends in a slash, all
-    that are below."""
-    address, question, query = where.partition("?")
-    if not (where.startswith("s3://") and address.endswith("/")):
-        return [where]
-    from pyarrow import fs
-
-    system, path = fs.FileSystem.from_uri(where)
-    infos = system.get_file_info(fs.FileSelector(path, recursive=True))
-    names = sorted(info.path for info in infos if info.type == fs.FileType.File)
-    return [f"s3://{name}{question}{query}" for name in names]
+def _bad(msg_id: str, name: str, error: BaseException) -> Bad:
+    why = " ".join(str(error).split())
+    return Bad(msg_id, f"{name}: {why}", remote.is_passing(error))
 
 
-def rows(spark: SparkSession, every: Sequence[File]) -> DataFrame:
+def rows(
+    spark: SparkSession, every: Sequence[File], allow: Sequence[str] = ()
+) -> DataFrame:
     """Return the lines of files as a DataFrame of SCHEMA."""
+    return _read(spark, every, allow, "lines")
+
+
+def find_bad(
+    spark: SparkSession, messages: Iterable[Given], allow: Sequence[str]
+) -> list[Bad]:
+    """Look through all files of messages; return those that cannot be read."""
+    every, bad = listed(messages, allow)
+    spoiled = _read(spark, every, allow, "bad").collect() if every else []
+    return [*bad, *(Bad(*row) for row in spoiled)]
+
+
+def _read(
+    spark: SparkSession, every: Sequence[File], allow: Sequence[str], what: str
+) -> DataFrame:
     spark.dataSource.register(Lines)
     groups = max(1, spark.sparkContext.defaultParallelism) * 4
     text = json.dumps(
         [[file.msg_id, file.src, file.name, file.where, file.size] for file in every]
     )
-    reader = spark.read.format(FORMAT).option("files", text)
+    reader = spark.read.format(FORMAT).option("files", text).option("of", what)
+    reader = reader.option("allow", json.dumps(list(allow)))
     return reader.option("groups", str(groups)).load()
 
 
@@ -119,11 +151,14 @@ class Lines(DataSource):
         return FORMAT
 
     def schema(self) -> str:
-        return SCHEMA
+        schema, _ = _WAYS[self.options["of"]]
+        return schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
         every = [File(*fields) for fields in json.loads(self.options["files"])]
-        return Reader(every, int(self.options["groups"]))
+        allow = json.loads(self.options["allow"])
+        _, way = _WAYS[self.options["of"]]
+        return Reader(every, int(self.options["groups"]), way, allow)
 
 
 class Group(InputPartition):
@@ -133,19 +168,27 @@ class Group(InputPartition):
         super().__init__(tuple(members))
 
 
+Way = Callable[[File, Allow], "Iterator[pa.RecordBatch]"]
+
+
 class Reader(DataSourceReader):
     """Reads groups of files of about the same size."""
 
-    def __init__(self, every: Sequence[File], groups: int) -> None:
+    def __init__(
+        self, every: Sequence[File], groups: int, way: Way, allow: Sequence[str]
+    ) -> None:
         self.files = every
         self.groups = groups
+        self.way = way
+        self.allow = allow
 
     def partitions(self) -> Sequence[InputPartition]:
         return [Group(members) for members in grouped(self.files, self.groups)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        may = remote.allow(self.allow)
         for file in partition.value:
-            yield from _batches(file)
+            yield from self.way(file, may)
 
 
 def grouped(every: Sequence[File], count: int) -> list[list[File]]:
@@ -160,22 +203,26 @@ def grouped(every: Sequence[File], count: int) -> list[list[File]]:
     return [group for _, _, group in sorted(heap)]
 
 
-def unreadable(error: Exception) -> tuple[str, str] | None:
-    """Return (message, why) if an error of Spark tells of a file that cannot be read."""
-    parts = re.search(r"BadInput: \[(.+?)\] (.*)", str(error))
-    return (parts[1], parts[2]) if parts else None
+def unreadable(error: Exception) -> Bad | None:
+    """Return which message it is about if an error tells of a file that cannot be read,
+    in this process or in a task of Spark."""
+    name = f"{type(error).__name__}: " if isinstance(error, RQError) else ""
+    parts = re.search(r"\b(BadInput|Unreachable): \[(.+?)\] (.*)", f"{name}{error}")
+    if parts is None:
+        return None
+    return Bad(parts[2], parts[3], parts[1] == Unreachable.__name__)
 
 
 # ---- reading one
 
 
-def _batches(file: File) -> Iterator[pa.RecordBatch]:
+def _batches(file: File, may: Allow) -> Iterator[pa.RecordBatch]:
     """Give the lines of a file as Arrow batches of SCHEMA."""
     import pyarrow as pa
 
     number = 1
     try:
-        with opened(file.where) as stream:
+        with opened(file.where, may) as stream:
             for lines in _blocks(stream):
                 count = len(lines)
                 columns = [
@@ -189,11 +236,32 @@ def _batches(file: File) -> Iterator[pa.RecordBatch]:
                 )
                 number += count
     except _SPOILED as error:
-        why = " ".join(str(error).split())
-        raise BadInput(f"[{file.msg_id}] {file.name}: {why}") from error
+        raise _bad(file.msg_id, file.name, error).error() from error
 
 
-def _blocks(stream: _Source) -> Iterator[list[str]]:
+def _checked(file: File, may: Allow) -> Iterator[pa.RecordBatch]:
+    """Give a row if a file cannot be read to its end."""
+    import pyarrow as pa
+
+    try:
+        with opened(file.where, may) as stream:
+            for _ in _blocks(stream):
+                pass
+    except _SPOILED as error:
+        bad = _bad(file.msg_id, file.name, error)
+        columns = [[bad.msg_id], [bad.why], [bad.is_passing]]
+        yield pa.RecordBatch.from_arrays(
+            [pa.array(column) for column in columns], ["msg_id", "why", "passing"]
+        )
+
+
+_WAYS: dict[str, tuple[str, Way]] = {
+    "lines": (SCHEMA, _batches),
+    "bad": (_BAD, _checked),
+}
+
+
+def _blocks(stream: Source) -> Iterator[list[str]]:
     rest = b""
     while block := stream.read(_BLOCK):
         *whole, rest = (rest + block).split(b"\n")
@@ -210,9 +278,9 @@ def _text(line: bytes) -> str:
 
 
 @contextlib.contextmanager
-def opened(where: str) -> Iterator[_Source]:
+def opened(where: str, may: Allow | None = None) -> Iterator[Source]:
     """Open a file, decompressed."""
-    with io.BufferedReader(_raw(where), _BLOCK) as raw:
+    with io.BufferedReader(_raw(where, may or Allow()), _BLOCK) as raw:
         head = raw.peek(_MAGIC)
         for magic, decompressed in _KINDS:
             if head.startswith(magic):
@@ -222,21 +290,16 @@ def opened(where: str) -> Iterator[_Source]:
         yield raw
 
 
-def _raw(where: str) -> io.RawIOBase:
-    if where.startswith("s3://"):
-        from pyarrow import fs
-
-        system, path = fs.FileSystem.from_uri(where)
-        return _Readable(system.open_input_stream(path))
-    if where.startswith(REMOTE):
-        return _Readable(urllib.request.urlopen(where, timeout=_PATIENCE))
+def _raw(where: str, may: Allow) -> io.RawIOBase:
+    if where.startswith(remote.ADDRESSES):
+        return _Readable(remote.stream(where, may))
     return Path(where).open("rb", buffering=0)
 
 
 class _Readable(io.RawIOBase):
     """What has only `read`, as the standard library wants it."""
 
-    def __init__(self, stream: _Source) -> None:
+    def __init__(self, stream: Source) -> None:
         self._stream = stream
 
     def readable(self) -> bool:
@@ -245,10 +308,6 @@ class _Readable(io.RawIOBase):
     def readinto(self, buffer: Buffer) -> int:
         into = memoryview(buffer)
         data = self._stream.read(len(into))
-        # http.client takes a connection that is cut for the end of the file.
-        missing = getattr(self._stream, "length", None) if not data else None
-        if missing:
-            raise EOFError(f"the connection was cut {missing} bytes before the end")
         into[: len(data)] = data
         return len(data)
 
@@ -267,7 +326,7 @@ def _zstd(raw: IO[bytes]) -> IO[bytes]:
 
 
 _KINDS: tuple[
-    tuple[bytes, Callable[[IO[bytes]], contextlib.AbstractContextManager[_Source]]],
+    tuple[bytes, Callable[[IO[bytes]], contextlib.AbstractContextManager[Source]]],
     ...,
 ] = (
     (b"\x1f\x8b", lambda raw: gzip.GzipFile(fileobj=raw)),

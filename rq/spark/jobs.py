@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, overload
 from rq import config
 from rq.errors import BadInput, Refused, RQError
 from rq.pipe import Verb
-from rq.spark import attachments, failures, given, machine, sending
+from rq.spark import attachments, failures, given, machine, remote, sending
 from rq.spark import session as sessions
 from rq.spark.driver import Driver
 from rq.spark.given import Batch, Given
@@ -29,7 +29,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Function = Callable[[Work], object]
+Endings = dict[str, tuple[Verb, str]]
 _PAUSE = 60  # seconds until a queue that takes nothing now is asked again
+_CALLS = 2  # of a job's function, when files cannot be read
+_WORSE = (
+    Verb.RESEND,
+    f"{_PAUSE}-files of this batch could be read, and could not a moment later",
+)
 
 
 class Job:
@@ -83,27 +89,43 @@ def load(script: Path) -> Job:
 def call(job: Job, batch: Batch, outlet: Outlet, messages: Sequence[Given]) -> Work:
     """Call a job's function; return what it wants to become of the messages.
 
-    A message with a file that cannot be read ends in err; the function is called again
-    without it, so that one bad file does not keep the others.
+    If a file cannot be read, all that cannot are looked for, their messages end, and the
+    function is called again with the others: twice at most, however many are bad.
     """
-    spoiled: dict[str, tuple[Verb, str]] = {}
-    while left := [message for message in messages if message.msg_id not in spoiled]:
+    endings: Endings = {}
+    for _ in range(_CALLS):
+        left = [message for message in messages if message.msg_id not in endings]
         q = Work(batch, outlet, left)
-        try:
-            job.function(q)
-            q.check()
-        except Exception as error:
-            bad = attachments.unreadable(error)
-            if bad is None or bad[0] not in [message.msg_id for message in left]:
-                raise
-            msg_id, why = bad
-            spoiled[msg_id] = Verb.ERR, why
-        else:
-            break
-    else:
-        q = Work(batch, outlet, [])
-    q.endings.update(spoiled)
+        bad = _try(job, q) if left else {}
+        if not bad:
+            q.endings.update(endings)
+            return q
+        endings |= bad
+    q = Work(batch, outlet, messages)
+    q.endings.update({message.msg_id: _WORSE for message in messages} | endings)
     return q
+
+
+def _try(job: Job, q: Work) -> Endings:
+    """Call a job's function; return how the messages end whose files cannot be read."""
+    try:
+        job.function(q)
+        q.check()
+    except Exception as error:
+        first = attachments.unreadable(error)
+        ids = [message.msg_id for message in q.messages]
+        if first is None or first.msg_id not in ids:
+            raise
+        allow = remote.texts(os.environ)
+        bad = [first, *attachments.find_bad(q.spark, q.messages, allow)]
+        return {entry.msg_id: _end_of(entry) for entry in bad}
+    return {}
+
+
+def _end_of(bad: attachments.Bad) -> tuple[Verb, str]:
+    if bad.is_passing:
+        return Verb.RESEND, f"{_PAUSE}-{bad.why}"
+    return Verb.ERR, bad.why
 
 
 # ---- started by a queue

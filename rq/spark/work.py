@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Sequence
 from functools import reduce
@@ -12,7 +13,7 @@ from rq.errors import BadInput
 from rq.message import PARAMS
 from rq.nesting import Json
 from rq.pipe import Verb
-from rq.spark import attachments, expectations, parsing, results
+from rq.spark import attachments, expectations, parsing, remote, results
 from rq.spark.expectations import Parsed
 from rq.spark.given import Batch, Given
 from rq.spark.sending import Letter
@@ -71,7 +72,9 @@ class Work:
     def lines(self) -> DataFrame:
         """Return the lines of all attachments, and of what each `param1` leads to, as
         a DataFrame: msg_id, src, file, lineno, line."""
-        return attachments.rows(self.spark, attachments.files(self.messages))
+        allow = remote.texts(os.environ)
+        every = attachments.files(self.messages, allow)
+        return attachments.rows(self.spark, every, allow)
 
     def parse(
         self, lines: DataFrame, form: str, most_rejects: float | None = None

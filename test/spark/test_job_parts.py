@@ -25,13 +25,14 @@ from harness.limits import no_descriptors
 from harness.waiting import wait_until
 from pyarrow import parquet
 
-from rq.errors import BadInput
-from rq.spark import attachments, given, jobs, parsing, results, work
+from rq.errors import BadInput, Unreachable
+from rq.spark import attachments, given, jobs, parsing, remote, results, work
 from rq.spark.attachments import File
 from rq.spark.given import Given
 from rq.spark.progress import Progress
 
 PATIENCE = 90.0
+HERE = ["127.0.0.1"]  # what a queue of these tests may fetch
 LINES = ["one", "", "zwei ü", "three\tend"]
 TEXT = "\n".join(LINES).encode()
 KINDS = {
@@ -82,7 +83,7 @@ def test_lines_come_from_files_of_every_kind_and_from_the_web(spark, tmp_path, s
         Given("m1", folder, {"src": "web1", "param1": "no address"}),
         Given("m2", tmp_path / "m2", {"param1": url}),
     ]
-    found = rows(attachments.rows(spark, attachments.files(messages)))
+    found = rows(attachments.rows(spark, attachments.files(messages, HERE), HERE))
     wanted = {("m1", "web1", name) for name in KINDS} | {("m2", "", url)}
     assert sorted(found) == sorted(
         (*of, number, line) for of in wanted for number, line in enumerate(LINES, 1)
@@ -95,9 +96,9 @@ def test_a_file_that_cannot_be_read_is_named(spark, tmp_path):
     file = File("m1", "", "broken.gz", str(broken), 10)
     with pytest.raises(Exception, match=r"broken\.gz") as failed:
         attachments.rows(spark, [file]).count()
-    msg_id, why = attachments.unreadable(failed.value)
-    assert msg_id == "m1"
-    assert why.startswith("broken.gz: Compressed file ended")
+    bad = attachments.unreadable(failed.value)
+    assert (bad.msg_id, bad.is_passing) == ("m1", False)
+    assert bad.why.startswith("broken.gz: Compressed file ended")
     assert attachments.unreadable(ValueError("BadInput")) is None
 
 
@@ -141,8 +142,12 @@ def test_whatever_is_wrong_with_a_file_is_told_of_that_file(
                 where.write_bytes(
                     spoiled(KINDS[kind](os.urandom(20_000).hex().encode()))
                 )
-            with pytest.raises(BadInput, match=r"^\[m1\] a log: .+"):
-                list(attachments._batches(File("m1", "", "a log", str(where), 1)))
+            error = Unreachable if kind == "http" else BadInput
+            file, may = File("m1", "", "a log", str(where), 1), remote.allow(HERE)
+            with pytest.raises(error, match=r"^\[m1\] a log: .+"):
+                list(attachments._batches(file, may))
+            [row] = next(attachments._checked(file, may)).to_pylist()
+            assert row["passing"] is (kind == "http")
         finally:
             server.shutdown()
             thread.join()

@@ -77,9 +77,21 @@ def test_a_script_gets_these_variables_and_no_other():
 
 def test_where_jobs_on_spark_run_is_said_only_if_the_queue_says_it():
     spark = {"master": "spark://h:7077", "conf": {"spark.driver.memory": "2g"}}
+    spark["allow"] = ["s3://logs/"]
     env = environment.fixed(Path("/r"), MAIN, QueueConfig(script="x", spark=spark))
     assert env["RQ_SPARK_MASTER"] == "spark://h:7077"
     assert env["RQ_SPARK_CONF"] == '{"spark.driver.memory": "2g"}'
+    assert env["RQ_SPARK_ALLOW"] == '["s3://logs/"]'
+
+
+def test_a_queue_may_say_where_the_java_of_its_jobs_is():
+    given = {"RQ_JAVA_HOME": "/java", "RQ_JVM_DIR": "/jvm", "RQ_ROOT": "/evil"}
+    config = QueueConfig(script="x", env_vars=given)
+    assert environment.fixed(Path("/r"), MAIN, config).items() >= {
+        ("RQ_JAVA_HOME", "/java"),
+        ("RQ_JVM_DIR", "/jvm"),
+        ("RQ_ROOT", "/r"),
+    }
 
 
 def test_the_commands_of_rq_are_the_last_place_of_the_path():

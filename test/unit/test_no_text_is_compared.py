@@ -8,12 +8,13 @@ import pytest
 ROOM = Path(__file__).resolve().parent.parent.parent / "rq"
 # The ancestor's sentences and statuses, which are a protocol.
 PROTOCOL = {"sentences.py", "wording.py"}
-# Texts of others, who tell no kind: orjson, Spark. And one that is said once.
+# Texts of others, who tell no kind: orjson, Spark, Arrow. And one that is said once.
 FOREIGN = {
     "nesting.py:check_depth",
     "spark/attachments.py:unreadable",
     "spark/failures.py:first_line",
     "spark/failures.py:of_round",
+    "spark/remote.py:is_passing",
     "queues/owner/settings.py:read_again",
 }
 ERRORS = {"Exception", "BaseException", "OSError", "RQError"}

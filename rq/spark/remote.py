@@ -1,0 +1,265 @@
+"""What a message names in `param1`, fetched only where its queue may go.
+
+An address of the web is judged as that of a webhook is. A store is read with the queue's
+own rights, so only where the queue's configuration names it.
+"""
+
+from __future__ import annotations
+
+import base64
+import errno
+import http.client
+import ipaddress
+import json
+import re
+import socket
+import ssl
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urljoin, urlsplit
+
+from rq.errors import BadConfig, BadInput, Refused, Unreachable
+from rq.nesting import Json
+from rq.outbound import addresses, connection
+from rq.outbound.addresses import Allowed, Internal
+
+if TYPE_CHECKING:
+    from pyarrow import fs
+
+STORE = "s3://"
+WEB = ("http://", "https://")
+ADDRESSES = (*WEB, STORE)
+VARIABLE = "RQ_SPARK_ALLOW"  # from the queue's config: a list, as JSON
+_PATIENCE = 60.0  # seconds without a byte
+_REDIRECTS = 5
+_MOVED = frozenset({301, 302, 303, 307, 308})
+_LATER = frozenset({408, 425, 429, 500, 502, 503, 504})
+_PLAIN = "/%:=&?~+!$,;'@()*[]"
+_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
+_OPTIONS = frozenset({"region", "scheme", "endpoint_override"})
+_MEND = 'the queue\'s config may allow it: "spark": {{"allow": [{!r}]}}'
+_GONE = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN})
+# What pyarrow says of a store that was away, or had too much to do.
+_AWAY = re.compile(
+    r"AWS Error (?:NETWORK_CONNECTION|SLOW_DOWN|SERVICE_UNAVAILABLE|INTERNAL_FAILURE"
+    r"|THROTTLING|REQUEST_TIMEOUT)|curlCode: (?:6|7|28|52|56),"
+)
+
+
+class Source(Protocol):
+    """What is read from: an answer over HTTP, or a stream of Arrow."""
+
+    def read(self, size: int) -> bytes:
+        """Return at most so many bytes; none at the end."""
+
+    def close(self) -> None:
+        """Give the connection back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Allow:
+    """What a queue may fetch beside what everybody may reach."""
+
+    web: Allowed = field(default_factory=Allowed)
+    stores: tuple[str, ...] = ()  # `BUCKET` or `BUCKET/PREFIX`
+
+
+def texts(env: Mapping[str, str]) -> list[str]:
+    """Return what the config of the queue that started this process allows; BadConfig."""
+    try:
+        given: Json = json.loads(env.get(VARIABLE) or "[]")
+    except ValueError as error:
+        raise BadConfig(f"{VARIABLE} is not JSON: {error}") from None
+    if not isinstance(given, list):
+        raise BadConfig(f'{VARIABLE} is not a list: ["HOST", "s3://BUCKET/"]')
+    return [str(text) for text in given]
+
+
+def allow(given: Sequence[str]) -> Allow:
+    """Return what a list of hosts, networks and s3:// addresses allows; BadConfig."""
+    stores = [text for text in given if text.startswith(STORE)]
+    try:
+        web = addresses.allowed(text for text in given if text not in stores)
+    except BadInput as error:
+        raise BadConfig(f"spark: {error}") from None
+    return Allow(web, tuple(text.removeprefix(STORE).rstrip("/") for text in stores))
+
+
+def below(where: str, may: Allow) -> list[str]:
+    """Return the files that an address stands for: an s3:// one that ends in a slash,
+    all that are below. Refused when the queue may not go there; OSError."""
+    if not where.startswith(STORE):
+        return [where]
+    address, question, query = where.partition("?")
+    system, path = _store(where, may)
+    if not address.endswith("/"):
+        return [where]
+    from pyarrow import fs
+
+    infos = system.get_file_info(fs.FileSelector(path, recursive=True))
+    names = sorted(info.path for info in infos if info.type == fs.FileType.File)
+    return [f"{STORE}{quote(name)}{question}{query}" for name in names]
+
+
+def stream(where: str, may: Allow) -> Source:
+    """Open an address as it is there, compressed or not; Refused, Unreachable, BadInput,
+    OSError or http.client.HTTPException when that cannot be."""
+    if where.startswith(STORE):
+        system, path = _store(where, may)
+        # By its first bytes its kind is told, not by its name.
+        opened: Source = system.open_input_stream(path, compression=None)
+        return opened
+    return _page(where, may)
+
+
+def is_passing(error: BaseException) -> bool:
+    """Whether what failed may succeed a while later."""
+    if isinstance(error, Unreachable | TimeoutError | ConnectionError):
+        return True
+    if isinstance(error, http.client.IncompleteRead):
+        return True
+    if isinstance(error, socket.gaierror):
+        return error.errno == socket.EAI_AGAIN
+    if not isinstance(error, OSError):
+        return False
+    return error.errno in _GONE or _AWAY.search(str(error)) is not None
+
+
+# ---- stores
+
+
+def _store(where: str, may: Allow) -> tuple[fs.FileSystem, str]:
+    """Return a store and the path in it. What arrow is given holds only what was judged
+    here, so that no two readings of an address can differ."""
+    parts = urlsplit(where)
+    bucket, key = parts.netloc, unquote(parts.path).strip("/")
+    if not _BUCKET.fullmatch(bucket) or ".." in key.split("/"):
+        raise BadInput(f"{where!r:.120} is not s3://BUCKET/NAME")
+    path = f"{bucket}/{key}" if key else bucket
+    if not any(path == top or path.startswith(f"{top}/") for top in may.stores):
+        raise Refused(
+            f"this queue may not read {STORE}{bucket}; "
+            + _MEND.format(f"{STORE}{bucket}/")
+        )
+    options = _options(parts, may)
+    from pyarrow import fs
+
+    system, _ = fs.FileSystem.from_uri(f"{STORE}{bucket}/{options}")
+    return system, path
+
+
+def _options(parts: SplitResult, may: Allow) -> str:
+    """Return what says where a store is; it gets requests that are signed with the
+    queue's rights, so it must have been named."""
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    if strange := options.keys() - _OPTIONS:
+        options_text = ", ".join(sorted(_OPTIONS))
+        raise BadInput(f"?{min(strange):.40}= is not one of {options_text}")
+    scheme = options.get("scheme", "https")
+    if scheme not in ("http", "https"):
+        raise BadInput(f"?scheme={scheme!r:.40} is neither http nor https")
+    if endpoint := options.get("endpoint_override"):
+        host, port = addresses.split_port(endpoint)
+        usual = 443 if scheme == "https" else 80
+        if not _is_named(addresses.plain(host), port or usual, may.web):
+            raise Refused(f"the store {host} is not named; {_MEND.format(endpoint)}")
+    words = "&".join(f"{name}={quote(text)}" for name, text in options.items())
+    return f"?{words}" if words else ""
+
+
+def _is_named(host: str, port: int, web: Allowed) -> bool:
+    """Whether a host is allowed by its name, or as an address that it is itself."""
+    try:
+        ip = ipaddress.ip_address(host)
+    except ValueError:
+        return not web.hosts.isdisjoint({(host, None), (host, port)})
+    return web.takes(host, port, ip)
+
+
+# ---- the web
+
+
+class _Page:
+    """The body of an answer, and the connection that it comes over."""
+
+    def __init__(
+        self, line: http.client.HTTPConnection, answer: http.client.HTTPResponse
+    ) -> None:
+        self._line = line
+        self.answer = answer
+
+    def read(self, size: int) -> bytes:
+        data = self.answer.read(size)
+        # http.client takes a connection that is cut for the end of the file.
+        if not data and self.answer.length:
+            raise ConnectionResetError(
+                f"the connection was cut {self.answer.length} bytes before the end"
+            )
+        return data
+
+    def close(self) -> None:
+        self.answer.close()
+        self._line.close()
+
+
+def _page(url: str, may: Allow) -> _Page:
+    """Return the body of an answer; redirects are followed, each is judged anew."""
+    for _ in range(_REDIRECTS + 1):
+        page = _asked_once(url, may)
+        status = page.answer.status
+        if status == http.HTTPStatus.OK:
+            return page
+        location = page.answer.getheader("Location")
+        page.close()
+        if status not in _MOVED or not location:
+            kind = Unreachable if status in _LATER else BadInput
+            raise kind(connection.phrase(status))
+        url = urljoin(url, location)
+    raise BadInput(f"more than {_REDIRECTS} redirects")
+
+
+def _asked_once(url: str, may: Allow) -> _Page:
+    parts = urlsplit(url)
+    if f"{parts.scheme}://" not in WEB or not parts.hostname:
+        raise BadInput(f"{url!r:.120} is no address of the web")
+    host = _host(parts.hostname)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        places = addresses.find(host, port, may.web)
+    except Internal as error:
+        raise Internal(f"{error}; {_MEND.format(host)}") from None
+    sock = connection.connect(places, _PATIENCE)
+    line = http.client.HTTPConnection(host, port, timeout=_PATIENCE)
+    try:
+        if parts.scheme == "https":
+            context = ssl.create_default_context()
+            sock = context.wrap_socket(sock, server_hostname=host)
+        line.auto_open = 0  # a new connection would look the name up again
+        line.sock = sock
+        line.request("GET", _target(parts), headers=_headers(parts))
+        return _Page(line, line.getresponse())
+    except BaseException:
+        line.close()
+        sock.close()
+        raise
+
+
+def _host(text: str) -> str:
+    try:
+        return text.encode("idna").decode()
+    except UnicodeError:
+        raise BadInput(f"{text!r:.80} cannot be a host") from None
+
+
+def _target(parts: SplitResult) -> str:
+    path = quote(parts.path or "/", _PLAIN)
+    return f"{path}?{quote(parts.query, _PLAIN)}" if parts.query else path
+
+
+def _headers(parts: SplitResult) -> dict[str, str]:
+    headers = {"Connection": "close"}
+    if parts.username is not None:
+        pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
+    return headers

@@ -1,0 +1,175 @@
+"""What a sender names in `param1` is fetched only where the queue may go."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import http.server
+import threading
+
+import pytest
+from moto.server import ThreadedMotoServer
+from pyarrow import fs
+
+from rq.errors import BadConfig, BadInput, Refused, RQError, Unreachable
+from rq.spark import attachments, remote
+from rq.spark.given import Given
+from rq.spark.remote import Allow
+
+SECRET = {
+    "AWS_ACCESS_KEY_ID": "tests",
+    "AWS_SECRET_ACCESS_KEY": "tests",
+    "AWS_DEFAULT_REGION": "us-east-1",
+}
+HERE = ["127.0.0.1"]
+
+
+class Site(http.server.BaseHTTPRequestHandler):
+    """Answers with the status, and the place, that a path names."""
+
+    def do_GET(self):
+        _, status, to = self.path.split("/", 2)
+        self.send_response(int(status))
+        self.send_header("Content-Length", "3")
+        if to:
+            self.send_header("Location", to)
+        self.end_headers()
+        self.wfile.write(b"log")
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture(scope="module")
+def site():
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Site) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def fetch(where, *allow):
+    with contextlib.closing(remote.stream(where, remote.allow(allow))) as source:
+        return source.read(100)
+
+
+def test_an_internal_address_is_fetched_only_if_the_queue_allows_it(site):
+    with pytest.raises(Refused, match=r"an internal address; .*\"allow\": \['127"):
+        fetch(f"{site}/200/")
+    assert fetch(f"{site}/200/", *HERE) == b"log"
+    assert fetch(f"{site}/302//200/", *HERE) == b"log"
+
+
+def test_where_a_redirect_leads_is_judged_as_the_first_address_is(site):
+    port = site.rpartition(":")[2]
+    for to in ("http://[::1]/", "http://169.254.169.254/latest"):
+        with pytest.raises(Refused, match="internal address"):
+            fetch(f"{site}/302/{to}", f"127.0.0.1:{port}")
+    for to in ("file:///etc/passwd", "s3://logs/a"):
+        with pytest.raises(BadInput, match="no address of the web"):
+            fetch(f"{site}/302/{to}", *HERE)
+    with pytest.raises(BadInput, match="more than 5 redirects"):
+        fetch(f"{site}/302/" + "/302/" * 9, *HERE)
+
+
+@pytest.mark.parametrize(("status", "kind"), [(404, BadInput), (503, Unreachable)])
+def test_a_host_that_is_away_is_asked_again_and_a_wrong_page_is_not(site, status, kind):
+    with pytest.raises(kind, match=str(status)) as failed:
+        fetch(f"{site}/{status}/", *HERE)
+    assert remote.is_passing(failed.value) is (kind is Unreachable)
+    assert remote.is_passing(OSError("AWS Error NETWORK_CONNECTION during ListObjects"))
+    assert not remote.is_passing(OSError("AWS Error NO_SUCH_BUCKET during ListObjects"))
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "s3://other/a",
+        "s3://logs/b",
+        "s3://logs/income",
+        "s3://logs/",
+        "s3://logs/incoming/../b",
+        "s3://user:secret@logs/incoming/a",
+        "s3://logs@other/incoming/a",
+        "s3://logs/incoming/a?endpoint_override=store.example",
+        "s3://logs/incoming/a?endpoint_override=10.0.0.2:80",
+        "s3://logs/incoming/a?allow_bucket_creation=true",
+        "s3://logs/incoming/a?scheme=file",
+    ],
+)
+def test_a_store_is_read_only_where_the_queue_names_it(where):
+    may = remote.allow(["s3://logs/incoming/", "10.0.0.1", "*.example"])
+    with pytest.raises(RQError):
+        remote.stream(where, may)
+    with pytest.raises(RQError):
+        remote.below(where, may)
+
+
+@pytest.mark.parametrize("text", ["http://host/", "a b", "host:99999999", "1.2.3/99"])
+def test_what_allows_nothing_is_named(text):
+    with pytest.raises(BadConfig, match="allow"):
+        remote.allow([text])
+    with pytest.raises(BadConfig, match="RQ_SPARK_ALLOW"):
+        remote.texts({"RQ_SPARK_ALLOW": '"s3://logs"'})
+    assert remote.texts({}) == []
+
+
+@pytest.fixture(scope="module")
+def store():
+    """Give an S3 of these tests: the end of its URLs, and its host."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
+    server.start()
+    try:
+        _, port = server.get_host_and_port()
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in SECRET.items():
+                patch.setenv(name, value)
+            host = f"127.0.0.1:{port}"
+            yield f"?endpoint_override={host}&scheme=http&region=us-east-1", host
+    finally:
+        server.stop()
+
+
+def put(end, files):
+    """Put files into the bucket `logs`."""
+    system, _ = fs.FileSystem.from_uri(f"s3://logs/{end}&allow_bucket_creation=true")
+    system.create_dir("logs")
+    for name, data in files.items():
+        with system.open_output_stream(f"logs/{name}", compression=None) as stream:
+            stream.write(data)
+
+
+def test_what_a_file_in_a_store_is_its_bytes_tell_and_not_its_name(store):
+    end, host = store
+    put(end, {"in/plain.gz": b"a line", "in/b %25?.txt": gzip.compress(b"packed")})
+    may = remote.allow(["s3://logs/in/", host])
+    names = remote.below(f"s3://logs/in/{end}", may)
+    assert len(names) == 2
+    texts = set()
+    for name in names:
+        with attachments.opened(name, may) as stream:
+            texts.add(stream.read(100))
+    assert texts == {b"a line", b"packed"}
+
+
+def test_a_store_that_one_message_names_wrongly_fails_that_message(store, tmp_path):
+    end, host = store
+    put(end, {"good/a.log": b"a line"})
+    given = {
+        "good": f"s3://logs/good/{end}",
+        "missing": f"s3://logs/none/{end}",
+        "foreign": f"s3://secrets/{end}",
+        "nowhere": f"s3://logs/good/{end.replace(host, '127.0.0.1:1')}",
+    }
+    messages = [Given(name, tmp_path, {"param1": at}) for name, at in given.items()]
+    every, bad = attachments.listed(messages, ["s3://logs", "127.0.0.1"])
+    assert [file.msg_id for file in every] == ["good"]
+    found = {entry.msg_id: entry for entry in bad}
+    assert found.keys() == {"missing", "foreign", "nowhere"}
+    assert "may not read s3://secrets" in found["foreign"].why
+    assert [name for name, entry in found.items() if entry.is_passing] == ["nowhere"]
+    with attachments.opened(every[0].where, remote.allow(["s3://logs", host])) as one:
+        assert one.read(100) == b"a line"
+    assert Allow() == remote.allow([])
