@@ -63,6 +63,12 @@ class Arrivals:
         if self._sockets is not None:
             self._sockets.close()
 
+    def end(self) -> None:
+        """Close the connections of all clients."""
+        for connection in list(self.connections.values()):
+            if connection.transport is not None:
+                connection.transport.close()
+
     def _accept(self, certificate: Certificate | None, sock: socket.socket) -> None:
         is_local = sock.family == socket.AF_UNIX
         principal = self._door.named(sock)

@@ -47,6 +47,11 @@ class Place:
         """Its id."""
         return self.path / "node"
 
+    @property
+    def members(self) -> Path:
+        """Who else belongs to its cluster."""
+        return self.path / "members"
+
 
 def take(place: Place) -> int:
     """Make the directory, durably, and take its lock; return the descriptor that holds
@@ -93,6 +98,7 @@ def accept(place: Place, *, copy: bool) -> None:
     try:
         if copy:
             durable.unlink_durable(place.node)
+            durable.unlink_durable(place.members)  # they know the other one
         before = history.journal_of(journal, history.active_segments(journal))
         if before is not None:
             mark.accept(journal, dir_fd, before, copy=copy)

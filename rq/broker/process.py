@@ -23,7 +23,9 @@ from rq.broker.place import Place
 from rq.broker.server import Server
 from rq.broker.store import open_store
 from rq.config import broker as broker_settings
+from rq.config import broker_secret
 from rq.config.broker import BrokerConfig
+from rq.config.values import is_loopback
 from rq.errors import BadConfig, CannotRead, Damaged, RQError
 from rq.helper import Helper
 from rq.layout import Root
@@ -46,6 +48,7 @@ class Setup:
     life_fd: int | None = None  # readable at the end of whoever started us
     own: socket.socket | None = None  # listens for our own user
     root: Root | None = None  # whose queues its clients may use
+    secret: bytes = b""  # that nodes share; b"": none
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -81,13 +84,15 @@ def _setup(started: Helper) -> Setup:
         life_fd=started.life_fd,
         own=client.listen(root.broker_socket),
         root=root,
+        secret=_secret_in(chosen, root.path),
     )
 
 
 def run(setup: Setup) -> int:
     """Run a node until TERM, SHUTDOWN, or the end of whoever holds its `life_fd`.
     RQError, OSError: it cannot run, and why."""
-    asyncio.run(_serve(setup, _sockets(setup)))
+    bus = _bus_socket(setup)
+    asyncio.run(_serve(setup, _sockets(setup), bus))
     return 0
 
 
@@ -103,6 +108,31 @@ def _sockets(setup: Setup) -> list[tuple[socket.socket, Certificate | None]]:
     # Last: whose port answers is ready.
     tcp = listening.listen(chosen.addr, chosen.port, "the broker")
     return [(tcp, certificate), *((sock, None) for sock in local)]
+
+
+def _bus_socket(setup: Setup) -> socket.socket | None:
+    """Return where other nodes come in; None: they do not. BadConfig, Refused: that
+    cannot be."""
+    chosen = setup.chosen
+    port = broker_settings.bus_port(chosen, has_secret=bool(setup.secret))
+    if port is None:
+        return None
+    addr = chosen.bus_addr or chosen.addr
+    if not setup.secret:
+        if chosen.bus_addr and not is_loopback(chosen.bus_addr):
+            raise BadConfig(
+                f"bus_addr: nodes would come in at {addr} without a secret: name one "
+                "with `secret_file`, or let them come in over 127.0.0.1"
+            )
+        addr = chosen.bus_addr or broker_settings.LOOPBACK
+    return listening.listen(addr, port, "the broker's port for other nodes")
+
+
+def _secret_in(chosen: BrokerConfig, directory: Path) -> bytes:
+    """Return the secret that the nodes share; BadConfig: it is none."""
+    if not chosen.secret_file:
+        return b""
+    return broker_secret.read(directory / chosen.secret_file)
 
 
 def _certificate(setup: Setup) -> Certificate | None:
@@ -126,7 +156,7 @@ def _path(setup: Setup, text: str) -> Path:
 Served = Sequence[tuple[socket.socket, Certificate | None]]
 
 
-async def _serve(setup: Setup, sockets: Served) -> None:
+async def _serve(setup: Setup, sockets: Served, bus: socket.socket | None) -> None:
     loop = asyncio.get_running_loop()
     place, chosen = setup.place, setup.chosen
     with ThreadPoolExecutor(2, "broker") as threads:
@@ -139,6 +169,8 @@ async def _serve(setup: Setup, sockets: Served) -> None:
         collector.collect_young()
         server = Server(node, store, chosen, setup.people, loop, setup.root)
         try:
+            if bus is not None:
+                server.cluster.begin(bus, setup.secret)
             for sock, certificate in sockets:
                 server.listen(sock, certificate)
             for number in (signal.SIGTERM, signal.SIGINT):
@@ -172,6 +204,9 @@ def alone(argv: list[str] | None = None) -> int:
     parser.add_argument("--dir", required=True, type=Path)
     parser.add_argument("--port", type=int, default=broker_settings.PORT)
     parser.add_argument("--addr", default=broker_settings.LOOPBACK)
+    parser.add_argument("--bus-port", type=int, default=0)
+    parser.add_argument("--bus-addr", default="")
+    parser.add_argument("--secret-file", default="")
     parser.add_argument("--accept", choices=("same", "copy"))
     args = parser.parse_args(argv)
     logs.open_log("rq-broker", None)
@@ -180,9 +215,16 @@ def alone(argv: list[str] | None = None) -> int:
         if args.accept:
             place_of_node.accept(place, copy=args.accept == "copy")
             return 0
-        chosen = BrokerConfig(addr=args.addr, port=args.port)
+        chosen = BrokerConfig(
+            addr=args.addr,
+            port=args.port,
+            bus_port=args.bus_port,
+            bus_addr=args.bus_addr,
+            secret_file=args.secret_file,
+        )
         broker_settings.check_door(chosen)
-        return run(Setup(place=place, chosen=chosen))
+        secret = _secret_in(chosen, Path.cwd())
+        return run(Setup(place=place, chosen=chosen, secret=secret))
     except (RQError, OSError) as error:
         sys.stderr.write(f"rq broker: {error}\n")
         return 1

@@ -20,6 +20,7 @@ from rq.broker.admin.table import TABLE as _ADMIN
 from rq.broker.arrivals import Arrivals
 from rq.broker.bodies import has_places
 from rq.broker.bridge.bridge import Bridge
+from rq.broker.bus.cluster import Cluster
 from rq.broker.connection import PIECE, Connection
 from rq.broker.dialects.call import BLOCKED, Blocked, Call, Command, Refusal
 from rq.broker.dialects.table import TABLE as _DIALECTS
@@ -65,6 +66,7 @@ class Server:
         self.monitors: dict[int, Connection] = {}
         self.admin = _ADMIN
         self.later = Later(loop, self.connections)
+        self.cluster = Cluster(self, loop)
         self.began = time.time()
         self.stop = loop.create_future()
         self._loop = loop
@@ -207,11 +209,6 @@ class Server:
         """Why nothing new is taken; None when it is."""
         return self._failing or self.store.no_space
 
-    @property
-    def used_memory(self) -> int:
-        """Bytes that jobs take."""
-        return self.node.used_memory
-
     def _call(
         self, entry: Command, connection: Connection, name: bytes, args: list[bytes]
     ) -> Value | Blocked:
@@ -270,6 +267,7 @@ class Server:
         touched, self._touched = self._touched, {}
         for connection in touched.values():
             connection.send()
+        self.cluster.send_letters()
         self.node.desk.handed.clear()
         self._go_on()
 
@@ -335,14 +333,13 @@ class Server:
     def close(self) -> None:
         """End cleanly: what was answered is durable, what was not is not answered."""
         self.arrivals.close()
+        self.cluster.close()
         self.bridge.close()
         self._keep(self.store.clock.now())
         if self._durable():
             for connection in self._touched.values():
                 connection.send()
-        for connection in list(self.connections.values()):
-            if connection.transport is not None:
-                connection.transport.close()
+        self.arrivals.end()
         self._is_over = True
         for handle in (self._turn_at, self._timer, self._sync_at):
             if handle is not None:

@@ -11,10 +11,11 @@ import os
 from collections.abc import Iterable
 from concurrent.futures import Executor
 
-from rq.broker import lines
+from rq.broker import kept_members, lines
 from rq.broker.bodies import Bodies
 from rq.broker.clock import CLOCK, Clock
 from rq.broker.compaction import Compaction
+from rq.broker.kept_members import Kept
 from rq.broker.lines import Event
 from rq.broker.node import Node
 from rq.broker.place import Place, copied, new_node_id
@@ -54,6 +55,14 @@ class Store:
     def new_node_id(self) -> str:
         """Let the node have another id, durably; return it."""
         return new_node_id(self._place)
+
+    def kept_members(self) -> Kept:
+        """Return who else belongs to the cluster. Damaged: it cannot be believed."""
+        return kept_members.read(self._place)
+
+    def keep_members(self, kept: Kept) -> None:
+        """Keep who else belongs to the cluster. OSError: the disk does not take it."""
+        kept_members.write(self._place, kept)
 
     # ---- events
 

@@ -73,6 +73,13 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--dir", required=True, metavar="DIR", help="what it keeps")
     run.add_argument("--port", type=_port, default=config.PORT, metavar="N")
     run.add_argument("--addr", default=config.LOOPBACK, metavar="A")
+    run.add_argument(
+        "--bus-port", type=_port, metavar="N", help="where other nodes come in"
+    )
+    run.add_argument("--bus-addr", metavar="A", help="(that of --addr)")
+    run.add_argument(
+        "--secret-file", metavar="FILE", help="holds the secret that the nodes share"
+    )
     return parser
 
 
@@ -173,4 +180,7 @@ def _accept(root: Root, *, copy: bool) -> int:
 
 def _run(args: argparse.Namespace) -> int:
     words = ["--dir", args.dir, "--port", str(args.port), "--addr", args.addr]
+    for name in ("bus_port", "bus_addr", "secret_file"):
+        if (value := getattr(args, name)) is not None:
+            words += [f"--{name.replace('_', '-')}", str(value)]
     os.execv(sys.executable, [sys.executable, "-I", "-m", "rq.broker", *words])

@@ -12,6 +12,7 @@ from rq.config.values import is_loopback
 from rq.errors import BadConfig
 
 PORT = 7711
+BUS_ABOVE = 10_000  # how far the port for other nodes is above that for clients
 LOOPBACK = "127.0.0.1"
 MAXMEMORY = 1024**3
 FSYNC = ("always", "everysec", "no")
@@ -28,6 +29,10 @@ class BrokerConfig:
     tls: Mapping[str, str] = field(
         default_factory=dict
     )  # cert, key, clients: PEM files
+    bus_addr: str = ""  # where other nodes come in; "": at `addr`
+    bus_port: int = 0  # 0: 10,000 above `port` with a secret, else nowhere
+    secret_file: str = ""  # a path; "": no secret that nodes share
+    node_timeout: int = 15_000  # milliseconds of silence until a node is suspected
     unixsocket: str = ""  # a path; "": there is none
     maxmemory: int = MAXMEMORY  # bytes of jobs
     maxclients: int = 10_000
@@ -73,6 +78,18 @@ def check_door(settings: BrokerConfig, *, has_users: bool = False) -> None:
             f"the broker would listen on {settings.addr} without a password: set one "
             "with `rq broker enable --password`, or let it listen on 127.0.0.1"
         )
+
+
+def bus_port(settings: BrokerConfig, *, has_secret: bool) -> int | None:
+    """Return the port for other nodes; None: there is none. BadConfig: there is none so
+    far above that for clients."""
+    if settings.bus_port or not has_secret:
+        return settings.bus_port or None
+    if (port := settings.port + BUS_ABOVE) <= 65535:
+        return port
+    raise BadConfig(
+        f"bus_port: {port} is no port for other nodes: name one, for `port` is too high"
+    )
 
 
 def _flag(value: object) -> bool:
@@ -127,6 +144,10 @@ _CHECKS: dict[str, Callable[[object], object]] = {
     "port": _whole(1, 65535),
     "password": _password,
     "tls": _tls,
+    "bus_addr": _text,
+    "bus_port": _whole(1, 65535),
+    "secret_file": _text,
+    "node_timeout": _whole(100, 3_600_000),
     "unixsocket": _text,
     "maxmemory": _whole(1, 2**50),
     "maxclients": _whole(1, 1_000_000),

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from rq import __version__
+from rq.broker.admin import cluster
 from rq.broker.admin.clients import client_name
 from rq.broker.admin.command import Args
 from rq.broker.connection import Connection
@@ -62,7 +63,7 @@ def hello(server: Server, connection: Connection, args: Args) -> Value | Blocked
     if not args:
         if connection.principal is None:
             raise Refusal("NOAUTH Authentication required.")
-        return _nodes(server, connection)
+        return cluster.hello(server, connection)
     version = whole(args[0])
     if version not in (2, 3):
         raise Refusal("NOPROTO unsupported protocol version")
@@ -115,11 +116,3 @@ def _handshake(words: Args) -> tuple[str | None, tuple[str, bytes] | None]:
                 f"ERR Syntax error in HELLO option '{option.decode('latin-1')}'"
             )
     return name, login
-
-
-def _nodes(server: Server, connection: Connection) -> Value:
-    name = connection.sock.getsockname()
-    address = name[0] if isinstance(name, tuple) else ""
-    node_id, port = server.node.node_id, str(server.settings.port)
-    priority = "100" if server.node.jobs.leaving else "1"
-    return [1, node_id, [node_id, address, port, priority]]

@@ -1,87 +1,182 @@
-"""CLUSTER … and DISQUE …: the node, which is alone. Source: spec/resp.md 1.13."""
+"""CLUSTER …: this node, and the others of its cluster. Source: spec/resp.md 1.13."""
 
 from __future__ import annotations
 
 import ipaddress
+import time
 from typing import TYPE_CHECKING
 
 from rq.access.roles import Role
 from rq.broker.admin.command import Args, require
+from rq.broker.cluster.gossip import Address
+from rq.broker.cluster.member import Member
 from rq.broker.connection import Connection
-from rq.broker.dialects.call import SYNTAX, Refusal, whole
-from rq.resp import OK, Status, Value
+from rq.broker.dialects.call import SYNTAX, Blocked, Refusal, whole
+from rq.config.broker import BUS_ABOVE
+from rq.errors import cause_of
+from rq.resp import OK, Failure, Status, Value
 
 if TYPE_CHECKING:
     from rq.broker.server import Server
 
 _ID = 40  # characters of a node's id
-_LAST_PORT = 55_535  # the bus of a node is 10,000 above its port
+_LAST_PORT = 65_535
+_GOOD, _NO_LINK, _SUSPECTED, _BAD = 1, 5, 10, 100  # priorities of HELLO
 
 
-def cluster(server: Server, connection: Connection, args: Args) -> Value:
-    """Tell of the node, or change what it is to others."""
+def cluster(server: Server, connection: Connection, args: Args) -> Value | Blocked:
+    """Tell of the nodes, or change which there are."""
     match [args[0].upper(), *args[1:]]:
         case [b"MYID"]:
             return server.node.node_id
         case [b"NODES"]:
-            return _nodes(server)
+            return "".join(_rows(server))
         case [b"INFO"]:
-            return _info()
+            return _info(server)
         case [b"LEAVING"]:
             return Status("yes" if server.node.jobs.leaving else "no")
         case words:
             require(connection, Role.ADMIN, "CLUSTER")
-            return _change(server, words)
+            return _change(server, connection, words)
 
 
-def _nodes(server: Server) -> str:
+def _rows(server: Server) -> list[str]:
+    """Return a line of each node: id, address, flags, when it was pinged without an
+    answer yet and when it answered last, in milliseconds of the epoch, and whether our
+    connection to it stands."""
+    members = server.cluster.members
     flags = "myself,leaving" if server.node.jobs.leaving else "myself"
-    port = server.settings.port
-    return f"{server.node.node_id} :{port} {flags} 0 0 connected\n"
+    host, port = members.address.host, server.settings.port
+    rows = [f"{server.node.node_id} {host}:{port} {flags} 0 0 connected\n"]
+    now = server.store.clock.now()
+    for member in members.by_id.values():
+        address = member.address
+        link = "connected" if member.is_linked else "disconnected"
+        times = f"{_wall(member.silent_since, now)} {_wall(member.pong_at, now)}"
+        rows.append(
+            f"{member.node_id} {address.host}:{address.port} {_flags(member)} "
+            f"{times} {link}\n"
+        )
+    return rows
 
 
-def _info() -> str:
+def _wall(moment: float, now: float) -> int:
+    """Return a moment of the broker's clock in milliseconds of the epoch; 0: never."""
+    return int((time.time() + moment - now) * 1000) if moment else 0
+
+
+def _flags(member: Member) -> str:
+    flags = {
+        "fail?": member.suspected,
+        "fail": member.failed,
+        "handshake": member.in_handshake,
+        "noaddr": not member.address.host,
+        "leaving": member.leaving,
+    }
+    return ",".join(name for name, is_set in flags.items() if is_set) or "noflags"
+
+
+def _info(server: Server) -> str:
+    members, bus = server.cluster.members, server.cluster.bus
     facts = {
         "cluster_state": "ok",
-        "cluster_known_nodes": 1,
-        "cluster_reachable_nodes": 0,
-        "cluster_size": 1,
-        "cluster_stats_messages_sent": 0,
-        "cluster_stats_messages_received": 0,
+        "cluster_known_nodes": 1 + len(members.by_id),
+        "cluster_reachable_nodes": len(members.reachable),
+        "cluster_size": members.size,
+        "cluster_stats_messages_sent": 0 if bus is None else bus.sent,
+        "cluster_stats_messages_received": 0 if bus is None else bus.received,
     }
     return "".join(f"{name}:{value}\r\n" for name, value in facts.items())
 
 
-def _change(server: Server, words: Args) -> Value:
+def hello(server: Server, connection: Connection) -> Value:
+    """Return what Disque's HELLO says: all nodes, and how good it is to go there."""
+    members = server.cluster.members
+    name = connection.sock.getsockname()
+    here = name[0] if isinstance(name, tuple) else ""
+    mine = _BAD if server.node.jobs.leaving else _GOOD
+    node_id, port = server.node.node_id, server.settings.port
+    rows = [_row(node_id, members.address.host or here, port, mine)]
+    for member in members.by_id.values():
+        address = member.address
+        rows.append(_row(member.node_id, address.host, address.port, _priority(member)))
+    return [1, node_id, *rows]
+
+
+def _row(node_id: str, host: str, port: int, priority: int) -> Value:
+    return [node_id, host, str(port), str(priority)]
+
+
+def _priority(member: Member) -> int:
+    if member.failed or member.leaving:
+        return _BAD
+    if member.suspected:
+        return _SUSPECTED
+    return _GOOD if member.is_linked else _NO_LINK
+
+
+# ---- changes
+
+
+def _change(server: Server, connection: Connection, words: Args) -> Value | Blocked:
     match words:
         case [b"MEET", address, port]:
-            _meet(address, port)
+            return _meet(server, address, port, b"")
+        case [b"MEET", address, port, bus_port]:
+            return _meet(server, address, port, bus_port)
         case [b"FORGET", node_id]:
             _forget(server, node_id)
         case [b"LEAVING", answer]:
-            _leave(server, answer)
+            return _leave(server, answer)
         case [b"RESET", *options]:
             _reset(server, options)
         case [b"SAVECONFIG"]:
-            pass  # what is to be kept is kept
+            pass
         case _:
             raise Refusal("ERR Wrong CLUSTER subcommand or number of arguments")
+    return server.later.answer(connection, _kept(server))
+
+
+async def _kept(server: Server) -> Value:
+    """Answer when who belongs to the cluster is on disk."""
+    try:
+        await server.cluster.keep()
+    except OSError as error:
+        return Failure(f"MISCONF Errors writing the list of nodes: {cause_of(error)}")
     return OK
 
 
-def _meet(address: bytes, port: bytes) -> None:
-    host, typed = (word.decode(errors="replace") for word in (address, port))
-    number = whole(port)
-    if number is None:
-        raise Refusal(f"ERR Invalid TCP port specified: {typed:.64}")
+def _meet(server: Server, host: bytes, port: bytes, bus_port: bytes) -> Value:
+    """Begin to know a node: its address, its port for clients, and that for nodes, where
+    that is not 10,000 above."""
+    address = _address(host, port, bus_port)
+    if server.cluster.bus is None:
+        raise Refusal(
+            "ERR this node has no port for other nodes: set `secret_file`, or `bus_port`"
+        )
+    server.cluster.members.meet(address, server.store.clock.now())
+    return OK
+
+
+def _address(host: bytes, port: bytes, bus_port: bytes) -> Address:
+    typed = host.decode(errors="replace")
+    numbers = [_port(port)]
+    numbers.append(_port(bus_port) if bus_port else numbers[0] + BUS_ABOVE)
     try:
-        ipaddress.ip_address(host)
-        is_valid = 1 <= number <= _LAST_PORT
+        literal = str(ipaddress.ip_address(typed))
+        is_valid = all(1 <= number <= _LAST_PORT for number in numbers)
     except ValueError:
         is_valid = False
     if not is_valid:
-        raise Refusal(f"ERR Invalid node address specified: {host:.64}:{typed:.64}")
-    raise Refusal("ERR this node runs alone: nodes do not yet copy jobs to each other")
+        raise Refusal(f"ERR Invalid node address specified: {typed:.64}:{numbers[0]}")
+    return Address(literal, numbers[0], numbers[1])
+
+
+def _port(data: bytes) -> int:
+    if (number := whole(data)) is None:
+        typed = data.decode(errors="replace")
+        raise Refusal(f"ERR Invalid TCP port specified: {typed:.64}")
+    return number
 
 
 def _forget(server: Server, node_id: bytes) -> None:
@@ -90,43 +185,24 @@ def _forget(server: Server, node_id: bytes) -> None:
     text = node_id.decode(errors="replace")
     if text == server.node.node_id:
         raise Refusal("ERR I tried hard but I can't forget myself...")
-    raise Refusal(f"ERR Unknown node {text}")
+    if text not in server.cluster.members.by_id:
+        raise Refusal(f"ERR Unknown node {text}")
+    server.cluster.members.forget(text, server.store.clock.now())
 
 
-def _leave(server: Server, answer: bytes) -> None:
+def _leave(server: Server, answer: bytes) -> Value:
     if answer.lower() not in (b"yes", b"no"):
         raise Refusal("ERR Wrong argument for CLUSTER LEAVING. Use 'yes' or 'no'")
     server.node.desk.leave(answer.lower() == b"yes", server.store.clock.now())
+    return OK
 
 
 def _reset(server: Server, options: Args) -> None:
-    """Remove all jobs and queues; HARD: and be another node."""
+    """Remove all jobs and queues, and forget all nodes; HARD: and be another node."""
     hard = [option.upper() for option in options]
     if hard not in ([], [b"SOFT"], [b"HARD"]):
         raise Refusal(SYNTAX)
     server.node.desk.flush(server.store.clock.now())
     if hard == [b"HARD"]:
         server.node.node_id = server.store.new_node_id()
-
-
-# ---- DISQUE
-
-
-def disque(server: Server, connection: Connection, args: Args) -> Value:
-    """DISQUE INFO [name], DISQUE FLUSHALL: as the module of 2020 has them."""
-    jobs = server.node.jobs
-    figures = {
-        "cluster.nodes.reachable": 0,
-        "jobs.registered": len(jobs.by_id),
-        "queues.registered": len(jobs.queues),
-    }
-    match [args[0].upper(), *args[1:]]:
-        case [b"INFO"]:
-            return [f"{name}:{value}" for name, value in figures.items()]
-        case [b"INFO", name]:
-            return figures.get(name.decode(errors="replace").lower())
-        case [b"FLUSHALL"]:
-            require(connection, Role.ADMIN, "DISQUE FLUSHALL")
-            server.node.desk.flush(server.store.clock.now())
-            return OK
-    raise Refusal("ERR Unknown DISQUE subcommand")
+    server.cluster.reset()

@@ -70,7 +70,7 @@ def _clients(server: Server) -> Facts:
 
 def _memory(server: Server) -> Facts:
     return {
-        "used_memory": server.used_memory,
+        "used_memory": server.node.used_memory,
         "used_memory_rss": _rss(),
         "maxmemory": server.settings.maxmemory,
     }

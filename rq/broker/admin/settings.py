@@ -56,6 +56,7 @@ _SETTABLE: Mapping[str, tuple[str, Callable[[bytes], object]]] = {
     "maxmemory": ("maxmemory", _memory),
     "maxclients": ("maxclients", whole),
     "appendfsync": ("appendfsync", _text),
+    "cluster-node-timeout": ("node_timeout", whole),
     "slowlog-log-slower-than": ("slowlog_slower", whole),
     "slowlog-max-len": ("slowlog_length", whole),
     "latency-monitor-threshold": ("latency_threshold", whole),

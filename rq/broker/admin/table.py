@@ -9,6 +9,7 @@ from rq.broker.admin import (
     clients,
     cluster,
     commands,
+    disque,
     info,
     lifetime,
     settings,
@@ -33,7 +34,7 @@ TABLE: Mapping[bytes, AdminCommand] = {
     b"CONFIG": AdminCommand(settings.config, -2),
     b"BROKER": AdminCommand(views.broker, -2),
     b"CLUSTER": AdminCommand(cluster.cluster, -2),
-    b"DISQUE": AdminCommand(cluster.disque, -2),
+    b"DISQUE": AdminCommand(disque.disque, -2),
     b"DEBUG": AdminCommand(lifetime.debug, -2),
     b"SHUTDOWN": AdminCommand(lifetime.shutdown, -1),
 }

@@ -68,7 +68,7 @@ def _totals(server: Server) -> dict[str, Value]:
         "went": node.traffic.went,
         "clients": len(server.connections) - 1,  # without who asks
         "blocked": server.blocked,
-        "used_memory": server.used_memory,
+        "used_memory": server.node.used_memory,
         "maxmemory": server.settings.maxmemory,
         "maxclients": server.settings.maxclients,
         "appendfsync": server.settings.appendfsync,

@@ -1,0 +1,259 @@
+"""Links to all other nodes, and the connections that these make to us."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable
+
+from rq.broker.bus.codec import Sent
+from rq.broker.bus.connection import PATIENCE, Connection, Identity
+from rq.broker.cluster.gossip import Gossip, Greeting, HasFailed
+from rq.broker.cluster.member import Member
+from rq.broker.cluster.members import MOST_MEMBERS, TICK, Members
+from rq.broker.cluster.messages import Message
+from rq.logs import fields
+from rq.proc.listening import Listener
+
+_MOST_STRANGERS = 64  # connections that have not proved who they are
+_MOST_COMING = 2 * MOST_MEMBERS  # connections that have
+_LOG_EVERY = 1.0  # seconds between two lines about strangers
+_FIRST_WAIT, _LONGEST_WAIT = 0.1, 2.0  # seconds between two tries to connect
+
+log = logging.getLogger(__name__)
+
+
+class Link:
+    """Our connection to a member, which is made again whenever it breaks."""
+
+    def __init__(self) -> None:
+        self.connection: Connection | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.try_at = 0.0
+        self.wait = _FIRST_WAIT
+
+    def close(self) -> None:
+        """Break it, and try no more."""
+        if self.task is not None:
+            self.task.cancel()
+        if self.connection is not None:
+            self.connection.close()
+
+
+class Bus:
+    """Carries what nodes say. Nothing is kept for a node that is away."""
+
+    def __init__(
+        self,
+        members: Members,
+        secret: bytes,
+        loop: asyncio.AbstractEventLoop,
+        clock: Callable[[], float],
+        receive: Callable[[str, Message], None],
+    ) -> None:
+        """`receive` is given a member's id and what it sends about jobs."""
+        self.links: dict[str, Link] = {}  # by the ids that members give them
+        self.sent = self.received = 0  # messages
+        self._members = members
+        self._secret = secret
+        self._loop = loop
+        self._clock = clock
+        self._receive = receive
+        self._coming: set[Connection] = set()
+        self._strangers: dict[Connection, None] = {}  # whoever came first, first
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._logged_at = 0.0
+        self._listener: Listener | None = None
+        self._tick_at: asyncio.TimerHandle | None = None
+        self._is_over = False
+
+    def begin(self, sock: socket.socket) -> None:
+        """Take connections from a listening socket, and make those to all members."""
+        self._listener = Listener(sock, self._loop, self._accept)
+        self._tick()
+
+    def close(self) -> None:
+        """End all connections."""
+        self._is_over = True
+        if self._tick_at is not None:
+            self._tick_at.cancel()
+        if self._listener is not None:
+            self._listener.close()
+        self.cut_all()
+
+    def cut_all(self) -> None:
+        """End all connections; those to members are made again."""
+        for link in self.links.values():
+            link.close()
+        self.links.clear()
+        for connection in list(self._coming):
+            connection.close()
+
+    @property
+    def lost(self) -> int:
+        """Messages for which links that stand had no room."""
+        links = [link.connection for link in self.links.values()]
+        return sum(each.outbox.lost for each in links if each is not None)
+
+    # ---- sending
+
+    def send(self, to: str, message: Sent) -> None:
+        """Send to a member if our connection to it stands; else the message is gone."""
+        link = self.links.get(to)
+        if link is not None and link.connection is not None:
+            self.sent += 1
+            link.connection.send(message)
+
+    # ---- time
+
+    def _tick(self) -> None:
+        if self._is_over:
+            return
+        self._tick_at = self._loop.call_later(TICK, self._tick)
+        now = self._clock()
+        self._members.tick(now)
+        self.go_on(now)
+
+    def go_on(self, now: float) -> None:
+        """Do what the members have decided."""
+        for name in self._members.cut:
+            if (link := self.links.pop(name, None)) is not None:
+                link.close()
+        self._members.cut.clear()
+        letters, self._members.letters = self._members.letters, []
+        for name, gossip in letters:
+            self.send(name, gossip)
+        self._follow_members(now)
+
+    def _follow_members(self, now: float) -> None:
+        """Have a link to each member, and to nobody else."""
+        by_id = self._members.by_id
+        for name in [name for name in self.links if name not in by_id]:
+            self.links.pop(name).close()
+        for name, member in list(by_id.items()):
+            link = self.links.setdefault(name, Link())
+            is_idle = link.connection is None and link.task is None
+            if is_idle and now >= link.try_at and member.address.host:
+                link.try_at = now + link.wait
+                link.wait = min(2 * link.wait, _LONGEST_WAIT)
+                link.task = self._loop.create_task(self._connect(link, member))
+
+    async def _connect(self, link: Link, member: Member) -> None:
+        host, _, port = member.address
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await self._loop.create_connection(
+                    lambda: self._new(connects=True, link=link), host, port
+                )
+        except (OSError, TimeoutError):
+            self._broken(link)
+        finally:
+            link.task = None
+
+    def _new(self, *, connects: bool, link: Link | None = None) -> Connection:
+        identity = Identity(self._members.node_id, self._secret)
+        connection = Connection(identity, self, connects=connects)
+        if link is not None:
+            link.connection = connection
+        return connection
+
+    def _name_of(self, link: Link) -> str | None:
+        return next((name for name, each in self.links.items() if each is link), None)
+
+    def _broken(self, link: Link) -> None:
+        link.connection = None
+        if (name := self._name_of(link)) is not None:
+            self._members.unlinked(name, self._clock())
+
+    # ---- connections that others make
+
+    def _accept(self, sock: socket.socket) -> None:
+        if len(self._coming) >= _MOST_COMING:
+            sock.close()
+            return
+        if len(self._strangers) >= _MOST_STRANGERS:
+            # Not the newest: a crowd must not keep a node out, which is quick.
+            next(iter(self._strangers)).close()
+        connection = self._new(connects=False)
+        self._strangers[connection] = None
+        self._coming.add(connection)
+        task = self._loop.create_task(self._take(connection, sock))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _take(self, connection: Connection, sock: socket.socket) -> None:
+        try:
+            await self._loop.connect_accepted_socket(lambda: connection, sock)
+        except OSError:
+            sock.close()
+            self.ended(connection)
+
+    # ---- what connections tell
+
+    def opened(self, connection: Connection) -> None:
+        """The other side of a connection has proved who it is."""
+        if connection.connects:
+            self._opened_link(connection)
+            return
+        self._strangers.pop(connection, None)
+        for other in [each for each in self._coming if each.peer == connection.peer]:
+            if other is not connection:
+                other.close()  # a node makes one
+        if (link := self.links.get(connection.peer)) is not None:
+            link.try_at, link.wait = 0.0, _FIRST_WAIT  # it is there again
+
+    def _opened_link(self, connection: Connection) -> None:
+        link = self._link_of(connection)
+        before = None if link is None else self._name_of(link)
+        if link is None or before is None:
+            connection.close()
+            return
+        now = self._clock()
+        name = self._members.linked(before, connection.peer, now)
+        if name is None:
+            connection.close()
+        else:
+            if name != before:
+                self.links[name] = self.links.pop(before)
+            link.wait = _FIRST_WAIT
+            log.info("linked: %s", fields(node=name, addr=connection.ends.there))
+        self.go_on(now)
+
+    def _link_of(self, connection: Connection) -> Link | None:
+        links = self.links.values()
+        return next((each for each in links if each.connection is connection), None)
+
+    def came(self, connection: Connection, message: Sent) -> None:
+        """A node has sent something over a connection."""
+        self.received += 1
+        if isinstance(message, Greeting | HasFailed):
+            self._gossiped(connection, message)
+        elif self._members.is_member(connection.peer):
+            self._receive(connection.peer, message)
+
+    def _gossiped(self, connection: Connection, gossip: Gossip) -> None:
+        now = self._clock()
+        answer = self._members.receive(connection.peer, gossip, connection.ends, now)
+        if answer is not None:
+            self.sent += 1
+            connection.send(answer)
+        self.go_on(now)
+
+    def refused(self, connection: Connection, why: str) -> None:
+        """A connection is ended, for the other side did what it must not."""
+        now = self._clock()
+        if not connection.is_open and now - self._logged_at < _LOG_EVERY:
+            return  # a crowd of strangers would fill the log
+        self._logged_at = now
+        there = fields(node=connection.peer, addr=connection.ends.there, reason=why)
+        log.warning("a connection between nodes ends: %s", there)
+
+    def ended(self, connection: Connection) -> None:
+        """A connection is over."""
+        if connection.connects:
+            if (link := self._link_of(connection)) is not None:
+                self._broken(link)
+            return
+        self._coming.discard(connection)
+        self._strangers.pop(connection, None)

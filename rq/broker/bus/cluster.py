@@ -1,0 +1,109 @@
+"""A node's part in its cluster: who belongs to it, the bus, and what is kept of both."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import time
+from random import SystemRandom
+from typing import TYPE_CHECKING
+
+from rq.broker.bus.bus import Bus
+from rq.broker.cluster.gossip import Address
+from rq.broker.cluster.members import Members
+from rq.broker.cluster.messages import Message
+from rq.broker.kept_members import Kept
+from rq.errors import cause_of
+from rq.logs import fields
+
+if TYPE_CHECKING:
+    from rq.broker.server import Server
+
+_LOOK = 0.1  # seconds between two looks at whether something is to be kept
+
+log = logging.getLogger(__name__)
+
+
+class Cluster:
+    """Starts and ends the bus, and keeps the members on disk."""
+
+    def __init__(self, server: Server, loop: asyncio.AbstractEventLoop) -> None:
+        self._server = server
+        self._loop = loop
+        self._writing = asyncio.Lock()
+        self._look_at: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[None] | None = None
+        self.bus: Bus | None = None
+        kept = server.store.kept_members()
+        address = Address(kept.host, server.settings.port, 0)
+        self.members = Members(server.node.node_id, SystemRandom(), address)
+        self.members.load(kept.members, server.store.clock.now())
+        server.node.peers = self.members
+
+    def begin(self, sock: socket.socket, secret: bytes) -> None:
+        """Take part: other nodes come in over a listening socket."""
+        bus_port = int(sock.getsockname()[1])
+        members = self.members
+        members.address = members.address._replace(bus_port=bus_port)
+        clock = self._server.store.clock.now
+        self.bus = Bus(members, secret, self._loop, clock, self._receive)
+        self._look()
+        self.bus.begin(sock)
+
+    def close(self) -> None:
+        """End all links."""
+        if self._look_at is not None:
+            self._look_at.cancel()
+        if self.bus is not None:
+            self.bus.close()
+
+    def _receive(self, sender: str, message: Message) -> None:
+        server, wall = self._server, int(time.time() * 1000)
+        server.node.receive(sender, message, server.store.clock.now(), wall)
+        server.soon()
+
+    def send_letters(self) -> None:
+        """Send what the node has written; all events before it are durable."""
+        letters, self._server.node.letters = self._server.node.letters, []
+        if self.bus is not None:
+            for to, message in letters:
+                self.bus.send(to, message)
+
+    # ---- what is kept
+
+    def _look(self) -> None:
+        """Tell the members what has been set, and keep what has changed of them."""
+        self._look_at = self._loop.call_later(_LOOK, self._look)
+        server = self._server
+        self.members.leaving = server.node.jobs.leaving
+        self.members.timeout = server.settings.node_timeout / 1000
+        if self.members.changed and (self._task is None or self._task.done()):
+            self._task = self._loop.create_task(self._keep_later())
+
+    async def _keep_later(self) -> None:
+        try:
+            await self.keep()
+        except OSError as error:
+            log.error("members are not on disk: %s", fields(reason=cause_of(error)))
+
+    async def keep(self) -> None:
+        """Keep the members on disk, as they are now. OSError: they are not kept; the next
+        look tries again."""
+        async with self._writing:
+            members = self.members
+            members.changed = False
+            others = [members.by_id[name] for name in members.others]
+            rows = tuple((m.node_id, m.address) for m in others if m.address.host)
+            kept = Kept(members.address.host, rows)
+            try:
+                await asyncio.to_thread(self._server.store.keep_members, kept)
+            except OSError:
+                members.changed = True
+                raise
+
+    def reset(self) -> None:
+        """Be alone, under the node's id, which may be another one by now."""
+        self.members.reset(self._server.node.node_id)
+        if self.bus is not None:
+            self.bus.cut_all()

@@ -1,0 +1,158 @@
+"""What a message between nodes is made of, as bytes. Pure.
+
+Each field is checked when it is read: no number is outside its bounds, no name has
+another form than its own.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+import struct
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar, cast
+
+from rq.broker import ids
+from rq.broker.bus.frames import BadFrame
+from rq.resp import BULK_LIMIT
+
+_NODE = 20  # bytes of an id
+_JOB = 40
+_LONG = 1e12  # seconds: longer than anything may be asked to take
+_MOST_NODES = 10_000
+_NUMBER = struct.Struct("!q")
+_SECONDS = struct.Struct("!d")
+_SIZE = struct.Struct("!I")
+T = TypeVar("T")
+
+
+class Reader:
+    """Takes a message apart."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def take(self, size: int) -> bytes:
+        """Return the next bytes; BadFrame: there are fewer."""
+        end = self._at + size
+        if end > len(self._data):
+            raise BadFrame("a message that is cut off")
+        data = self._data[self._at : end]
+        self._at = end
+        return data
+
+    def end(self) -> None:
+        """BadFrame: something is left."""
+        if self._at != len(self._data):
+            raise BadFrame("a message with something behind it")
+
+
+class Field(Generic[T]):
+    """How a value is written and read."""
+
+    def __init__(
+        self, write: Callable[[T], bytes], read: Callable[[Reader], T]
+    ) -> None:
+        self.write = write
+        self.read = read
+
+
+def _size(reader: Reader, most: int) -> int:
+    size = int(_SIZE.unpack(reader.take(_SIZE.size))[0])
+    if size > most:
+        raise BadFrame(f"{size} of what may be {most}")
+    return size
+
+
+def _read_node(reader: Reader) -> str:
+    return reader.take(_NODE).hex()
+
+
+def _read_job(reader: Reader) -> str:
+    data = reader.take(_JOB)
+    job_id = ids.parsed(data)
+    if job_id is None or not data.isascii():
+        raise BadFrame("an id that no job has")
+    return job_id
+
+
+def _read_number(reader: Reader) -> int:
+    number = int(_NUMBER.unpack(reader.take(_NUMBER.size))[0])
+    if number < 0:
+        raise BadFrame("a number below 0")
+    return number
+
+
+def _read_seconds(reader: Reader) -> float:
+    seconds = float(_SECONDS.unpack(reader.take(_SECONDS.size))[0])
+    if not math.isfinite(seconds) or not 0 <= seconds <= _LONG:
+        raise BadFrame("seconds that nobody counts")
+    return seconds
+
+
+def _read_flag(reader: Reader) -> bool:
+    flag = reader.take(1)
+    if flag not in (b"\0", b"\1"):
+        raise BadFrame("a flag that is neither set nor not")
+    return flag == b"\1"
+
+
+def _read_data(reader: Reader) -> bytes:
+    return reader.take(_size(reader, BULK_LIMIT))
+
+
+def _write_data(data: bytes) -> bytes:
+    return _SIZE.pack(len(data)) + data
+
+
+def _read_port(reader: Reader) -> int:
+    return int.from_bytes(reader.take(2), "big")
+
+
+def _read_host(reader: Reader) -> str:
+    data = reader.take(reader.take(1)[0])
+    try:
+        return str(ipaddress.ip_address(data.decode("ascii"))) if data else ""
+    except ValueError:
+        raise BadFrame("a host that is no address") from None
+
+
+def _write_host(host: str) -> bytes:
+    data = host.encode("ascii")
+    return bytes([len(data)]) + data
+
+
+NODE = Field[str](bytes.fromhex, _read_node)
+JOB = Field[str](str.encode, _read_job)
+NUMBER = Field[int](_NUMBER.pack, _read_number)
+SECONDS = Field[float](_SECONDS.pack, _read_seconds)
+FLAG = Field[bool](lambda flag: b"\1" if flag else b"\0", _read_flag)
+DATA = Field[bytes](_write_data, _read_data)
+PORT = Field[int](lambda port: port.to_bytes(2, "big"), _read_port)
+HOST = Field[str](_write_host, _read_host)
+
+
+def many(field: Field[T], most: int = _MOST_NODES) -> Field[tuple[T, ...]]:
+    """Return the field of any number of values, up to `most`."""
+
+    def write(values: tuple[T, ...]) -> bytes:
+        return _SIZE.pack(len(values)) + b"".join(map(field.write, values))
+
+    def read(reader: Reader) -> tuple[T, ...]:
+        return tuple(field.read(reader) for _ in range(_size(reader, most)))
+
+    return Field(write, read)
+
+
+def record(make: Callable[..., T], fields: Sequence[Field[object]]) -> Field[T]:
+    """Return the field of a named tuple, from those of its values in their order."""
+
+    def write(values: T) -> bytes:
+        pairs = zip(fields, cast("tuple[object, ...]", values), strict=True)
+        return b"".join(field.write(value) for field, value in pairs)
+
+    def read(reader: Reader) -> T:
+        return make(*(field.read(reader) for field in fields))
+
+    return Field(write, read)

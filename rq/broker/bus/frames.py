@@ -1,0 +1,107 @@
+"""Frames of a connection between two nodes, which nobody else can make, change, repeat
+or send back. Pure.
+
+First both say MAGIC and a nonce; whoever connects goes first. From the shared secret and
+both nonces come two keys, one for each direction. Then a frame is its length, a tag, and
+the payload. The tag is an HMAC of the frame's number, its length and its payload, so a
+frame of another connection, direction or place has a wrong one. What is inside can be
+read by whoever carries it.
+"""
+
+from __future__ import annotations
+
+import hmac
+import struct
+from collections.abc import Iterator
+
+MAGIC = b"RQ-bus-1"
+NONCE = 32  # bytes
+PREAMBLE = len(MAGIC) + NONCE
+PIECE = 64 * 1024  # bytes of payload at most
+_LENGTH = struct.Struct("!I")
+_NUMBER = struct.Struct("!QI")
+_TAG = 16  # bytes
+
+
+class BadFrame(Exception):
+    """What came is no frame of this connection: it cannot go on."""
+
+
+def keys(secret: bytes, connector: bytes, acceptor: bytes) -> tuple[bytes, bytes]:
+    """Return the keys of both directions, from both nonces: the connector's first."""
+    whole = hmac.digest(secret, MAGIC + connector + acceptor, "sha256")
+    return hmac.digest(whole, b"connector", "sha256"), hmac.digest(
+        whole, b"acceptor", "sha256"
+    )
+
+
+def nonce_in(preamble: bytes) -> bytes:
+    """Return the nonce that a connection begins with; BadFrame: no node has sent that.
+
+    >>> nonce_in(MAGIC + bytes(32)) == bytes(32)
+    True
+    """
+    if not preamble.startswith(MAGIC) or len(preamble) != PREAMBLE:
+        raise BadFrame("it does not begin as a node does")
+    return preamble[len(MAGIC) :]
+
+
+def _tag(key: bytes, number: int, payload: bytes) -> bytes:
+    head = _NUMBER.pack(number, len(payload))
+    return hmac.digest(key, head + payload, "sha256")[:_TAG]
+
+
+class Sealer:
+    """Makes the frames of one direction."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        self._number = 0
+
+    def seal(self, payload: bytes) -> bytes:
+        """Return the next frame."""
+        tag = _tag(self._key, self._number, payload)
+        self._number += 1
+        return _LENGTH.pack(len(payload)) + tag + payload
+
+
+class Opener:
+    """Reads the frames of the other direction."""
+
+    def __init__(self, key: bytes, most: int = PIECE) -> None:
+        """`most`: bytes of a payload."""
+        self.most = most
+        self._key = key
+        self._number = 0
+        self._kept = bytearray()
+
+    def payloads(self, data: bytes) -> Iterator[bytes]:
+        """Give the payloads that are whole with what came; BadFrame: what came is wrong,
+        and nothing after it counts.
+
+        Ensures that no more than a frame is kept, whatever its length claims to be.
+        """
+        self._kept += data
+        start = 0
+        try:
+            while (payload := self._payload_at(start)) is not None:
+                start += _LENGTH.size + _TAG + len(payload)
+                yield payload
+        finally:
+            del self._kept[:start]
+
+    def _payload_at(self, start: int) -> bytes | None:
+        head = start + _LENGTH.size
+        if len(self._kept) < head:
+            return None
+        size = int(_LENGTH.unpack_from(self._kept, start)[0])
+        if not 0 < size <= self.most:
+            raise BadFrame(f"a frame of {size} bytes")
+        if len(self._kept) < head + _TAG + size:
+            return None
+        tag = bytes(self._kept[head : head + _TAG])
+        payload = bytes(self._kept[head + _TAG : head + _TAG + size])
+        if not hmac.compare_digest(tag, _tag(self._key, self._number, payload)):
+            raise BadFrame("a frame that was not made for this place")
+        self._number += 1
+        return payload

@@ -1,0 +1,57 @@
+"""What nodes say to each other about nodes. Pure. Source: spec/cluster.md 9."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+
+class Address(NamedTuple):
+    """Where a node is reached."""
+
+    host: str  # an IP address; "": nobody knows it yet
+    port: int  # for clients
+    bus_port: int  # for other nodes
+
+
+class Rumour(NamedTuple):
+    """What a node holds of another one."""
+
+    node: str
+    address: Address
+    suspected: bool
+    failed: bool
+
+
+class Kind(IntEnum):
+    """Why a greeting is sent."""
+
+    PING = 0  # to be answered with PONG
+    PONG = 1
+    MEET = 2  # as PING, and the receiver is to take in the sender
+
+
+class Greeting(NamedTuple):
+    """PING, PONG or MEET: what the sender is, and what it holds of some others."""
+
+    kind: Kind
+    port: int  # the sender's
+    bus_port: int
+    leaving: bool
+    rumours: tuple[Rumour, ...]
+
+
+class HasFailed(NamedTuple):
+    """Most nodes do not reach this one any more (FAIL)."""
+
+    node: str
+
+
+Gossip = Greeting | HasFailed
+
+
+class Ends(NamedTuple):
+    """The IP addresses of a connection over which something came; "": nobody knows."""
+
+    here: str
+    there: str

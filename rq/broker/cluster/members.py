@@ -1,0 +1,335 @@
+"""Who belongs to the cluster, and who answers. Pure.
+
+Inputs are commands, what comes from other nodes, links that stand or break, and a tick
+ten times a second; outputs are `letters`, `cut` and `changed`, which whoever carries
+messages takes. What this says steers where copies go; no work needs a majority.
+Source: spec/cluster.md 9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from random import Random
+
+from rq.broker.cluster.gossip import (
+    Address,
+    Ends,
+    Gossip,
+    Greeting,
+    HasFailed,
+    Kind,
+    Rumour,
+)
+from rq.broker.cluster.member import Member
+
+TIMEOUT = 15.0  # seconds of silence until a node is suspected
+TICK = 0.1  # seconds between two looks at all
+_ROUND = 1.0  # seconds between two pings at random
+_DRAWN = 5  # nodes, of which the one silent for longest is pinged
+_BANNED = 60.0  # seconds that gossip does not bring back who was forgotten
+_LEAST_HANDSHAKE = 1.0  # seconds that a handshake may take, at least
+_MOST_HANDSHAKES = 64  # that gossip begins at a time
+MOST_MEMBERS = 1000
+_STOPPED = 1.0  # seconds without a tick: it was this node that did not listen
+_ID_BYTES = 20
+
+
+class Members:
+    """The other nodes; as Peers, for those who keep and move jobs."""
+
+    def __init__(self, node_id: str, random: Random, address: Address) -> None:
+        """`address`: of this node; its host is learned from others."""
+        self.node_id = node_id
+        self.address = address
+        self.leaving = False  # this node the cluster
+        self.timeout = TIMEOUT
+        self.by_id: dict[str, Member] = {}
+        self.letters: list[tuple[str, Gossip]] = []  # for links that stand
+        self.cut: list[str] = []  # links that are to be made anew
+        self.changed = False  # since it was kept on disk
+        self._banned: dict[str, float] = {}  # and until when
+        self._random = random
+        self._round_at = self._ticked_at = 0.0
+
+    # ---- what others want to know
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """Ids of all other members, those that do not answer too; none in handshake."""
+        return tuple(m.node_id for m in self._members)
+
+    @property
+    def reachable(self) -> tuple[str, ...]:
+        """Ids of those that new copies may be sent to."""
+        return tuple(m.node_id for m in self.by_id.values() if m.is_usable)
+
+    @property
+    def size(self) -> int:
+        """How many members there are, with this one."""
+        return 1 + len(self._members)
+
+    @property
+    def _members(self) -> list[Member]:
+        return [m for m in self.by_id.values() if not m.in_handshake]
+
+    def is_member(self, node_id: str) -> bool:
+        """Whether a node belongs to the cluster, so that what it says counts."""
+        member = self.by_id.get(node_id)
+        return member is not None and not member.in_handshake
+
+    # ---- what a person asks for
+
+    def meet(self, address: Address, now: float) -> None:
+        """Begin to know the node at an address, and let it know us."""
+        for member in self.by_id.values():
+            if member.in_handshake and member.address == address:
+                member.meets = True
+                return
+        self._shake(address, now, meets=True)
+
+    def forget(self, node_id: str, now: float) -> None:
+        """Let a node no longer belong to the cluster; KeyError: it is unknown."""
+        del self.by_id[node_id]
+        self._banned[node_id] = now + _BANNED
+        for member in self.by_id.values():
+            member.reports.pop(node_id, None)
+        self.changed = True
+
+    def reset(self, node_id: str) -> None:
+        """Be alone again, under this id."""
+        self.by_id.clear()
+        self._banned.clear()
+        self.node_id = node_id
+        self.changed = True
+
+    def load(self, kept: Iterable[tuple[str, Address]], now: float) -> None:
+        """Know again who belonged to the cluster."""
+        for node_id, address in kept:
+            self.by_id[node_id] = Member(node_id, address, now, silent_since=now)
+
+    # ---- links, whose names are the ids of members
+
+    def linked(self, name: str, node_id: str, now: float) -> str | None:
+        """Our connection to a member stands, and its end has proved this id. Return the
+        link's name from now on; None: it is of no use."""
+        member = self.by_id.get(name)
+        if member is None:
+            return None
+        if member.in_handshake:
+            return self._shaken(member, node_id, now)
+        if node_id != name:
+            return None  # another node has come to its place
+        self._greet_first(member, now)
+        return name
+
+    def unlinked(self, name: str, now: float) -> None:
+        """Our connection to a member is gone, or could not be made."""
+        if (member := self.by_id.get(name)) is not None:
+            member.linked_at = 0.0
+            member.is_silent(now)
+
+    def _shaken(self, member: Member, node_id: str, now: float) -> str | None:
+        """End a handshake: the node has said who it is."""
+        del self.by_id[member.node_id]
+        if node_id == self.node_id:
+            return None
+        if (namesake := self.by_id.get(node_id)) is not None:
+            self._met_again(namesake, member, now)
+            return None
+        member.node_id, member.in_handshake = node_id, False
+        self.by_id[node_id] = member
+        self.changed = True
+        self._greet_first(member, now)
+        return node_id
+
+    def _met_again(self, member: Member, shaken: Member, now: float) -> None:
+        """Take what a handshake with somebody we know has shown: where it is."""
+        member.meets = member.meets or shaken.meets
+        if member.is_linked:
+            self._ping(member, now)
+        elif member.address != shaken.address:
+            member.address = shaken.address
+            self.changed = True
+
+    def _greet_first(self, member: Member, now: float) -> None:
+        member.linked_at = now
+        self._ping(member, now)
+
+    # ---- what other nodes say
+
+    def receive(
+        self, sender: str, gossip: Gossip, ends: Ends, now: float
+    ) -> Greeting | None:
+        """Take what a node says; return what it is answered over the same connection."""
+        member = self.by_id.get(sender)
+        if isinstance(gossip, HasFailed):
+            self._take_failure(member, gossip)
+            return None
+        if member is not None:
+            self._take_greeting(member, gossip, ends, now)
+        if gossip.kind is Kind.PONG:
+            return None
+        if ends.here and (gossip.kind is Kind.MEET or not self.address.host):
+            self._be_at(ends.here)
+        if member is None and gossip.kind is Kind.MEET and ends.there:
+            place = Address(ends.there, gossip.port, gossip.bus_port)
+            self._shake(place, now, node_id=sender)
+        if member is None and sender in self._banned and gossip.kind is Kind.PING:
+            return None
+        return self._greeting(Kind.PONG, sender)
+
+    def _be_at(self, host: str) -> None:
+        if host != self.address.host:
+            self.address = self.address._replace(host=host)
+            self.changed = True
+
+    def _take_failure(self, sender: Member | None, gossip: HasFailed) -> None:
+        member = self.by_id.get(gossip.node)
+        if sender is None or sender.in_handshake or member is None:
+            return
+        member.failed, member.suspected = True, False
+
+    def _take_greeting(
+        self, member: Member, greeting: Greeting, ends: Ends, now: float
+    ) -> None:
+        if greeting.kind is Kind.PONG:
+            member.pong_at, member.silent_since = now, 0.0
+            member.suspected = member.failed = False
+        if member.in_handshake:
+            return
+        member.leaving = greeting.leaving
+        place = Address(ends.there, greeting.port, greeting.bus_port)
+        if not member.is_linked and ends.there and place != member.address:
+            member.address = place  # it has moved, and proves that it is there
+            self.changed = True
+        for rumour in greeting.rumours:
+            self._take_rumour(member, rumour, now)
+
+    def _take_rumour(self, sender: Member, rumour: Rumour, now: float) -> None:
+        if rumour.node == self.node_id:
+            return
+        member, is_doubted = (
+            self.by_id.get(rumour.node),
+            rumour.suspected or rumour.failed,
+        )
+        if member is None:
+            if rumour.node not in self._banned and self._may_shake(rumour.address):
+                self._shake(rumour.address, now, node_id=rumour.node)
+            return
+        if is_doubted:
+            member.reports[sender.node_id] = now
+            return
+        member.reports.pop(sender.node_id, None)
+        has_moved = rumour.address != member.address
+        if member.is_doubted and has_moved and self._may_shake(rumour.address):
+            self._shake(rumour.address, now)
+
+    def _may_shake(self, address: Address) -> bool:
+        shaking = [m.address for m in self.by_id.values() if m.in_handshake]
+        has_room = len(shaking) < _MOST_HANDSHAKES and len(self.by_id) < MOST_MEMBERS
+        return bool(address.host) and has_room and address not in shaking
+
+    def _shake(
+        self, address: Address, now: float, *, node_id: str = "", meets: bool = False
+    ) -> None:
+        name = node_id or self._random.randbytes(_ID_BYTES).hex()
+        self.by_id[name] = Member(name, address, now, in_handshake=True, meets=meets)
+
+    # ---- what this node says
+
+    def _greeting(self, kind: Kind, to: str) -> Greeting:
+        _, port, bus_port = self.address
+        return Greeting(kind, port, bus_port, self.leaving, self._rumours(to))
+
+    def _rumours(self, to: str) -> tuple[Rumour, ...]:
+        """Return what is said of some others: of those that do not answer first, for
+        only what many say of them counts."""
+        members = [m for m in self._members if m.node_id != to and m.address.host]
+        most = max(3, len(members) // 10)
+        doubted = [m for m in members if m.is_doubted]
+        fit = [m for m in members if m.is_linked and not m.is_doubted]
+        chosen = self._random.sample(doubted, min(len(doubted), most))
+        chosen += self._random.sample(fit, min(len(fit), max(1, most - len(chosen))))
+        return tuple(
+            Rumour(m.node_id, m.address, m.suspected, m.failed) for m in chosen
+        )
+
+    def _ping(self, member: Member, now: float) -> None:
+        kind = Kind.MEET if member.meets else Kind.PING
+        member.meets = False
+        member.pinged_at = now
+        member.is_silent(now)
+        self.letters.append((member.node_id, self._greeting(kind, member.node_id)))
+
+    # ---- time
+
+    def tick(self, now: float) -> None:
+        """Do what is due by now."""
+        self._listen_again(now)
+        self._end_handshakes(now)
+        if now - self._round_at >= _ROUND:
+            self._round_at = now
+            self._ping_somebody(now)
+        for member in self._members:
+            self._look_at(member, now)
+        self._banned = {name: end for name, end in self._banned.items() if end > now}
+
+    def _listen_again(self, now: float) -> None:
+        """Do not hold against others a time in which this node did not run."""
+        gap = now - self._ticked_at
+        if self._ticked_at and gap > _STOPPED:
+            for member in self.by_id.values():
+                member.since += gap
+                member.silent_since += gap if member.silent_since else 0.0
+        self._ticked_at = now
+
+    def _end_handshakes(self, now: float) -> None:
+        patience = max(self.timeout, _LEAST_HANDSHAKE)
+        over = [
+            name
+            for name, member in self.by_id.items()
+            if member.in_handshake and now - member.since > patience
+        ]
+        for name in over:
+            del self.by_id[name]
+
+    def _ping_somebody(self, now: float) -> None:
+        """Ping who is silent for longest, of some at random."""
+        linked = [m for m in self._members if m.is_linked]
+        drawn = self._random.sample(linked, min(_DRAWN, len(linked)))
+        if drawn:
+            self._ping(min(drawn, key=lambda member: member.pong_at), now)
+
+    def _look_at(self, member: Member, now: float) -> None:
+        half, silent = self.timeout / 2, member.silent_since
+        if member.is_linked and not silent and now - member.pong_at > half:
+            self._ping(member, now)
+        is_old = member.is_linked and now - member.linked_at > self.timeout
+        if is_old and silent and now - silent > half:
+            member.linked_at = 0.0
+            self.cut.append(member.node_id)
+        if silent and now - silent > self.timeout and not member.is_doubted:
+            member.suspected = True
+            self._ask_others(member, now)
+        if member.suspected:
+            self._judge(member, now)
+
+    def _ask_others(self, suspected: Member, now: float) -> None:
+        """Let others hear at once who does not answer; they say what they hold."""
+        for member in self._members:
+            if member.is_linked and member is not suspected:
+                self._ping(member, now)
+
+    def _judge(self, member: Member, now: float) -> None:
+        """Let a suspected node count as failed when most members say so."""
+        member.reports = {
+            name: at
+            for name, at in member.reports.items()
+            if now - at <= 2 * self.timeout and self.is_member(name)
+        }
+        if 1 + len(member.reports) < self.size // 2 + 1:
+            return
+        member.failed, member.suspected = True, False
+        for other in self._members:
+            if other.is_linked and other is not member:
+                self.letters.append((other.node_id, HasFailed(member.node_id)))

@@ -1,0 +1,88 @@
+"""Several brokers that know each other, as processes."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from harness.broker import Broker
+from harness.ports import free_port
+from harness.waiting import wait_until
+
+TIMEOUT = 1.0  # seconds of silence until these nodes suspect one
+
+
+class Nodes:
+    """Nodes with directories, ports and a client each, in one cluster."""
+
+    def __init__(self, directory: Path, number: int, *words: str) -> None:
+        self.brokers = [Broker(directory / f"node{n}") for n in range(number)]
+        self.bus_ports = [free_port() for _ in self.brokers]
+        for broker, port in zip(self.brokers, self.bus_ports, strict=True):
+            broker.words += ["--bus-port", str(port), *words]
+        for broker in self.brokers:
+            broker.begin()
+        self.clients = [wait_until(broker.client) for broker in self.brokers]
+        self.ids = [self.ask(n, "CLUSTER", "MYID").decode() for n in range(number)]
+        for index in range(number):
+            self.hurry(index)
+
+    def hurry(self, index):
+        """Let a node suspect others soon."""
+        wanted = int(TIMEOUT * 1000)
+        self.ask(index, "CONFIG", "SET", "cluster-node-timeout", wanted)
+
+    def ask(self, index, *words):
+        return self.clients[index].ask(*words)
+
+    def meet(self, index, to):
+        ports = self.brokers[to].port, self.bus_ports[to]
+        return self.ask(index, "CLUSTER", "MEET", "127.0.0.1", *ports)
+
+    def rows(self, index):
+        """Return what a node shows of all: their flags, and whether it is linked."""
+        lines = self.ask(index, "CLUSTER", "NODES").decode().splitlines()
+        words = [line.split() for line in lines]
+        return {row[0]: (row[2], row[5]) for row in words}
+
+    def sees(self, index, other):
+        return self.rows(index).get(self.ids[other])
+
+    def facts(self, index):
+        lines = self.ask(index, "CLUSTER", "INFO").decode().split()
+        return dict(line.split(":", 1) for line in lines)
+
+    def all_reach(self, others):
+        """Whether each node reaches so many others."""
+        counts = [
+            self.facts(n)["cluster_reachable_nodes"] for n in range(len(self.clients))
+        ]
+        return counts == [str(others)] * len(counts)
+
+    def join(self):
+        """Let each meet the next, and wait until all reach all."""
+        for index in range(1, len(self.brokers)):
+            assert self.meet(index - 1, index) == "OK"
+        self.wait_until_all_reach_all()
+
+    def wait_until_all_reach_all(self):
+        wait_until(lambda: self.all_reach(len(self.brokers) - 1))
+
+    def kill(self, index):
+        self.brokers[index].kill()
+
+    def start(self, index):
+        self.clients[index] = self.brokers[index].start()
+        self.hurry(index)
+
+
+@contextlib.contextmanager
+def nodes_in(directory: Path, number: int, *words: str) -> Iterator[Nodes]:
+    """Give so many nodes that run; `words` go to each."""
+    nodes = Nodes(directory, number, *words)
+    try:
+        yield nodes
+    finally:
+        for broker in nodes.brokers:
+            broker.close()

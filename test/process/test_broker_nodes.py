@@ -1,0 +1,130 @@
+"""Brokers as processes that know each other."""
+
+import json
+import os
+
+import pytest
+from harness.broker import broker_in
+from harness.brokers import nodes_in
+from harness.waiting import wait_until
+
+pytestmark = pytest.mark.process
+FIT, SUSPECTED, FAILED = "noflags", "fail?", "fail"
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory):
+    """Three nodes that know each other; a test leaves them so."""
+    with nodes_in(tmp_path_factory.mktemp("nodes"), 3) as nodes:
+        nodes.join()
+        yield nodes
+
+
+def test_each_shows_all(nodes):
+    for index in range(3):
+        flags = ["myself" if other == index else FIT for other in range(3)]
+        assert nodes.rows(index) == {
+            nodes.ids[n]: (flags[n], "connected") for n in range(3)
+        }
+    facts = nodes.facts(0)
+    assert (facts["cluster_known_nodes"], facts["cluster_size"]) == ("3", "3")
+
+
+def test_hello_lists_all_with_how_good_they_are(nodes):
+    version, mine, *rows = nodes.ask(0, "HELLO")
+    assert (version, mine.decode()) == (1, nodes.ids[0])
+    assert {row[0].decode(): (row[1], int(row[2]), row[3]) for row in rows} == {
+        nodes.ids[n]: (b"127.0.0.1", nodes.brokers[n].port, b"1") for n in range(3)
+    }
+
+
+def test_a_killed_node_fails_and_is_clear_when_it_is_back(nodes):
+    nodes.kill(2)
+    for index in (0, 1):
+        wait_until(lambda at=index: nodes.sees(at, 2) == (FAILED, "disconnected"))
+    priorities = {row[0].decode(): row[3] for row in nodes.ask(0, "HELLO")[2:]}
+    assert priorities[nodes.ids[2]] == b"100"
+    assert nodes.facts(0)["cluster_reachable_nodes"] == "1"
+    nodes.start(2)  # it knows them again from its disk
+    nodes.wait_until_all_reach_all()
+    assert nodes.sees(0, 2) == (FIT, "connected")
+
+
+def test_a_job_is_there_when_the_node_that_took_it_is_gone(nodes):
+    job_id = nodes.ask(2, "ADDJOB", "q", "body", 5000, "REPLICATE", 3, "RETRY", 1)
+    nodes.kill(2)
+    get = "GETJOB", "NOHANG", "FROM", "q"
+    (job,) = wait_until(lambda: nodes.ask(0, *get) or nodes.ask(1, *get))
+    assert job == [b"q", job_id.encode(), b"body"]
+    nodes.start(2)
+    nodes.wait_until_all_reach_all()
+    assert nodes.ask(0, "ACKJOB", job_id) == 1
+    for index in range(3):
+        wait_until(lambda at=index: nodes.ask(at, "SHOW", job_id) is None)
+
+
+def test_a_leaving_node_says_so_to_all(nodes):
+    assert nodes.ask(1, "CLUSTER", "LEAVING", "yes") == "OK"
+    for index in (0, 2):
+        wait_until(lambda at=index: nodes.sees(at, 1)[0] == "leaving")
+    assert nodes.ask(1, "CLUSTER", "LEAVING", "no") == "OK"
+    nodes.wait_until_all_reach_all()
+
+
+def test_a_forgotten_node_is_gone_until_it_is_met_again(nodes):
+    for index in (0, 1):
+        assert nodes.ask(index, "CLUSTER", "FORGET", nodes.ids[2]) == "OK"
+    for index in (0, 1):
+        kept = json.loads((nodes.brokers[index].directory / "members").read_text())
+        ids = [row["id"] for row in kept["members"]]
+        assert ids == [nodes.ids[1 - index]]
+        assert nodes.facts(index)["cluster_size"] == "2"
+    for index in (0, 1):
+        nodes.meet(index, 2)
+    nodes.wait_until_all_reach_all()
+
+
+def test_a_reset_node_is_alone_and_another_one(nodes):
+    assert nodes.ask(2, "CLUSTER", "RESET", "HARD") == "OK"
+    node_id = nodes.ask(2, "CLUSTER", "MYID").decode()
+    assert node_id != nodes.ids[2]
+    assert list(nodes.rows(2)) == [node_id]
+    for index in (0, 1):
+        wait_until(lambda at=index: nodes.sees(at, 2)[0] in (SUSPECTED, FAILED))
+        nodes.ask(index, "CLUSTER", "FORGET", nodes.ids[2])
+    nodes.ids[2] = node_id
+    nodes.meet(2, 0)
+    nodes.wait_until_all_reach_all()
+
+
+def test_of_two_the_other_is_suspected(tmp_path):
+    with nodes_in(tmp_path, 2) as nodes:
+        nodes.join()
+        nodes.kill(1)
+        wait_until(lambda: nodes.sees(0, 1) == (SUSPECTED, "disconnected"))
+        nodes.start(1)
+        wait_until(lambda: nodes.sees(0, 1) == (FIT, "connected"))
+
+
+def test_a_node_alone_listens_for_clients_only(tmp_path):
+    with broker_in(tmp_path / "node") as broker:
+        client = broker.start()
+        said = client.ask("CLUSTER", "MEET", "127.0.0.1", 7711)
+        assert said.startswith("ERR this node has no port for other nodes")
+        listening = _listening(broker.process.pid)
+        assert listening == {broker.port}
+
+
+def _listening(pid):
+    """Return the TCP ports on which a process listens."""
+    inodes = set()
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        target = os.readlink(f"/proc/{pid}/fd/{fd}")
+        if target.startswith("socket:["):
+            inodes.add(target[8:-1])
+    ports = set()
+    with open(f"/proc/{pid}/net/tcp") as file:
+        for row in (line.split() for line in list(file)[1:]):
+            if row[3] == "0A" and row[9] in inodes:
+                ports.add(int(row[1].partition(":")[2], 16))
+    return ports
