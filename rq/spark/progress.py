@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 PAUSE = 0.5  # seconds between looks: two lines a second at most
 PATIENCE = 5.0  # seconds for the job's own code to notice that it was cancelled
+_ALONE = 30.0  # seconds without an executor until that is said, and again
 
 Say = Callable[[str], None]
 
@@ -27,6 +28,7 @@ class Progress:
         self._session: SparkSession | None = None
         self._before: frozenset[int] = frozenset()  # jobs of Spark, of earlier messages
         self._last = ""
+        self._alone = Alone()
         self._ended = threading.Event()
         self.cancelled = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -61,6 +63,7 @@ class Progress:
             self._cancel(session, since)
         elif session is not None:
             text = summary(session.sparkContext.statusTracker(), self._before)
+            text = self._alone.text(is_alone(session), time.monotonic()) or text
             if text not in ("", self._last):
                 self._last = text
                 self._say(text)
@@ -73,6 +76,38 @@ class Progress:
             os._exit(1)
         if session is not None:
             session.sparkContext.cancelAllJobs()
+
+
+class Alone:
+    """How long a job has been without an executor."""
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+
+    def text(self, alone: bool, now: float) -> str:
+        """Return what to say of it at `now`, a monotonic time; nothing at first."""
+        if not alone:
+            self._since = None
+            return ""
+        self._since = now if self._since is None else self._since
+        seconds = (now - self._since) // _ALONE * _ALONE
+        if not seconds:
+            return ""
+        return (
+            f"no executor for {seconds:.0f} s: the cluster has given none; its workers may "
+            "be down, busy with others, or smaller than spark.executor.memory asks"
+        )
+
+
+def is_alone(session: SparkSession) -> bool:
+    """Whether a job of Spark runs on a cluster that has given it no executor."""
+    context = session.sparkContext
+    if context.master.startswith("local"):
+        return False
+    if not context.statusTracker().getActiveJobsIds():
+        return False
+    with_driver = int(context._jsc.sc().getExecutorMemoryStatus().size())
+    return with_driver < 2
 
 
 def summary(tracker: StatusTracker, before: Collection[int] = ()) -> str:

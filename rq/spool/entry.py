@@ -73,7 +73,7 @@ class Entry:
         self.status: bytes | None = None
         self.rider_of: str | None = None
         self.held = False  # a person lets it wait, however long it is due
-        self.lost = 0  # how often its batch died, and was parted for it
+        self.lost = 0  # how often its batch died; from the second on it was parted
         self.at_new: str | None = None  # its name under new/, when it lies there
         self.busy = 0  # threads that work in its folder; none in any state but prep
         # Ends with its commit; until then its attachments may not change.

@@ -541,8 +541,8 @@ def test_one_message_of_a_hundred_that_kills_its_process_is_soon_alone(make):
     wait_until(lambda: [poison] in [ids for _, ids in batches.ran()], PATIENCE)
     ran = [ids for _, ids in batches.ran() if ids != [poison]]
     sizes = sorted(len(ids) for ids in ran)
-    assert sizes == [1] * 9 + [10] * 10 + [100]
-    assert sum(poison in ids for ids in ran) == 2
+    assert sizes == [1] * 9 + [10] * 10 + [100] * 2
+    assert sum(poison in ids for ids in ran) == 3
     batches.act("echo done >&3")
     batches.until(poison, "done")
 
@@ -557,13 +557,22 @@ def test_none_ends_in_err_for_another_that_kills_its_process(make, at):
         assert batches.until(one, "done")["count"] == 1
 
 
+def test_a_batch_that_died_once_goes_round_whole(make):
+    batches = make(max=20)
+    batches.act('mkdir "$RQ_ROOT/died" 2>/dev/null && kill -9 $$\necho done >&3')
+    ids = batches.send(20)
+    for one in ids:
+        assert batches.until(one, "done")["count"] == 1
+    assert [len(ids) for _, ids in batches.ran()] == [20, 20]
+
+
 @pytest.mark.slow
 def test_a_script_that_kills_every_batch_is_not_started_for_each_message(make):
     batches = make(max=100)
     batches.act("exit 1")
     ids = batches.send(100)
-    first, *others = [len(ids) for _, ids in batches.until_ran(21)]
-    assert first == 100
+    first, again, *others = [len(ids) for _, ids in batches.until_ran(22)]
+    assert (first, again) == (100, 100)
     assert set(others) == {10}
     batches.act("echo done >&3")
     for one in ids:

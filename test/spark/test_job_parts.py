@@ -29,7 +29,7 @@ from rq.errors import BadInput, Unreachable
 from rq.spark import attachments, given, jobs, parsing, remote, results, work
 from rq.spark.attachments import File
 from rq.spark.given import Given
-from rq.spark.progress import Progress
+from rq.spark.progress import Alone, Progress, is_alone
 
 PATIENCE = 90.0
 HERE = ["127.0.0.1"]  # what a queue of these tests may fetch
@@ -254,6 +254,15 @@ def test_progress_is_told_when_it_changes_and_twice_a_second_at_most(spark):
     assert all(re.match(r"\d+/\d+ stages, \d+/\d+ tasks", text) for text in texts)
     times = [at for at, _ in told]
     assert all(b - a > 0.45 for a, b in itertools.pairwise(times))
+
+
+def test_a_job_that_no_executor_comes_for_says_so_after_30_seconds(spark):
+    alone = Alone()
+    assert [alone.text(True, now) for now in (5.0, 34.9)] == ["", ""]
+    assert alone.text(True, 35.1).startswith("no executor for 30 s: ")
+    assert alone.text(True, 66.0).startswith("no executor for 60 s: ")
+    assert alone.text(False, 67.0) == alone.text(True, 68.0) == ""
+    assert not is_alone(spark)
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from rq.scripts.time_limits import over_resources
 from rq.spool import Spool, batch_dirs
 
 ODDITIES = 20  # lines of one batch that could not be understood, in the log
+_AGAIN = 2  # batches that may die before the end of others is looked at
 _LOST = frozenset({Cause.BATCH, Cause.CRASH_LIMIT})
 _NO_DUP = "a batch is many messages, and dup copies one"
 
@@ -133,15 +134,16 @@ class BatchRun:
         self._parts.finisher.fire(attempt, decided)
 
     def _part(self, batch: Batch, msg_id: str, decided: Outcome) -> None:
-        """Put a message whose batch died into a smaller batch next time: one message may
-        have killed the process. When the batch before died too, the script is the
-        likelier cause, and more and smaller starts would not help."""
+        """Count for a message that its batch died. It goes round as it was once; when it
+        dies again, in smaller batches: one message may kill the process. If then the
+        batch before died too, the script is the likelier cause, and more and smaller
+        starts would not help."""
         entry = self._spool.entry(msg_id)
         if decided.cause not in _LOST:
             entry.lost = 0
             return
         batch.lost += 1
-        if entry.lost == 0 or self._well:
+        if entry.lost < _AGAIN or self._well:
             entry.lost += 1
 
     def script_exited(self, batch: Batch) -> None:

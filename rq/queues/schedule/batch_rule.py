@@ -1,8 +1,9 @@
 """Which messages that are due form a batch, and when it starts: one rule, pure.
 
 A batch starts when it is full, when it is complete (if its messages say how many they
-are), or when its first message has waited long enough. Messages whose batch died go on
-in smaller ones, so that one which kills its process ends alone.
+are), or when its first message has waited long enough. Messages whose batch died go
+together once more, for it was as likely the machine; then in smaller ones, so that one
+which kills its process ends alone.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import orjson
 
 from rq.nesting import Json
 
-PARTS = 10  # in how many a batch that died is parted
+PARTS = 10  # in how many a batch that died twice is parted
 _SLACK = 64  # entries of a heap that count no more before it is made anew
 
 
@@ -32,12 +33,12 @@ class Rule:
     complete: str | None = None  # the param that says how many there will be
 
     def at_most(self, lost: int, last: bool) -> int:
-        """Return how many may go in a batch with a message that was parted from others
-        `lost` times; `last`: if its process dies once more, it ends in err. The parts of
-        a whole stay together."""
+        """Return how many may go in a batch with a message whose batches died `lost`
+        times; `last`: if its process dies once more, it ends in err. The parts of a whole
+        stay together."""
         if self.complete:
             return self.most
-        return 1 if last else max(1, self.most // PARTS ** min(lost, 9))
+        return 1 if last else max(1, self.most // PARTS ** min(max(lost - 1, 0), 9))
 
 
 def rule(setting: Mapping[str, Any]) -> Rule | None:
