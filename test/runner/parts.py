@@ -143,6 +143,15 @@ PARTS = (
         parallel=2,
     ),
     Part(
+        name="sim",
+        budget=60,
+        about="nodes of a broker in a world of chance; RQ_SIM_SEEDS=N for more",
+        folder="sim",
+        limit=36_000.0 if "RQ_SIM_SEEDS" in os.environ else 900.0,
+        hang=36_000.0 if "RQ_SIM_SEEDS" in os.environ else 300.0,
+        parallel=2,
+    ),
+    Part(
         name="soak",
         budget=630,
         about="a mixed load with faults; RQ_SOAK_SECONDS=N for longer",

@@ -144,9 +144,8 @@ class CopyDesk:
         due = job.created + job.delay
         if self._outlet.node_id not in spread.may_have:
             left = max(0.0, due - now) if job.delay else 0.0
-            self._outlet.send(
-                self._random.choice(sorted(confirmed)), Enqueue(job.job_id, left)
-            )
+            nodes = sorted(confirmed) or self.others(spread)
+            self._outlet.send(self._random.choice(nodes), Enqueue(job.job_id, left))
             self._outlet.emit(Removed((job.job_id,), MOVED), now)
         elif due > now:
             self._outlet.emit(Put(job.job_id, due), now)

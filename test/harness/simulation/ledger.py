@@ -1,0 +1,117 @@
+"""What clients were promised, and whether it holds; looked at with each answer, so that a
+run costs no more the longer it is."""
+
+from __future__ import annotations
+
+from rq.resp import Status
+
+
+class Broken(AssertionError):
+    """A promise does not hold."""
+
+
+class Promise:
+    """What the producer of a job was told, and what consumers did since."""
+
+    def __init__(self, at, words):
+        self.at = at
+        self.queue = words[1]
+        options = dict(zip(words[4::2], words[5::2], strict=False))
+        self.is_async = "ASYNC" in words
+        self.retry = options.get("RETRY")
+        self.wanted = options.get("REPLICATE", 1)
+        self.short = options.get("TTL", 86400) < 1000
+        self.delivered = 0
+        self.disturbed = False  # NACK, ENQUEUE, DEQUEUE: it may come again
+        self.released = False  # FASTACK, DELJOB: nothing is promised any more
+
+
+class Ledger:
+    """All promises of a world."""
+
+    def __init__(self, world):
+        self._world = world
+        self.jobs = {}
+        self.delivered = {}  # of any id, promised or not
+        self.acked = set()
+        self.unsure = set()  # acknowledged by clients that had no answer
+        self.at_hand = []  # ids and nodes of deliveries, the latest last
+        self.lost_disks = set()
+        self.is_over = False  # all is collected: nothing may come again
+
+    def note(self, host, words, value, about):
+        """Take an answer that has reached its client."""
+        match words[0]:
+            case "ADDJOB":
+                if isinstance(value, Status):
+                    self._added(host, words, value.text)
+            case "GETJOB":
+                if isinstance(value, list):
+                    for _, job_id, *_ in value:
+                        self._delivered(host, job_id)
+            case "ACKJOB":
+                if value == 1 or (value == 0 and self._is_kept(host, about)):
+                    self.acked.add(about)
+
+    @staticmethod
+    def _is_kept(host, job_id):
+        """Whether a node keeps the acknowledgement of a job that it does not have."""
+        return int(job_id[-4:], 16) % 2 == 1 and not host.node.jobs.leaving
+
+    def _added(self, host, words, job_id):
+        if job_id in self.jobs:
+            raise Broken(f"{job_id} was given to two producers")
+        promise = self.jobs[job_id] = Promise(self._world.now, words)
+        promise.delivered = self.delivered.get(job_id, 0)
+        # A node that keeps no copy, and whose producer does not wait, has no trace of it.
+        promise.released = promise.is_async and host.node.cannot_keep() is not None
+        if promise.is_async or promise.wanted < 2 or promise.delivered:
+            return
+        copies = sum(
+            job_id in each.on_disk for each in self._world.hosts.values()
+        ) + len(self.lost_disks)
+        if copies < promise.wanted:
+            raise Broken(
+                f"{job_id}: {copies} of {promise.wanted} copies when it was answered"
+            )
+
+    def _delivered(self, host, job_id):
+        times = self.delivered[job_id] = self.delivered.get(job_id, 0) + 1
+        if int(job_id[-4:], 16) % 2 == 0 and times > 1:
+            raise Broken(f"{job_id} comes at most once, and came {times} times")
+        if self.is_over:
+            raise Broken(f"{job_id} came after all was collected")
+        self.at_hand.append((job_id, host.node_id))
+        promise = self.jobs.get(job_id)
+        if promise is None:
+            return
+        promise.delivered += 1
+        job = host.node.jobs.by_id.get(job_id)
+        if job is not None and job.due - host.now < 0.8:
+            promise.disturbed = True  # it had waited for nearly a whole RETRY
+        clean = not self._world.faulty and not promise.disturbed
+        if clean and promise.delivered > 1:
+            raise Broken(f"{job_id} came again, and nothing was wrong")
+
+    def disturb(self, job_id):
+        """Somebody lets a job come again, or not."""
+        if job_id in self.jobs:
+            self.jobs[job_id].disturbed = True
+
+    def release(self, job_id):
+        """Somebody deletes a job: nothing is promised of it."""
+        if job_id in self.jobs:
+            self.jobs[job_id].released = True
+
+    def owed(self):
+        """Return the jobs that must have been acknowledged once all had their chance."""
+        return [
+            job_id
+            for job_id, promise in self.jobs.items()
+            if job_id not in self.acked
+            and job_id not in self.unsure
+            and not promise.released
+            and not promise.short
+            and promise.retry != 0
+            and not (self.lost_disks and (promise.is_async or promise.wanted < 2))
+        ]

@@ -1,0 +1,107 @@
+"""The simulation finds bugs that are planted in the replication of jobs."""
+
+import inspect
+import itertools
+import sys
+
+import pytest
+from harness.simulation.ledger import Broken
+from harness.simulation.runs import Run
+from harness.simulation.steps import plan
+
+from rq.broker import job_desk, jobs
+from rq.broker.cluster import collection, copies, queueing
+
+MOST = 1500  # seeds until a bug must have shown
+FIRST = ()  # some that show bugs that most do not
+BUGS = {
+    "the producer is answered one copy early": (
+        copies,
+        "if len(spread.confirmed) >= spread.wanted:",
+        "if len(spread.confirmed) >= spread.wanted - 1:",
+    ),
+    "copies are collected when one node knows": (
+        collection,
+        "        if not self._missing(spread):\n            self._drop",
+        "        if True:\n            self._drop",
+    ),
+    "a copy comes back after its job is gone": (
+        jobs,
+        "self.spreads.end(job_id, until, why",
+        "self.spreads.end(job_id, now, why",
+    ),
+    "acknowledgements are not noted": (
+        jobs,
+        "                self._ack(event, job, now)",
+        "                job.state = State.ACTIVE",
+    ),
+    "nobody is told that a job is queued": (
+        queueing,
+        "self._copies.tell_others(spread, IsQueued(message.job, 0, 0))",
+        "pass",
+    ),
+    "an announcement is not sent": (
+        queueing,
+        "self._copies.tell_others(spread, WillQueue(spread.job_id))",
+        "pass",
+    ),
+    "a producer that hangs up leaves its job waiting": (
+        copies,
+        "            self.fail(job, None, now)\n        if why",
+        "            pass\n        if why",
+    ),
+    "a delivery at most once is not synced": (
+        job_desk,
+        "now, sync=not job.retry)",
+        "now, sync=False)",
+    ),
+    "numbers of copies are compared, not sets": (
+        collection,
+        "own <= theirs",
+        "len(own) <= len(theirs)",
+    ),
+    "copies are sent once only": (
+        copies,
+        "self._jobs.spreads.wake(spread, now + LOOK, now)",
+        "pass",
+    ),
+    "an acknowledgement is sent once only": (
+        collection,
+        "self._jobs.spreads.wake(spread, now + wait, now)",
+        "pass",
+    ),
+    "a job that comes at most once is queued again": (
+        job_desk,
+        "if job.state is not State.ACTIVE or not job.due:",
+        "if job.state is not State.ACTIVE:",
+    ),
+}
+
+
+def plant(monkeypatch, module, text, bug):
+    """Let a module do what another text of it says."""
+    source = inspect.getsource(module)
+    assert text in source
+    names = dict(vars(module))
+    exec(compile(source.replace(text, bug), module.__file__, "exec"), names)
+    for name, value in list(names.items()):
+        ours = getattr(module, name, None)
+        if not inspect.isclass(ours) or ours.__module__ != module.__name__:
+            continue
+        for attribute, function in vars(value).items():
+            if inspect.isfunction(function):
+                monkeypatch.setattr(ours, attribute, function)
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_a_planted_bug_is_found(name, monkeypatch, capsys):
+    plant(monkeypatch, *BUGS[name])
+    for seed in itertools.chain(FIRST, range(MOST)):
+        size, faulty, steps = plan(seed)
+        try:
+            Run(seed, size, faulty=faulty, steps=steps).play()
+        except Broken as broken:
+            with capsys.disabled():
+                sys.stderr.write(f" seed {seed}: {str(broken)[:60]}\n")
+            return
+    pytest.fail(f"{MOST} seeds do not show it")
