@@ -93,6 +93,7 @@ def plant(monkeypatch, module, text, bug):
                 monkeypatch.setattr(ours, attribute, function)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_is_found(name, monkeypatch, capsys):
     plant(monkeypatch, *BUGS[name])
