@@ -198,7 +198,17 @@ def test_a_page_is_short_enough_to_be_read(page):
 # machine, or needs another one.
 _USES = {
     "console": {"", "shown"},
-    "sh": {"run", "script", "worker", "batch", "web", "http", "tried", "shown"},
+    "sh": {
+        "run",
+        "script",
+        "worker",
+        "batch",
+        "web",
+        "http",
+        "tried",
+        "cluster",
+        "shown",
+    },
     "python": {"run", "worker", "job", "shown"},
     "json": {
         "notice",
