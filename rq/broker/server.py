@@ -25,12 +25,12 @@ from rq.broker.connection import PIECE, Connection
 from rq.broker.dialects.call import BLOCKED, Blocked, Call, Command, Refusal
 from rq.broker.dialects.table import TABLE as _DIALECTS
 from rq.broker.door import Door, People
-from rq.broker.figures import SYNC, Figures
+from rq.broker.durability import Durability
+from rq.broker.figures import Figures
 from rq.broker.later import Later
 from rq.broker.node import Node
 from rq.broker.store import Store
 from rq.config.broker import BrokerConfig
-from rq.errors import DiskFailed
 from rq.layout import Root
 from rq.logs import fields
 from rq.resp import Failure, Value
@@ -69,13 +69,12 @@ class Server:
         self.cluster = Cluster(self, loop)
         self.began = time.time()
         self.stop = loop.create_future()
+        self.durability = Durability(self, loop)
         self._loop = loop
         self._touched: dict[int, Connection] = {}
         self._turn_at: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_for: float | None = None  # the tick that it waits for
-        self._sync_at: asyncio.TimerHandle | None = None
-        self._failing: str | None = None
         self._is_over = False  # nothing is begun any more
 
     # ---- clients
@@ -195,7 +194,7 @@ class Server:
         self.node.memory.limit = self.settings.maxmemory  # which may have been changed
         if self.node.is_full(self.store.clock.now()):
             return refusals.NO_MEMORY
-        if (why := self.trouble) is not None:
+        if (why := self.durability.trouble) is not None:
             return Failure(f"MISCONF Errors writing to the AOF file: {why}")
         return None
 
@@ -203,11 +202,6 @@ class Server:
     def blocked(self) -> int:
         """How many clients wait for something to come."""
         return self.node.blocked + self.bridge.blocked
-
-    @property
-    def trouble(self) -> str | None:
-        """Why nothing new is taken; None when it is."""
-        return self._failing or self.store.no_space
 
     def _call(
         self, entry: Command, connection: Connection, name: bytes, args: list[bytes]
@@ -218,7 +212,7 @@ class Server:
         value = entry.function(call)
         self.soon()
         if len(self.node.events) >= 1000:
-            self._keep(now)
+            self.durability.keep(now)
         return value
 
     def _answer_waiting(self) -> None:
@@ -260,8 +254,8 @@ class Server:
         now = self.store.clock.now()
         self.node.tick(now)
         self._answer_waiting()
-        self._keep(now)
-        if not self._durable():
+        self.durability.keep(now)
+        if not self.durability.reach():
             self._turn_at = self._loop.call_later(_AGAIN, self._turn)
             return
         touched, self._touched = self._touched, {}
@@ -270,44 +264,6 @@ class Server:
         self.cluster.send_letters()
         self.node.desk.handed.clear()
         self._go_on()
-
-    def _keep(self, now: float) -> None:
-        """Give the node's events to the store."""
-        events, self.node.events = self.node.events, []
-        self.store.append(events, now)
-        if self.store.full:
-            self._commit()
-
-    def _durable(self) -> bool:
-        """Make durable what the answers say; False: it is not."""
-        needs_no_sync = not self.node.must_sync or self._syncs_later()
-        return (needs_no_sync and self.store.write()) or self._commit()
-
-    def _syncs_later(self) -> bool:
-        """Whether answers may leave before what they say is durable, as somebody has set;
-        then a sync follows within a second, or when the system likes."""
-        if self.settings.appendfsync == "everysec" and self._sync_at is None:
-            self._sync_at = self._loop.call_later(1.0, self._sync_now)
-        return self.settings.appendfsync != "always"
-
-    def _sync_now(self) -> None:
-        self._sync_at = None
-        if not self._commit():
-            self.soon()
-
-    def _commit(self) -> bool:
-        began = time.monotonic()
-        try:
-            self.store.commit()
-        except DiskFailed as error:
-            if self._failing is None:
-                log.error("answers wait for the disk: %s", fields(reason=error))
-            self._failing = str(error)
-            return False
-        self._failing = None
-        self.node.must_sync = False
-        watching.note_time(self, SYNC, time.monotonic() - began)
-        return True
 
     def _go_on(self) -> None:
         """Ask for the next turn: when something is due, or a snapshot goes on."""
@@ -335,13 +291,14 @@ class Server:
         self.arrivals.close()
         self.cluster.close()
         self.bridge.close()
-        self._keep(self.store.clock.now())
-        if self._durable():
+        self.durability.keep(self.store.clock.now())
+        if self.durability.reach():
             for connection in self._touched.values():
                 connection.send()
         self.arrivals.end()
         self._is_over = True
-        for handle in (self._turn_at, self._timer, self._sync_at):
+        for handle in (self._turn_at, self._timer):
             if handle is not None:
                 handle.cancel()
+        self.durability.close()
         self.store.close()

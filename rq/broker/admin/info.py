@@ -94,7 +94,7 @@ def _queues(server: Server) -> Facts:
 
 
 def _persistence(server: Server) -> Facts:
-    trouble = server.trouble
+    trouble = server.durability.trouble
     return {
         "loading": 0,
         "aof_enabled": 1,

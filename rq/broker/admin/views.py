@@ -74,7 +74,7 @@ def _totals(server: Server) -> dict[str, Value]:
         "appendfsync": server.settings.appendfsync,
         "commands": server.figures.commands,
         "snapshots": server.store.snapshots,
-        "trouble": server.trouble or "",
+        "trouble": server.durability.trouble or "",
         "grace": round(server.store.clock.grace),  # seconds that nothing expires
         "node": node.node_id,
     }

@@ -1,0 +1,79 @@
+"""Makes durable what the answers of a broker say, before they leave."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from rq.broker.admin import watching
+from rq.broker.figures import SYNC
+from rq.errors import DiskFailed
+from rq.logs import fields
+
+if TYPE_CHECKING:
+    from rq.broker.server import Server
+
+log = logging.getLogger(__name__)
+
+
+class Durability:
+    """What happened at a node, on its way to the disk."""
+
+    def __init__(self, server: Server, loop: asyncio.AbstractEventLoop) -> None:
+        self._server = server
+        self._node = server.node
+        self._store = server.store
+        self._loop = loop
+        self._sync_at: asyncio.TimerHandle | None = None
+        self._failing: str | None = None
+
+    @property
+    def trouble(self) -> str | None:
+        """Why nothing new is taken; None when it is."""
+        return self._failing or self._store.no_space
+
+    def keep(self, now: float) -> None:
+        """Give the node's events to the store."""
+        events, self._node.events = self._node.events, []
+        self._store.append(events, now)
+        if self._store.full:
+            self._commit()
+
+    def reach(self) -> bool:
+        """Make durable what the answers say; False: it is not."""
+        needs_no_sync = not self._node.must_sync or self._syncs_later()
+        return (needs_no_sync and self._store.write()) or self._commit()
+
+    def _syncs_later(self) -> bool:
+        """Whether answers may leave before what they say is durable, as somebody has set;
+        then a sync follows within a second, or when the system likes."""
+        how = self._server.settings.appendfsync
+        if how == "everysec" and self._sync_at is None:
+            self._sync_at = self._loop.call_later(1.0, self._sync_now)
+        return how != "always"
+
+    def _sync_now(self) -> None:
+        self._sync_at = None
+        if not self._commit():
+            self._server.soon()
+
+    def _commit(self) -> bool:
+        began = time.monotonic()
+        try:
+            self._store.commit()
+        except DiskFailed as error:
+            if self._failing is None:
+                log.error("answers wait for the disk: %s", fields(reason=error))
+            self._failing = str(error)
+            return False
+        self._failing = None
+        self._node.must_sync = False
+        watching.note_time(self._server, SYNC, time.monotonic() - began)
+        return True
+
+    def close(self) -> None:
+        """Sync no more by itself."""
+        if self._sync_at is not None:
+            self._sync_at.cancel()
