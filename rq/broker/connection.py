@@ -84,6 +84,13 @@ class Connection(asyncio.BufferedProtocol):
         """Whether it has come in, and as somebody who may do what `role` may."""
         return self.principal is not None and self.principal.may(role)
 
+    def may_all(self, role: Role) -> bool:
+        """Whether it may do what `role` may, with all queues."""
+        principal = self.principal
+        return (
+            principal is not None and principal.may(role) and not principal.is_limited
+        )
+
     @property
     def age(self) -> int:
         """Seconds since it came."""

@@ -40,8 +40,8 @@ class Later:
     ) -> None:
         try:
             value = await answer
-        except Exception as error:  # noqa: BLE001 (a client must not wait for ever)
-            log.error("no answer: %s", fields(reason=error, of=connection.address))
+        except Exception:  # a client must not wait for ever
+            log.exception("no answer: %s", fields(of=connection.address))
             value = Failure("ERR the broker could not do it; its log tells why")
         if connection.number in self._connections:
             connection.answer_waiting(value)

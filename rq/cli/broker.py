@@ -153,14 +153,13 @@ def _status(root: Root, *, as_json: bool) -> int:
     state = "DOWN" if child is None else str(child["state"])
     if as_json:
         facts = {"enabled": chosen.enabled, "state": state}
-        where = {"addr": chosen.addr, "port": chosen.port}
-        term.print_json({**facts, **where, "password": bool(chosen.password)})
+        door = {"addr": chosen.addr, "port": chosen.port}
+        term.print_json({**facts, **door, "password": bool(chosen.password)})
     else:
         enabled = "enabled" if chosen.enabled else "not enabled: `rq broker enable`"
         why = (child or {}).get("reason") or ""
-        print(
-            f"broker {term.state(state)}, {enabled}, {chosen.addr}:{chosen.port} {why}"
-        )
+        where = f"{chosen.addr}:{chosen.port} {why}".rstrip()
+        print(f"broker {term.state(state)}, {enabled}, {where}")
     return OK if state == Child.UP or not chosen.enabled else FAILED
 
 

@@ -188,6 +188,19 @@ def test_a_password_sends_away_who_waits_or_watches(tmp_path, words):
         assert client.ask("QLEN", "q") == 1
 
 
+def test_whoever_sets_a_password_watches_no_more(tmp_path):
+    with broker_in(tmp_path / "root", maxclients=9) as broker:
+        watcher, own = broker.start(), broker.own()
+        assert watcher.ask("MONITOR") == "OK"
+        watcher.send("CONFIG", "SET", "requirepass", SECRET)
+        assert "CONFIG" in watcher.answer()
+        assert watcher.answer() == "OK"
+        own.ask("ADDJOB", "q", "body", 0)
+        assert int(facts(own)["monitors"]) == 0
+        assert watcher.ask("PING").startswith("NOAUTH")
+        own.close()
+
+
 # ---- INFO
 
 
@@ -426,5 +439,21 @@ def test_who_may_some_queues_learns_nothing_of_others(peopled):
         assert isinstance(answer, Refused), words
         assert answer.startswith("NOPERM"), (words, answer)
     assert olga.ask("QLEN", "pay-1") == 1
+    for words in ((), ("TYPE", "normal"), ("ID", *range(1, 1000))):
+        listed = mel.ask("CLIENT", "LIST", *words).decode().splitlines()
+        assert len(listed) == 1, words
+        assert " user=mel " in listed[0]
+    assert " user=mel " in olga.ask("CLIENT", "LIST").decode()
     olga.close()
     mel.close()
+
+
+def test_who_watches_and_becomes_somebody_else_watches_no_more(peopled):
+    adam, olga = login(peopled, "adam"), login(peopled, "olga")
+    assert adam.ask("MONITOR") == "OK"
+    assert adam.ask("AUTH", "vera", SECRET).endswith('"AUTH" "(hidden)" "(hidden)"')
+    assert adam.answer() == "OK"
+    olga.ask("QLEN", "q")
+    assert adam.ask("PING") == "PONG"
+    adam.close()
+    olga.close()

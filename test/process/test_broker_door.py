@@ -101,7 +101,7 @@ def test_a_password_that_cannot_be_compared_lets_nobody_wait_for_ever(tmp_path):
         f"          chosen=BrokerConfig(port={port}), people=people))\n"
     )
     words = [sys.executable, "-c", script]
-    process = subprocess.Popen(words, env=environment({}))
+    process = subprocess.Popen(words, env=environment({}), stderr=subprocess.PIPE)
     try:
         client = wait_until(lambda: Client(port))
         assert client.ask("AUTH", "ann", "x").startswith("ERR the broker could not do")
@@ -109,7 +109,8 @@ def test_a_password_that_cannot_be_compared_lets_nobody_wait_for_ever(tmp_path):
         client.close()
     finally:
         process.kill()
-        process.wait(20)
+        _, logged = process.communicate(timeout=20)
+    assert logged.count(b"Traceback") == 1
 
 
 @pytest.mark.parametrize(

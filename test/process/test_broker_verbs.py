@@ -29,7 +29,9 @@ def killed_and_back(daemon, port):
 
 def test_it_is_enabled_used_killed_and_disabled(daemon):
     daemon.start()
-    assert "not enabled" in verb(daemon, "status").stdout
+    said = verb(daemon, "status").stdout
+    assert "not enabled" in said
+    assert said == said.rstrip() + "\n"
     port = free_port()
     done = verb(daemon, "enable", "--port", str(port))
     assert done.returncode == 0, done.stderr

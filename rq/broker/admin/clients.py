@@ -33,7 +33,7 @@ def client(server: Server, connection: Connection, args: Args) -> Value | Blocke
         return _CHANGES[word](server, connection, rest)
     match [word, *rest]:
         case [b"LIST", *filters]:
-            return _list(server, filters)
+            return _list(_visible(server, connection), filters)
         case [b"INFO"]:
             return _listed(connection)
         case [b"ID"]:
@@ -91,19 +91,28 @@ def _reply(connection: Connection, how: bytes) -> Value:
 # ---- all of them
 
 
-def _list(server: Server, filters: Args) -> str:
+def _visible(server: Server, connection: Connection) -> list[Connection]:
+    """Return the clients that one may see: all, or who may ask of some queues alone, its
+    own user's."""
+    there = list(server.connections.values())
+    if connection.may_all(Role.VIEWER):
+        return there
+    return [each for each in there if each.principal == connection.principal]
+
+
+def _list(visible: list[Connection], filters: Args) -> str:
     match [word.upper() for word in filters]:
         case []:
-            wanted = list(server.connections.values())
+            wanted = visible
         case [b"TYPE", b"NORMAL"]:
-            wanted = list(server.connections.values())
+            wanted = visible
         case [b"TYPE", b"MASTER" | b"REPLICA" | b"SLAVE" | b"PUBSUB"]:
             wanted = []
         case [b"ID", *numbers]:
             chosen = {
                 at_least(1, number, "ERR Invalid client ID") for number in numbers
             }
-            wanted = [c for n, c in server.connections.items() if n in chosen]
+            wanted = [each for each in visible if each.number in chosen]
         case _:
             raise Refusal(SYNTAX)
     return "".join(map(_listed, wanted))

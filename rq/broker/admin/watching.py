@@ -27,11 +27,15 @@ def monitor(server: Server, connection: Connection, args: Args) -> Value:
 
 
 def show(server: Server, connection: Connection, command: Args) -> None:
-    """Show a command to those who watch."""
+    """Show a command to those who watch, as long as they may: a password may have been
+    set since, or they may be somebody else by now."""
     words = " ".join(map(quoted, visible_words(command)))
     line = Status(f"{time.time():.6f} [0 {connection.address}] {words}")
     for watcher in list(server.monitors.values()):
-        watcher.show(line)
+        if watcher.may_all(Role.ADMIN):
+            watcher.show(line)
+        else:
+            del server.monitors[watcher.number]
 
 
 def note(server: Server, connection: Connection, command: Args, took: float) -> None:
