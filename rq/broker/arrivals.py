@@ -17,6 +17,8 @@ from rq.broker import sockets
 from rq.broker.connection import Commands, Connection
 from rq.broker.door import Door
 from rq.broker.sockets import Sockets
+from rq.broker.strangers import Strangers
+from rq.config.broker import BrokerConfig
 from rq.logs import fields
 from rq.proc.listening import Listener
 
@@ -36,15 +38,16 @@ class Arrivals:
         commands: Commands,
         door: Door,
         loop: asyncio.AbstractEventLoop,
-        most: Callable[[], int],
+        settings: Callable[[], BrokerConfig],
     ) -> None:
-        """`most`: how many clients there may be now."""
+        """`settings`: those of now."""
         self.connections: dict[int, Connection] = {}
         self.accepted = self.refused = 0  # since the start
         self._commands = commands
         self._door = door
         self._loop = loop
-        self._most = most
+        self._settings = settings
+        self.strangers = Strangers(loop, settings)
         self._listeners: list[Listener] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._sockets = Sockets(loop, commands.turn_now) if sockets.IS_HERE else None
@@ -60,6 +63,7 @@ class Arrivals:
         """Take no more clients."""
         for listener in self._listeners:
             listener.close()
+        self.strangers.close()
         if self._sockets is not None:
             self._sockets.close()
 
@@ -74,13 +78,18 @@ class Arrivals:
         principal = self._door.named(sock)
         # A crowd must not lock out who could send it away.
         is_spared = is_local and principal is not None and principal.may(Role.ADMIN)
-        if len(self.connections) >= self._most() and not is_spared:
+        is_full = len(self.connections) >= self._settings().maxclients
+        is_stranger = principal is None
+        if not is_spared and (
+            is_full or (is_stranger and not self.strangers.make_room())
+        ):
             self._refuse(sock, says_why=certificate is None)
             return
         self.accepted += 1
         connection = Connection(self.accepted, sock, self._commands)
         connection.principal, connection.is_spared = principal, is_spared
         self.connections[connection.number] = connection
+        self.strangers.note(connection)
         if not is_local:
             _keep_alive(sock)
         context = None if certificate is None else certificate.context()
@@ -97,6 +106,11 @@ class Arrivals:
             if says_why:
                 sock.send(_FULL)
         sock.close()
+
+    def lost(self, connection: Connection) -> None:
+        """A client is gone."""
+        self.connections.pop(connection.number, None)
+        self.strangers.lost(connection)
 
     async def _serve(
         self, connection: Connection, sock: socket.socket, tls: ssl.SSLContext | None

@@ -107,6 +107,8 @@ class Connection(asyncio.BufferedProtocol):
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
         transport.set_write_buffer_limits(high=HELD)
+        if self._is_sent_away:
+            transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.transport = None
@@ -251,6 +253,9 @@ class Connection(asyncio.BufferedProtocol):
         self._out_bytes = 0
         if self.transport is not None:
             self.transport.abort()
+        else:
+            with contextlib.suppress(OSError):
+                self.sock.shutdown(socket.SHUT_RDWR)  # in its TLS handshake, if at all
         # Now, not when the transport tells: jobs of this turn were not handed out.
         self._commands.lost(self)
 

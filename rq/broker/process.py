@@ -30,7 +30,7 @@ from rq.errors import BadConfig, CannotRead, Damaged, RQError
 from rq.helper import Helper
 from rq.layout import Root
 from rq.logs import fields
-from rq.proc import collector, listening
+from rq.proc import collector, descriptors, listening
 
 DO_NOT_RESTART = 3  # only a person can mend it
 
@@ -91,6 +91,7 @@ def _setup(started: Helper) -> Setup:
 def run(setup: Setup) -> int:
     """Run a node until TERM, SHUTDOWN, or the end of whoever holds its `life_fd`.
     RQError, OSError: it cannot run, and why."""
+    descriptors.raise_descriptor_limit()  # a client takes one
     bus = _bus_socket(setup)
     asyncio.run(_serve(setup, _sockets(setup), bus))
     return 0

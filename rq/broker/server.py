@@ -59,7 +59,7 @@ class Server:
         self.store = store
         self.settings = settings
         self.door = Door(settings.password, people)
-        self.arrivals = Arrivals(self, self.door, loop, self._most_clients)
+        self.arrivals = Arrivals(self, self.door, loop, lambda: self.settings)
         self.connections = self.arrivals.connections
         self.piece = memoryview(bytearray(PIECE))
         self.figures = Figures()
@@ -86,9 +86,6 @@ class Server:
         self.arrivals.listen(sock, certificate)
         self.soon()
 
-    def _most_clients(self) -> int:
-        return self.settings.maxclients
-
     @property
     def is_paused(self) -> bool:
         """Whether nobody is obeyed now, except the operator."""
@@ -101,6 +98,7 @@ class Server:
         self.door.use_password(stored)
         for connection in list(self.connections.values()):
             connection.principal = self.door.named(connection.sock)
+            self.arrivals.strangers.note(connection)
             hears = connection.waits or connection.number in self.monitors
             if hears and connection.principal is None and connection is not by:
                 connection.kill()
@@ -109,7 +107,7 @@ class Server:
         """A client is gone."""
         self.node.hung_up(connection.number, self.store.clock.now())
         self.bridge.lost(connection)
-        self.connections.pop(connection.number, None)
+        self.arrivals.lost(connection)
         self.monitors.pop(connection.number, None)
         if connection.has_answers:
             self._take_back(connection.number)

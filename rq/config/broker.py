@@ -36,6 +36,7 @@ class BrokerConfig:
     unixsocket: str = ""  # a path; "": there is none
     maxmemory: int = MAXMEMORY  # bytes of jobs
     maxclients: int = 10_000
+    login_timeout: int = 10  # seconds until who has not logged in is closed; 0: never
     appendfsync: str = FSYNC[0]
     slowlog_slower: int = 10_000  # microseconds; below 0: none is slow
     slowlog_length: int = 128  # slow commands that are kept
@@ -151,6 +152,7 @@ _CHECKS: dict[str, Callable[[object], object]] = {
     "unixsocket": _text,
     "maxmemory": _whole(1, 2**50),
     "maxclients": _whole(1, 1_000_000),
+    "login_timeout": _whole(0, 86_400),
     "appendfsync": _fsync,
     "slowlog_slower": _whole(-1, 2**50),
     "slowlog_length": _whole(0, 10_000),

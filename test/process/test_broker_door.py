@@ -160,6 +160,41 @@ def test_clients_that_are_gone_before_they_are_taken_do_not_count(tmp_path):
         assert "Traceback" not in broker.told()
 
 
+def test_who_does_not_log_in_is_closed_and_who_does_stays(tmp_path):
+    with broker_in(tmp_path / "root", password=HASH, login_timeout=1) as broker:
+        client, silent, talks = broker.start(), broker.client(), broker.client()
+        assert client.ask("AUTH", SECRET) == "OK"
+        assert clients(client) == 3
+        talks.ask("PING")
+        for stranger in (silent, talks):
+            with pytest.raises((EOFError, ConnectionError)):
+                stranger.answer()
+        assert clients(client) == 1
+        assert "did not log in" in broker.told()
+
+
+def test_whom_a_new_password_has_locked_out_is_closed(tmp_path):
+    with broker_in(tmp_path / "root", login_timeout=1) as broker:
+        client, other = broker.start(), broker.client()
+        assert client.ask("CONFIG", "SET", "requirepass", SECRET) == "OK"
+        assert client.ask("AUTH", SECRET) == "OK"
+        with pytest.raises((EOFError, ConnectionError)):
+            other.answer()
+        assert client.ask("PING") == "PONG"
+
+
+def test_a_crowd_of_strangers_leaves_places_for_others(tmp_path):
+    with broker_in(tmp_path / "root", password=HASH, maxclients=40) as broker:
+        client = broker.start()
+        assert client.ask("AUTH", SECRET) == "OK"
+        crowd = [broker.client() for _ in range(60)]
+        assert crowd[-1].ask("AUTH", SECRET) == "OK"
+        assert clients(client) == 11
+        with pytest.raises((EOFError, ConnectionError)):
+            crowd[0].ask("PING")
+        assert crowd[-2].ask("PING").startswith("NOAUTH")
+
+
 # ---- how much
 
 

@@ -135,6 +135,20 @@ def test_a_unix_socket_lets_in_whom_the_kernel_names_and_others_by_password(tmp_
             client.close()
 
 
+def test_who_begins_no_handshake_is_closed_as_one_who_does_not_log_in(tmp_path):
+    pair, password = certify(tmp_path, 1), passwords.make(SECRET)
+    settings = {"tls": pair, "password": password, "login_timeout": 1}
+    with broker_in(tmp_path / "root", **settings) as broker:
+        broker.begin()
+        client = wait_until(lambda: secured(broker))
+        assert client.ask("AUTH", SECRET) == "OK"
+        with socket.create_connection(("127.0.0.1", broker.port), timeout=10) as silent:
+            assert silent.recv(1) == b""
+        assert b"strangers:0" in client.ask("INFO", "clients")
+        client.close()
+        assert "Traceback" not in broker.told()
+
+
 def test_what_is_no_socket_is_not_removed_for_one(tmp_path):
     precious = tmp_path / "precious"
     precious.write_text("kept")

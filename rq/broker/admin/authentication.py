@@ -53,6 +53,7 @@ def _let_in(
             return Failure(f"ERR {error}")
         if principal is not None:
             connection.principal = principal
+            server.arrivals.strangers.note(connection)
         return answer(principal is not None)
 
     return server.later.answer(connection, decide())

@@ -65,6 +65,7 @@ def _clients(server: Server) -> Facts:
         "client_largest_output": max(held, default=0),
         "blocked_clients": server.blocked,
         "monitors": len(server.monitors),
+        "strangers": len(server.arrivals.strangers),
     }
 
 

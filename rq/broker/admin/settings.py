@@ -55,6 +55,7 @@ def _text(data: bytes) -> str:
 _SETTABLE: Mapping[str, tuple[str, Callable[[bytes], object]]] = {
     "maxmemory": ("maxmemory", _memory),
     "maxclients": ("maxclients", whole),
+    "login-timeout": ("login_timeout", whole),
     "appendfsync": ("appendfsync", _text),
     "cluster-node-timeout": ("node_timeout", whole),
     "slowlog-log-slower-than": ("slowlog_slower", whole),
