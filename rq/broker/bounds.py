@@ -7,7 +7,8 @@ from itertools import islice
 from typing import TypeVar
 
 MOST_JOBS = 1_000  # of one GETJOB, QPEEK or page of a scan
-MOST_MESSAGES = 10_000  # of one RQ.POP, RQ.RECOVER or RQ.INSPECT, and of BUSYLOOP
+MOST_MOVED = 2_000  # of one NACK, ENQUEUE or DEQUEUE
+MOST_MESSAGES = 5_000  # of all other commands, also of BUSYLOOP
 MOST_QUEUES = 1_000  # that one command names
 LONGEST_WORD = 1024  # bytes: of a name, and of all else that is no body
 _BYTES = 8 * 1024 * 1024  # of bodies in one answer; the one that passes it is the last

@@ -18,12 +18,13 @@ from rq.resp.encoding import encode
 
 HELD = 1024 * 1024  # bytes of answers that a client has not taken; then it asks no more
 OUTPUT = 128 * 1024 * 1024  # bytes of them at the most; then the client is sent away
-PIECE = 256 * 1024  # bytes that are read at a time
+PIECE = 128 * 1024  # bytes that are read at a time
 _WATCHED = 8 * 1024 * 1024  # bytes of what others asked, to whoever watches
 _STRANGE_PIECE = 16 * 1024  # of whoever has not come in
 _STRANGE = 48 * 1024  # bytes that are kept of them, beside a piece
 _SMALL = 16 * 1024  # bytes of an answer that is within the output limit, as HELD is
 _AT_ONCE = 1000  # commands of a client until others have their turn
+SLICE = 0.01  # seconds of them at the most, beside the last one
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +45,9 @@ class Commands(Protocol):
 
     def touched(self, connection: Connection) -> None:
         """There are answers, which may not leave yet."""
+
+    def go_on_later(self, connection: Connection) -> None:
+        """There are commands that have come, which others need not wait for."""
 
     def lost(self, connection: Connection) -> None:
         """A client is gone."""
@@ -149,6 +153,7 @@ class Connection(asyncio.BufferedProtocol):
     def _obey_some(self) -> bool:
         """Obey some; True: all, and it may ask more."""
         obey, take = self._commands.obey, self._parser.next
+        until = time.monotonic() + SLICE
         for _ in range(_AT_ONCE):
             if not self._may_ask:
                 return False
@@ -164,7 +169,9 @@ class Connection(asyncio.BufferedProtocol):
                 self.waits = True
             else:
                 self.answer(value)
-        self._commands.touched(self)  # the rest comes in the next turn
+            if self.used > until:  # which is when the last command began
+                break
+        self._commands.go_on_later(self)
         return False
 
     def take_those(self, fit: Callable[[Command], bool], most: int) -> list[Command]:
@@ -264,7 +271,8 @@ class Connection(asyncio.BufferedProtocol):
         self.waits = False
         for value in values:
             self.answer(value)
-        self.go_on()
+        if self._parser.held or self._rests:
+            self._commands.go_on_later(self)
 
     # ---- its answers
 
@@ -280,7 +288,7 @@ class Connection(asyncio.BufferedProtocol):
         if self.closing:
             self.transport.close()
         elif self._parser.held:
-            self.go_on()
+            self._commands.go_on_later(self)
 
     @property
     def has_answers(self) -> bool:

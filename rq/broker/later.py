@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Coroutine, Mapping
 
+from rq.broker.backlog import Backlog
 from rq.broker.connection import Connection
 from rq.broker.dialects.call import BLOCKED, Blocked
 from rq.logs import fields
@@ -18,11 +19,15 @@ class Later:
     """Gives answers when they are there, and lets all wait for some time."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, connections: Mapping[int, Connection]
+        self,
+        loop: asyncio.AbstractEventLoop,
+        connections: Mapping[int, Connection],
+        backlog: Backlog,
     ) -> None:
         self.is_paused = False
         self._loop = loop
         self._connections = connections
+        self._backlog = backlog
         self._tasks: set[asyncio.Task[None]] = set()
         self._pause: asyncio.TimerHandle | None = None
 
@@ -56,4 +61,4 @@ class Later:
     def _go_on(self) -> None:
         self.is_paused, self._pause = False, None
         for connection in list(self._connections.values()):
-            connection.go_on()
+            self._backlog.add(connection)

@@ -18,6 +18,7 @@ from rq.broker.admin import watching
 from rq.broker.admin.command import AdminCommand
 from rq.broker.admin.table import TABLE as _ADMIN
 from rq.broker.arrivals import Arrivals
+from rq.broker.backlog import Backlog
 from rq.broker.bodies import has_places
 from rq.broker.bridge.bridge import Bridge
 from rq.broker.bus.cluster import Cluster
@@ -65,7 +66,8 @@ class Server:
         self.figures = Figures()
         self.monitors: dict[int, Connection] = {}
         self.admin = _ADMIN
-        self.later = Later(loop, self.connections)
+        self.backlog = Backlog(loop)
+        self.later = Later(loop, self.connections, self.backlog)
         self.cluster = Cluster(self, loop)
         self.began = time.time()
         self.stop = loop.create_future()
@@ -235,6 +237,10 @@ class Server:
         self._touched[connection.number] = connection
         self.soon()
 
+    def go_on_later(self, connection: Connection) -> None:
+        """There are commands that have come, which others need not wait for."""
+        self.backlog.add(connection)
+
     def soon(self) -> None:
         """Ask for a turn, after all that has come by now."""
         if self._turn_at is None and not self._is_over:
@@ -288,6 +294,7 @@ class Server:
         """End cleanly: what was answered is durable, what was not is not answered."""
         self.arrivals.close()
         self.cluster.close()
+        self.backlog.close()
         self.bridge.close()
         self.durability.keep(self.store.clock.now())
         if self.durability.reach():

@@ -10,12 +10,15 @@ import asyncio
 import logging
 import select
 import socket
+import time
+from collections import deque
 from collections.abc import Callable
 
 from rq.logs import fields
 
 IS_HERE = hasattr(select, "epoll")  # else asyncio's own transports have to do
 _AT_ONCE = 256  # sockets until others on the loop have their turn
+_SLICE = 0.01  # seconds for the same, beside the last of them
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +33,7 @@ class Sockets:
         self._after = after
         self._epoll = select.epoll()
         self._by_fd: dict[int, SocketTransport] = {}
+        self._ready: deque[tuple[int, int]] = deque()  # what epoll has told
         loop.add_reader(self._epoll, self._go_on)
 
     def serve(self, sock: socket.socket, protocol: asyncio.BufferedProtocol) -> None:
@@ -44,7 +48,13 @@ class Sockets:
         self._epoll.close()
 
     def _go_on(self) -> None:
-        for fd, events in self._epoll.poll(0, _AT_ONCE):
+        """Those that are left come first in the next turn: epoll, asked anew, would
+        begin with the same ones, and a busy client would be all that is served."""
+        if not self._ready:
+            self._ready.extend(self._epoll.poll(0, _AT_ONCE))
+        until = time.monotonic() + _SLICE
+        while self._ready and time.monotonic() < until:
+            fd, events = self._ready.popleft()
             transport = self._by_fd.get(fd)
             if transport is not None:  # one that was read before may have ended it
                 transport.go_on(events)

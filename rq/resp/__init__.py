@@ -10,11 +10,14 @@ from dataclasses import dataclass
 
 INLINE_LIMIT = 64 * 1024  # bytes of a line
 ARGUMENTS_LIMIT = 1024 * 1024  # of one command
+WORDS_LIMIT = 16 * 1024  # of one command that is obeyed
 BULK_LIMIT = 64 * 1024 * 1024  # bytes of one argument
 _SKIPPED_LIMIT = 512 * 1024 * 1024  # of one that is read to its end, and refused
 COMMAND_LIMIT = 256 * 1024 * 1024  # bytes of all arguments of one command
 _LENGTH_LIMIT = 32  # bytes of a length with its line end
 _LINES_AHEAD = 16 * 1024  # that are looked at in one go
+_TOO_LONG = f"a body has at most {BULK_LIMIT} bytes"
+_TOO_MANY = f"a command has at most {WORDS_LIMIT} words: send several"
 _BLANKS = b" \t\r\n\v\f"
 _ESCAPES = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b"\b", b"a": b"\a"}
 
@@ -26,8 +29,8 @@ class ProtocolError(Exception):
 
 
 class TooLarge(ProtocolError):
-    """An argument of a command is too large. All of it was read, and dropped: the
-    connection may go on."""
+    """An argument of a command is too large, or it has too many. All of it was read, and
+    dropped: the connection may go on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +90,7 @@ class Parser:
         self._command: Command = []
         self._size = 0  # bytes of the command so far
         self._skips = 0  # bytes to come of an argument that is too large
-        self._is_too_large = False  # the command, for it had one
+        self._too_large = ""  # why the command is that
         self._ready: list[Command] = []  # read ahead, the next one last
         self._ready_bytes = 0
         self._is_new = False  # bytes came, and nobody has read ahead since
@@ -178,14 +181,17 @@ class Parser:
             end = self._at + self._bulk
             if len(data) < end + 2:
                 return None
-            self._command.append(bytes(data[self._at : end]))
+            if len(self._command) < WORDS_LIMIT:
+                self._command.append(bytes(data[self._at : end]))
+            else:
+                self._too_large = _TOO_MANY
             self._at = end + 2
             self._bulk = -1
             self._missing -= 1
         command, self._command, self._size = self._command, [], 0
-        if self._is_too_large:
-            self._is_too_large = False
-            raise TooLarge(f"a body has at most {BULK_LIMIT} bytes")
+        if self._too_large:
+            why, self._too_large = self._too_large, ""
+            raise TooLarge(why)
         return command
 
     def _skip(self) -> bool:
@@ -206,7 +212,7 @@ class Parser:
             raise ProtocolError(f"expected '$', got '{got}'")
         length = _whole(line[1:], _SKIPPED_LIMIT, "bulk")
         if length > BULK_LIMIT:
-            self._skips, self._is_too_large, length = length, True, 0
+            self._skips, self._too_large, length = length, _TOO_LONG, 0
         if length < 0 or self._size + length > COMMAND_LIMIT:
             raise ProtocolError("invalid bulk length")
         self._bulk = length
@@ -232,7 +238,10 @@ class Parser:
             return None
         line = bytes(self._data[self._at : end]).removesuffix(b"\r")
         self._at = end + 1
-        return split(line)
+        words = split(line)
+        if len(words) > WORDS_LIMIT:
+            raise TooLarge(_TOO_MANY)
+        return words
 
 
 def _plain_count(line: bytes) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -106,12 +107,13 @@ def _handshake(words: Args) -> tuple[str | None, tuple[str, bytes] | None]:
     """Return the name of the connection that HELLO gives, and the login."""
     name: str | None = None
     login: tuple[str, bytes] | None = None
-    while words:
-        option = words.pop(0).upper()
-        if option == b"AUTH" and len(words) >= 2:
-            login = words.pop(0).decode(errors="replace"), words.pop(0)
-        elif option == b"SETNAME" and words:
-            name = client_name(words.pop(0))
+    left = deque(words)
+    while left:
+        option = left.popleft().upper()
+        if option == b"AUTH" and len(left) >= 2:
+            login = left.popleft().decode(errors="replace"), left.popleft()
+        elif option == b"SETNAME" and left:
+            name = client_name(left.popleft())
         else:
             raise Refusal(
                 f"ERR Syntax error in HELLO option '{option.decode('latin-1')}'"

@@ -22,6 +22,7 @@ _USE = (
 )
 _LONGEST_NAME = 256  # bytes that are kept of each client, and shown
 _LONGEST_PAUSE = 24 * 3600 * 1000  # milliseconds
+_MOST_FILTERS = 16  # each is asked about all clients
 _Filter = Callable[[Connection], bool]
 
 
@@ -147,7 +148,7 @@ def _kill(server: Server, connection: Connection, args: Args) -> Value:
         if not _end(server, connection, [lambda each: each.address == address]):
             raise Refusal("ERR No such client")
         return OK
-    if not args or len(args) % 2:
+    if not args or len(args) % 2 or len(args) > 2 * _MOST_FILTERS:
         raise Refusal(SYNTAX)
     filters: list[_Filter] = [lambda each: each is not connection]
     for option, value in zip(args[::2], args[1::2], strict=True):

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from rq.broker import groups
+from rq.broker.bounds import MOST_QUEUES
 from rq.broker.dialects.call import (
     BLOCKED,
     NO_MEMORY,
@@ -16,6 +17,7 @@ from rq.broker.dialects.call import (
     Command,
     Refusal,
     Table,
+    at_most,
     queues_in,
 )
 from rq.broker.group_desk import Getting
@@ -25,6 +27,7 @@ from rq.resp import OK, Value
 
 _SECONDS = 30.0  # that a group has for an event, unless it says others
 _LONGEST = 10.0 * 365 * 86400  # seconds that a number may mean
+_ROWS = "groups of queues"
 _COUNTS = ("total", "inprogress", "redo", "done", "available")
 
 
@@ -92,18 +95,16 @@ def get(call: Call) -> Value | Blocked:
 def getting_in(words: list[bytes], now: float, wall_ms: int) -> tuple[float, float]:
     """Return for how long QGET has an event, and how long it waits for one, in seconds."""
     seconds, block = _SECONDS, 0.0
-    while len(words) >= 2:
-        option, value = words[0].upper(), words[1]
-        if option not in (b"EX", b"DEADLINE", b"BLOCK"):
-            break
+    if len(words) % 2:
+        raise Refusal(SYNTAX)
+    for option, value in zip(words[::2], words[1::2], strict=True):
+        if option.upper() not in (b"EX", b"DEADLINE", b"BLOCK"):
+            raise Refusal(SYNTAX)
         length = max(0.0, seconds_in(value, now, wall_ms))
-        if option == b"BLOCK":
+        if option.upper() == b"BLOCK":
             block = length
         else:
             seconds = length
-        del words[:2]
-    if words:
-        raise Refusal(SYNTAX)
     return seconds, block
 
 
@@ -158,13 +159,22 @@ def _groups_by_queue(call: Call) -> dict[bytes, list[bytes]]:
     """Return which groups of which queues are asked about; all, if none is named."""
     words = list(call.args)
     if words and words[0].upper() == b"QUEUE":
-        return _pairs(queues_in(words))
+        return _bounded(_pairs(queues_in(words)))
     upper = [word.upper() for word in words]
     at = upper.index(b"GROUPS") if b"GROUPS" in upper else len(words)
     every = call.node.groups.by_name
     names, wanted = queues_in(words[:at] or list(every)), words[at + 1 :]
     names = names if at else sorted(names)
-    return {name: wanted or sorted(_groups(call, name)) for name in names}
+    at_most(MOST_QUEUES, wanted, "groups")
+    if wanted:
+        at_most(MOST_QUEUES, range(len(names) * len(wanted)), _ROWS)
+    return _bounded({name: wanted or sorted(_groups(call, name)) for name in names})
+
+
+def _bounded(chosen: dict[bytes, list[bytes]]) -> dict[bytes, list[bytes]]:
+    """Return what is asked about; Refusal when that is too much for one answer."""
+    at_most(MOST_QUEUES, range(sum(map(len, chosen.values()))), _ROWS)
+    return chosen
 
 
 def _groups(call: Call, name: bytes) -> Iterable[bytes]:

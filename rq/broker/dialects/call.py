@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from rq.broker import ids
 from rq.broker.bounds import MOST_MESSAGES, MOST_QUEUES
@@ -11,6 +12,7 @@ from rq.broker.node import Node
 from rq.resp import Failure, Value
 
 _LARGEST = 2**63
+Word = TypeVar("Word", bytes, int)
 
 
 class Refusal(Exception):
@@ -40,9 +42,9 @@ class Call:
     now: float  # seconds of the broker's clock
     wall_ms: int  # the time of day
 
-    def job_ids(self) -> list[str]:
-        """Return all arguments as ids; one that is none refuses all."""
-        at_most(MOST_MESSAGES, self.args, "ids")
+    def job_ids(self, most: int = MOST_MESSAGES) -> list[str]:
+        """Return all arguments as ids; one that is none, or too many, refuse all."""
+        at_most(most, self.args, "ids")
         parsed = [ids.parsed(arg) for arg in self.args]
         valid = [job_id for job_id in parsed if job_id is not None]
         if len(valid) < len(parsed):
@@ -93,7 +95,7 @@ def at_least(least: int, data: bytes, why: str) -> int:
     return number
 
 
-def at_most(most: int, words: Sequence[bytes], what: str) -> Sequence[bytes]:
+def at_most(most: int, words: Sequence[Word], what: str) -> Sequence[Word]:
     """Return the words; Refusal says that there are too many."""
     if len(words) > most:
         raise Refusal(f"ERR a command takes at most {most} {what}: send several")

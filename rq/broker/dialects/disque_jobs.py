@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from rq.broker.bounds import MOST_JOBS
+from rq.broker.bounds import MOST_JOBS, MOST_MOVED
 from rq.broker.dialects.call import (
     BLOCKED,
     SYNTAX,
@@ -224,7 +224,7 @@ def deljob(call: Call) -> Value:
 
 def _those_there(call: Call) -> list[Job]:
     by_id = call.node.jobs.by_id
-    return [by_id[job_id] for job_id in call.job_ids() if job_id in by_id]
+    return [by_id[job_id] for job_id in call.job_ids(MOST_MOVED) if job_id in by_id]
 
 
 def _enqueue(call: Call, *, nack: bool) -> Value:

@@ -183,7 +183,7 @@ def _scan(words: Sequence[bytes], options: _Options) -> _Scan:
         else:
             has_cursor, scan.cursor = True, _cursor(word)
     if scan.all_at_once:
-        scan.count = MOST_MESSAGES
+        scan.count = MOST_JOBS if scan.whole_jobs else MOST_MESSAGES
     return scan
 
 
