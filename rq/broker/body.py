@@ -35,7 +35,7 @@ def size_of(body: bytes) -> int:
     >>> size_of(b"abc"), size_of(Place.of(BodyFile("1-1"), 7, 0))
     (3, 7)
     """
-    return body.size if isinstance(body, Place) else len(body)
+    return len(body) or (body.size if isinstance(body, Place) else 0)
 
 
 PlaceOf = Callable[[str, int, int], Place]  # of a file's name, a size and a checksum

@@ -98,6 +98,8 @@ class Deadlines(Generic[Waiting]):
     def due(self, now: float, most: int) -> list[Waiting]:
         """Return what is due by now, the earliest first; looks at up to `most`."""
         self._tick = max(self._tick, int(now * _SLOTS))
+        if not self._order:  # as most of them, in each turn
+            return []
         first = self.next()
         if first is None or first > now:
             return []

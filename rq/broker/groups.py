@@ -98,8 +98,12 @@ class EventQueue:
         group = self.groups.get(name)
         if group is not None and group.redo:
             return self._event(group.redo[0])
-        at = self.events.bisect_right(group.pointer if group else 0)
-        return self._event(self.events.keys()[at]) if at < len(self.events) else None
+        events = self.events
+        at = events.bisect_right(group.pointer if group else 0)
+        if at == len(events):
+            return None
+        event: Came = events.peekitem(at)[1]
+        return event
 
     def _event(self, number: int) -> Came:
         event: Came = self.events[number]
@@ -196,7 +200,8 @@ class EventQueues:
     def _get(self, queue: EventQueue, event: Got) -> None:
         group = self._group(queue, event.group)
         group.pointer = max(group.pointer, event.number)
-        self._take_from(group, event.number)
+        if group.in_progress or group.redo:
+            self._take_from(group, event.number)
         if event.until:
             wake: Wake = Deadline((event.queue, event.group, event.number), event.until)
             group.in_progress[event.number] = wake
@@ -209,7 +214,8 @@ class EventQueues:
         if wake is not None:
             self._wakes.cancel(wake)
             self.held -= 1
-        self._drop_redo(group, number)
+        if group.redo:
+            self._drop_redo(group, number)
 
     def _drop_redo(self, group: Group, number: int) -> None:
         if number in group.redo:

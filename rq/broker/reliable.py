@@ -83,7 +83,7 @@ class ReliableQueue:
         milliseconds, number = self.last
         if wall_ms > milliseconds:
             milliseconds, number = wall_ms, 0
-        return [text_of((milliseconds, number + n)) for n in range(1, count + 1)]
+        return [f"{milliseconds}-{number + n}" for n in range(1, count + 1)]
 
     def waiting_longest(self, count: int, before: float) -> list[str]:
         """Return the first messages that were handed out no later than `before`."""
@@ -118,37 +118,38 @@ class ReliableQueues:
             case Pushed():
                 self._push(queue, event)
             case Popped():
-                for msg_id, times in zip(event.ids, event.times, strict=True):
-                    _pop(queue, msg_id, event.at, times)
+                _pop(queue, event)
             case Acked():
-                for msg_id in event.ids:
-                    self._ack(queue, msg_id)
+                self._ack(queue, event.ids)
             case Named():
                 queue.last = max(queue.last, id_of(event.last))
 
     def _push(self, queue: ReliableQueue, event: Pushed) -> None:
+        undelivered, delivered = queue.undelivered, queue.delivered
         for msg_id, body in zip(event.ids, event.bodies, strict=True):
-            if msg_id in queue.undelivered or msg_id in queue.delivered:
+            if msg_id in undelivered or msg_id in delivered:
                 continue
-            queue.undelivered[msg_id] = body
+            undelivered[msg_id] = body
             self.messages += 1
             self.body_bytes += len(body)
         queue.last = max(queue.last, id_of(event.ids[-1]))
 
-    def _ack(self, queue: ReliableQueue, msg_id: str) -> None:
-        delivered = queue.delivered.pop(msg_id, None)
-        if delivered is not None:
-            self.messages -= 1
-            self.body_bytes -= len(delivered.body)
+    def _ack(self, queue: ReliableQueue, ids: Sequence[str]) -> None:
+        delivered = queue.delivered
+        for msg_id in ids:
+            if msg_id in delivered:
+                self.messages -= 1
+                self.body_bytes -= len(delivered.pop(msg_id).body)
 
 
-def _pop(queue: ReliableQueue, msg_id: str, at: float, times: int) -> None:
-    body = queue.undelivered.pop(msg_id, None)
-    delivered = queue.delivered.pop(msg_id, None)
-    if body is None and delivered is not None:
-        body = delivered.body
-    if body is not None:
-        queue.delivered[msg_id] = Delivered(body, at, times)
+def _pop(queue: ReliableQueue, event: Popped) -> None:
+    undelivered, delivered, at = queue.undelivered, queue.delivered, event.at
+    for msg_id, times in zip(event.ids, event.times, strict=True):
+        if msg_id in delivered:  # handed out before: now it is the last of these
+            again = delivered.pop(msg_id)
+            delivered[msg_id] = Delivered(again.body, at, times)
+        elif msg_id in undelivered:
+            delivered[msg_id] = Delivered(undelivered.pop(msg_id), at, times)
 
 
 def begin_of(size: int, start: int) -> int:

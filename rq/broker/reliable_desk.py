@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 
+from rq.broker.body import size_of
 from rq.broker.bounds import Room
 from rq.broker.outlet import Outlet
 from rq.broker.reliable import (
@@ -12,7 +14,6 @@ from rq.broker.reliable import (
     Pushed,
     ReliableQueue,
     ReliableQueues,
-    body_bytes,
 )
 from rq.broker.waiters import Waiters
 from rq.resp import Value
@@ -43,7 +44,12 @@ class ReliableDesk:
         queue = self.queues.by_key.get(key)
         if queue is None or not queue.undelivered or count <= 0:
             return []
-        some = list(room.take(queue.undelivered.items(), count, body_bytes))
+        some = []
+        for item in islice(queue.undelivered.items(), count):
+            if room.left <= 0:
+                break
+            room.left -= size_of(item[1])
+            some.append(item)
         ids = [msg_id for msg_id, _ in some]
         if ids:
             popped = Popped(key, ids, [1] * len(ids), now)

@@ -71,8 +71,10 @@ class Replication:
         """Return when `tick` has something to do; None: never."""
         if self._jobs.spreads.left:
             return 0.0
-        times = (self._jobs.spreads.next_due(), self.copies.waiters.next_end())
-        return min((time for time in times if time is not None), default=None)
+        first, other = self._jobs.spreads.next_due(), self.copies.waiters.next_end()
+        if first is None or other is None:
+            return other if first is None else first
+        return min(first, other)
 
     def tick(self, now: float, most: int) -> None:
         """Do what is due by now, for up to `most` jobs."""

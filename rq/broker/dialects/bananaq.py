@@ -78,14 +78,14 @@ def get(call: Call) -> Value | Blocked:
     """Hand out an event, or wait for one."""
     name, group, *words = call.args
     seconds, block = getting_in(words, call.now, call.wall_ms)
-    getting = Getting(_name(group), seconds)
     if not call.node.takes_group(name, group, call.now):
         raise Refusal(NO_MEMORY)
-    event = call.node.consumers.get(_name(name), getting.group, seconds, call.now)
+    event = call.node.consumers.get(_name(name), _name(group), seconds, call.now)
     if event is not None:
         return [groups.text_of(event), event.contents]
     if not block:
         return None
+    getting = Getting(group, seconds)
     call.node.consumers.waiters.add(
         Waiter(call.client, [name], getting, call.now + block)
     )

@@ -102,7 +102,9 @@ def addjob(call: Call) -> Value | Blocked:
             "ERR The specified DELAY is greater than TTL. Job refused since would "
             "never be delivered"
         )
-    _need_copies(call, copies)
+    why_none = call.node.cannot_keep()
+    if copies > 1 or why_none is not None:
+        _need_copies(call, copies, why_none)
     target = call.node.jobs.queues.get(queue)
     if target is not None and adding.maxlen and len(target) >= adding.maxlen:
         raise Refusal("MAXLEN Queue is already longer than the specified MAXLEN count")
@@ -120,17 +122,19 @@ def addjob(call: Call) -> Value | Blocked:
         now=call.now,
         wall_ms=call.wall_ms,
     )
-    return _added(call, added, copies, adding, wait_ms)
+    if copies == 1 and why_none is None:
+        call.node.emit(added, call.now)
+        call.node.desk.serve(queue, call.now)
+        return Status(added.job)
+    return _copied(call, added, copies, adding, wait_ms)
 
 
-def _added(
+def _copied(
     call: Call, added: Added, copies: int, adding: Adding, wait_ms: int
 ) -> Value | Blocked:
-    """Take a job with as many copies as are wanted."""
+    """Take a job of which other nodes are to have copies."""
     node, now = call.node, call.now
-    if copies == 1 and node.cannot_keep() is None:
-        node.emit(added, now)
-    elif adding.is_async:
+    if adding.is_async:
         node.replication.copies.add_async(added, copies, now)
     else:
         wait = min(wait_ms / 1000, _LONGEST)
@@ -141,10 +145,9 @@ def _added(
     return Status(added.job)
 
 
-def _need_copies(call: Call, copies: int) -> None:
+def _need_copies(call: Call, copies: int, why_none: str | None) -> None:
     """Refuse a job of which more copies are wanted than can be kept: by this node, unless
     it takes none, and by those that can be reached."""
-    why_none = call.node.cannot_keep()
     missing = copies - (why_none is None) - len(call.node.peers.reachable)
     if missing > 0:
         text = "NOREPL Not enough reachable nodes for the requested replication level"
