@@ -100,6 +100,8 @@ class JobDesk:
         # One that comes at most once must not come again after a power cut.
         self._outlet.emit(Given(job.job_id, job.due), now, sync=not job.retry)
         self.handed.append((client, job.job_id))
+        if not queue.jobs:
+            self._outlet.emptied(queue.name, now)
         return job
 
     def take_back(self, job_id: str, now: float) -> None:

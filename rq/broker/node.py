@@ -80,6 +80,11 @@ class Node:
         if sender in self.peers.others:
             self.replication.take(sender, message, now, wall_ms)
 
+    def emptied(self, queue: bytes, now: float) -> None:
+        """The last job of a queue was handed out: more may come from another node."""
+        if self.peers.size > 1:
+            self.replication.federation.need(queue, now, emptied=True)
+
     def apply(self, event: Event, now: float) -> None:
         """Let an event be true, once or again: live, and when the journal is read. It is
         called for each, so that it casts nothing."""

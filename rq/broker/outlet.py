@@ -24,5 +24,8 @@ class Outlet(Protocol):
     def send(self, to: str, message: Message) -> None:
         """Write to another node."""
 
+    def emptied(self, queue: bytes, now: float) -> None:
+        """The last job of a queue was handed out."""
+
     def cannot_keep(self) -> str | None:
         """Return why no new job can be kept; None: it can."""

@@ -13,7 +13,7 @@ import sys
 import pytest
 from harness.simulation.runs import run
 
-SEEDS = int(os.environ.get("RQ_SIM_SEEDS", "1200"))
+SEEDS = int(os.environ.get("RQ_SIM_SEEDS", "800"))
 FROM = int(os.environ.get("RQ_SIM_FROM", "0"))
 _SHARES = 8  # of the seeds, each a test
 

@@ -16,7 +16,7 @@ def test_a_job_is_delivered_by_another_node_and_gone_everywhere_when_acknowledge
     cluster.kill(A)
     assert cluster.get(B) is None
     cluster.pass_by(5.5)
-    taken = [number for number in (B, C) if cluster.get(number) == job_id]
+    taken = [number for number in (B, C, B, C) if cluster.get(number) == job_id]
     assert len(taken) == 1
     assert cluster.ask(taken[0], "ACKJOB", job_id) == 1
     cluster.pass_by(3)
@@ -117,3 +117,42 @@ def test_a_node_that_is_killed_finds_its_copies_again_and_forgets_who_waited():
     spread = cluster.nodes[A].jobs.spreads.by_job[job_id]
     assert spread.may_have == set(cluster.ids)
     assert cluster.get(A) == job_id
+
+
+def test_a_consumer_that_waits_gets_a_job_of_another_node_within_seconds():
+    cluster = Cluster(3)
+    cluster.ask(B, "GETJOB", "TIMEOUT", 60_000, "FROM", "q")
+    cluster.pass_by(0.5)
+    job_id = cluster.add(A, "REPLICATE", 1, "RETRY", 30)
+    cluster.pass_by(5)
+    assert cluster.answers[cluster.ids[B], 1][0][1] == job_id
+    assert cluster.holders(job_id) == [A, B]
+    assert cluster.ask(B, "ACKJOB", job_id) == 1
+    assert cluster.holders(job_id) == []
+
+
+def test_many_jobs_follow_the_first():
+    cluster = Cluster(2)
+    for _ in range(40):
+        cluster.add(A, "REPLICATE", 1)
+    taken = set()
+    for _ in range(100):
+        taken.add(cluster.get(B))
+        cluster.pass_by(0.1)
+    assert len(taken - {None}) == 40
+
+
+def test_a_job_that_comes_at_most_once_is_gone_where_it_was_and_may_come_back():
+    cluster = Cluster(2)
+    job_id = cluster.add(A, "REPLICATE", 1, "RETRY", 0)
+    assert cluster.get(B) is None
+    late = next(iter(cluster.nodes[B].jobs.by_id.values()))
+    assert late.job_id == job_id
+    assert cluster.holders(job_id) == [B]
+    cluster.pass_by(10)  # until B is no node that jobs come to
+    assert cluster.get(A) is None
+    assert cluster.get(A) == job_id
+    cluster.restart(A)
+    cluster.restart(B)
+    cluster.pass_by(60)
+    assert cluster.get(A) is cluster.get(B) is None

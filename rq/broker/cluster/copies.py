@@ -93,7 +93,7 @@ class CopyDesk:
 
     def _send_copies(self, spread: Spread, now: float, *, quiet: bool = False) -> None:
         job = self._jobs.by_id[spread.job_id]
-        copy = copy_of(job, spread, now)
+        copy = copy_of(job, spread.may_have, spread.wanted, spread.moves, now)
         for node in self.others(spread):
             self._outlet.send(node, Replicate(copy, quiet or node in spread.confirmed))
 
@@ -106,7 +106,7 @@ class CopyDesk:
             self.grow(spread, more, now)
             self._send_copies(spread, now)
             return
-        copy = copy_of(job, spread, now)
+        copy = copy_of(job, spread.may_have, spread.wanted, spread.moves, now)
         for node in self.others(spread):
             if node not in spread.confirmed:
                 self._outlet.send(node, Replicate(copy, False))
@@ -120,6 +120,17 @@ class CopyDesk:
             self._outlet.emit(event, now)
             if waits:
                 self._jobs.spreads.wake(spread, now + LOOK, now)
+
+    def entry(self, job_id: str, nodes: tuple[str, ...], now: float) -> Spread:
+        """Note that more nodes may have a copy of a job, which so far may be here only;
+        return where its copies are."""
+        spread = self._jobs.spreads.by_job.get(job_id)
+        if spread is not None:
+            self.grow(spread, nodes, now)
+            return spread
+        nodes = tuple({self._outlet.node_id, *nodes})
+        self._outlet.emit(Copied(job_id, 1, nodes, True, False, 0), now)
+        return self._jobs.spreads.by_job[job_id]
 
     def state(self, spread: Spread) -> State | None:
         """Return the state of a job; None: there is only an acknowledgement."""
@@ -291,7 +302,9 @@ def _copy_of_new(added: Added, wanted: int, nodes: tuple[str, ...]) -> Copy:
     )
 
 
-def copy_of(job: Job, spread: Spread, now: float) -> Copy:
+def copy_of(
+    job: Job, nodes: frozenset[str], wanted: int, moves: int, now: float
+) -> Copy:
     """Return a job as it travels."""
     return Copy(
         job.job_id,
@@ -301,9 +314,9 @@ def copy_of(job: Job, spread: Spread, now: float) -> Copy:
         job.expires - now + 1.0,
         max(0.0, job.created + job.delay - now) if job.delay else 0.0,
         job.retry,
-        spread.wanted,
+        wanted,
         job.nacks,
         job.deliveries,
-        tuple(sorted(spread.may_have)),
-        spread.moves,
+        tuple(sorted(nodes)),
+        moves,
     )

@@ -5,7 +5,6 @@ they hear of each other. Pure. Source: spec/cluster.md 5 and 6.
 from __future__ import annotations
 
 from rq.broker.cluster.copies import CopyDesk
-from rq.broker.cluster.events import Copied
 from rq.broker.cluster.messages import Enqueue, IsQueued, SetAck, WillQueue, Working
 from rq.broker.cluster.spread import Spread
 from rq.broker.job import Put, Queued, State
@@ -44,12 +43,7 @@ class Queueing:
         job = self._jobs.by_id.get(message.job)
         if self._is_over(sender, message.job) or job is None:
             return
-        spread = self._jobs.spreads.by_job.get(message.job)
-        if spread is None:
-            nodes = (self._outlet.node_id, sender)
-            self._outlet.emit(Copied(message.job, 1, nodes, True, False, 0), now)
-            spread = self._jobs.spreads.by_job[message.job]
-        self._copies.grow(spread, (sender,), now)
+        spread = self._copies.entry(message.job, (sender,), now)
         if job.state is State.QUEUED:
             self._copies.tell_others(spread, IsQueued(message.job, 0, 0))
 
@@ -60,10 +54,13 @@ class Queueing:
             return
         if job.state is State.WAIT_REPL:
             return
+        self._copies.entry(message.job, (sender,), now)
         works = isinstance(message, Working)
         due = self._desk.again(job.retry, now) if job.retry else job.due
         if job.state is State.QUEUED:
             if not works and not _wins(sender, self._outlet.node_id, job.job_id):
+                # That a job moved here was said to nobody.
+                self._outlet.send(sender, IsQueued(job.job_id, 0, 0))
                 return
             self._outlet.emit(Put(job.job_id, due), now, sync=False)
         elif job.retry:

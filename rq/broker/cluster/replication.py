@@ -6,6 +6,7 @@ from random import Random
 
 from rq.broker.cluster.collection import Collection
 from rq.broker.cluster.copies import CopyDesk
+from rq.broker.cluster.federation import Federation
 from rq.broker.cluster.messages import (
     Delete,
     Enqueue,
@@ -34,6 +35,7 @@ class Replication:
     def __init__(self, outlet: Outlet, desk: JobDesk, random: Random) -> None:
         self.copies = CopyDesk(outlet, desk, random)
         self.queueing = Queueing(outlet, desk, self.copies)
+        self.federation = Federation(outlet, desk, self.copies)
         self.collection = Collection(outlet, desk, self.copies, random)
         self._desk = desk
         self._jobs = desk.jobs
@@ -47,8 +49,10 @@ class Replication:
                 self.collection.got_ack(sender, message, now)
             case Pause():
                 self._desk.pause(message.queue, message.into, message.out, now)
-            case Need() | Yours():
-                pass
+            case Need():
+                self.federation.give(sender, message, now)
+            case Yours():
+                self.federation.take(sender, message, now)
             case _:
                 self._take_of_copies(sender, message, now)
 
@@ -71,10 +75,11 @@ class Replication:
         """Return when `tick` has something to do; None: never."""
         if self._jobs.spreads.left:
             return 0.0
-        first, other = self._jobs.spreads.next_due(), self.copies.waiters.next_end()
-        if first is None or other is None:
-            return other if first is None else first
-        return min(first, other)
+        first = self._jobs.spreads.next_due()
+        for other in (self.copies.waiters.next_end(), self.federation.next_due()):
+            if first is None or (other is not None and other < first):
+                first = other
+        return first
 
     def tick(self, now: float, most: int) -> None:
         """Do what is due by now, for up to `most` jobs."""
@@ -87,4 +92,5 @@ class Replication:
             else:
                 self.queueing.announce(spread)
         spreads.forget(now, most)
+        self.federation.tick(now, most)
         self.copies.tick(now)

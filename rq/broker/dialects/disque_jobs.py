@@ -198,6 +198,9 @@ def getjob(call: Call) -> Value | Blocked:
     given = node.desk.give_many(getting.queues, getting.count, call.client, call.now)
     if given:
         return [job_answer(queue, job, getting.counters) for queue, job in given]
+    if node.peers.size > 1:
+        for name in dict.fromkeys(getting.queues):
+            node.replication.federation.need(name, call.now)
     if not getting.waits:
         return NIL_ARRAY
     if node.jobs.leaving:

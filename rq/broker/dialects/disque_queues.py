@@ -46,14 +46,15 @@ def qstat(call: Call) -> Value:
     queue = call.node.jobs.queues.get(call.args[0])
     if queue is None:
         return NIL_ARRAY
+    sources, rate = call.node.replication.federation.figures(queue.name, call.now)
     facts: Mapping[str, Value] = {
         "name": queue.name,
         "len": len(queue),
         "age": int(call.now - queue.came),
         "idle": int(call.now - queue.used),
         "blocked": call.node.desk.waiters.count(queue.name),
-        "import-from": [],
-        "import-rate": 0,
+        "import-from": sources,
+        "import-rate": rate,
         "jobs-in": queue.jobs_in,
         "jobs-out": queue.jobs_out,
         "pause": queue.paused,
@@ -200,15 +201,22 @@ def qscan(call: Call) -> Value:
     scan = _scan(call.args, _OF_QUEUES)
     queues = call.node.jobs.queues_after(scan.cursor, scan.count)
     cursor = queues[-1].number if len(queues) == scan.count else 0
-    return [str(cursor), [queue.name for queue in queues if _is_wanted(scan, queue)]]
+    return [
+        str(cursor),
+        [queue.name for queue in queues if _is_wanted(call, scan, queue)],
+    ]
 
 
-def _is_wanted(scan: _Scan, queue: Queue) -> bool:
+def _is_wanted(call: Call, scan: _Scan, queue: Queue) -> bool:
     if scan.least is not None and len(queue) < scan.least:
         return False
     if scan.most is not None and len(queue) > scan.most:
         return False
-    return not scan.rate  # nothing is imported
+    if not scan.rate:
+        return True
+    return (
+        call.node.replication.federation.figures(queue.name, call.now)[1] >= scan.rate
+    )
 
 
 def jscan(call: Call) -> Value:
