@@ -60,6 +60,7 @@ class Compaction:
         self._writing: snapshot.Writing | None = None
         self._finishing: Future[None] | None = None
         self._size = _size(place)  # bytes of the last snapshot
+        self._is_wanted = False  # somebody asked for one
         self._began = 0  # as above, of the one that is on its way
         self._look_at = self._again_at = 0.0
 
@@ -80,6 +81,10 @@ class Compaction:
         except OSError as error:
             self._given_up(error)
         return True
+
+    def want(self) -> None:
+        """Let the next turn begin one, unless one is on its way."""
+        self._is_wanted = self._writing is None and self._finishing is None
 
     def _look(self, node: Node) -> None:
         """See now and then whether the disk has room for a snapshot."""
@@ -107,12 +112,15 @@ class Compaction:
         short of space, whether some would come back."""
         if self._journal.pending or time.monotonic() < self._again_at:
             return False
+        if self._is_wanted:
+            return True
         written, lives = self._journal.bytes_written - self._bytes, _lives(node)
         if (self.no_space or self._journal.no_space) is not None:
             return written + self._size >= lives + max(SHORT, lives // 4)
         return written >= max(SNAPSHOT_BYTES, 2 * lives)
 
     def _begin(self, node: Node) -> None:
+        self._is_wanted = False
         self._again_at = time.monotonic() + _AGAIN
         point = Checkpoint(
             position=self._journal.position,

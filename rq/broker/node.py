@@ -162,6 +162,15 @@ class Node:
             waiters.remove(client)
         self.replication.copies.hung_up(client, now)
 
+    def unblock(self, client: int, answer: Value | None) -> bool:
+        """Let a client wait no longer, with an answer or, if that is None, with what it
+        gets when its time is over; False: it does not wait."""
+        for waiters in self._all_waiters:
+            if waiters.remove(client) is not None:
+                self.answer(client, waiters.nothing if answer is None else answer)
+                return True
+        return False
+
     @property
     def _all_waiters(self) -> Sequence[AnyWaiters]:
         return self.desk.waiters, self.messages.waiters, self.consumers.waiters

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import os
 import signal
 import socket
 import sys
@@ -14,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import SystemRandom
 
-from rq import client, config, helper, logs
+from rq import client, config, helper, logs, passwords
 from rq.access.tls import Certificate
 from rq.broker import place as place_of_node
 from rq.broker.door import People, people_of
@@ -32,6 +33,7 @@ from rq.layout import Root
 from rq.logs import fields
 from rq.proc import collector, descriptors, listening
 
+PASSWORD = "RQ_BROKER_PASSWORD"  # in the environment of a node without a supervisor
 DO_NOT_RESTART = 3  # only a person can mend it
 
 log = logging.getLogger(__name__)
@@ -208,6 +210,9 @@ def alone(argv: list[str] | None = None) -> int:
     parser.add_argument("--bus-port", type=int, default=0)
     parser.add_argument("--bus-addr", default="")
     parser.add_argument("--secret-file", default="")
+    parser.add_argument("--password-file", type=Path)
+    for name in ("cert", "key", "clients"):
+        parser.add_argument(f"--tls-{name}")
     parser.add_argument("--accept", choices=("same", "copy"))
     args = parser.parse_args(argv)
     logs.open_log("rq-broker", None)
@@ -222,6 +227,8 @@ def alone(argv: list[str] | None = None) -> int:
             bus_port=args.bus_port,
             bus_addr=args.bus_addr,
             secret_file=args.secret_file,
+            password=_password(args.password_file),
+            tls=_tls(args),
         )
         broker_settings.check_door(chosen)
         secret = _secret_in(chosen, Path.cwd())
@@ -229,3 +236,22 @@ def alone(argv: list[str] | None = None) -> int:
     except (RQError, OSError) as error:
         sys.stderr.write(f"rq broker: {error}\n")
         return 1
+
+
+def _password(path: Path | None) -> str:
+    """Return the hash of the password of a node without a supervisor: of the first line
+    of a file, or of the environment, which is not kept; "": there is none."""
+    text = os.environ.pop(PASSWORD, "")
+    if path is not None:
+        text = path.read_text().partition("\n")[0]
+        if not text:
+            raise BadConfig(f"--password-file: {path} is empty")
+    return passwords.make(text) if text else ""
+
+
+def _tls(args: argparse.Namespace) -> dict[str, str]:
+    given = {name: getattr(args, f"tls_{name}") for name in ("cert", "key", "clients")}
+    files = {name: path for name, path in given.items() if path}
+    if files and not {"cert", "key"} <= files.keys():
+        raise BadConfig("TLS takes --tls-cert and --tls-key")
+    return files

@@ -119,6 +119,10 @@ class Store:
             self._journal.look_again()
         return self._compaction.go_on(node)
 
+    def want_snapshot(self) -> None:
+        """Let a snapshot begin, however short the journal is."""
+        self._compaction.want()
+
     # ---- the end
 
     def close(self) -> None:

@@ -20,6 +20,7 @@ from rq.replies import ChildView
 from rq.states import Child
 
 _SETTLED = (Child.UP, Child.FATAL, Child.BACKOFF)
+_PASSED_ON = "bus_port bus_addr secret_file password_file tls_cert tls_key tls_clients"
 _ENDED = (Child.DOWN, Child.FATAL)
 _PATIENCE = 60.0  # seconds until it says how far the start is
 
@@ -80,6 +81,14 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--secret-file", metavar="FILE", help="holds the secret that the nodes share"
     )
+    run.add_argument(
+        "--password-file",
+        metavar="FILE",
+        help="its first line is the password; or RQ_BROKER_PASSWORD in the environment",
+    )
+    run.add_argument("--tls-cert", metavar="PEM", help="the port speaks TLS alone")
+    run.add_argument("--tls-key", metavar="PEM", help="the key of the certificate")
+    run.add_argument("--tls-clients", metavar="PEM", help="who signs clients' ones")
     return parser
 
 
@@ -179,7 +188,7 @@ def _accept(root: Root, *, copy: bool) -> int:
 
 def _run(args: argparse.Namespace) -> int:
     words = ["--dir", args.dir, "--port", str(args.port), "--addr", args.addr]
-    for name in ("bus_port", "bus_addr", "secret_file"):
+    for name in _PASSED_ON.split():
         if (value := getattr(args, name)) is not None:
             words += [f"--{name.replace('_', '-')}", str(value)]
     os.execv(sys.executable, [sys.executable, "-I", "-m", "rq.broker", *words])

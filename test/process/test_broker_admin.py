@@ -351,12 +351,26 @@ def test_all_commands_are_told_of(client):
     assert client.ask("COMMAND", "NO").startswith("ERR Unknown subcommand")
 
 
-def test_a_shutdown_ends_it_with_all_on_disk(tmp_path):
+@pytest.mark.parametrize("words", [("SHUTDOWN", "NOSAVE"), ("SHUTDOWN", "REWRITE-AOF")])
+def test_a_shutdown_ends_it_with_all_on_disk(tmp_path, words):
     with broker_in(tmp_path / "node") as broker:
         client = broker.start()
-        assert client.ask("SHUTDOWN", "NOW") == "ERR syntax error"
+        job_id = client.ask("ADDJOB", "q", "x", 0, "RETRY", 0)
+        client.send(*words)
+        with pytest.raises((EOFError, ConnectionError)):
+            client.answer()
+        assert broker.process.wait(20) == 0
+        assert broker.start().ask("QPEEK", "q", 1)[0][1] == job_id.encode()
+
+
+def test_a_rewrite_is_a_snapshot_that_a_start_reads(tmp_path):
+    with broker_in(tmp_path / "root", maxclients=9) as broker:
+        client = broker.start()
         job_id = client.ask("ADDJOB", "q", "x", 0)
-        client.send("SHUTDOWN", "NOSAVE")
+        for _ in range(2):
+            assert "rewriting started" in client.ask("BGREWRITEAOF")
+        wait_until(lambda: int(facts(client, "persistence")["snapshots"]) >= 1)
+        client.send("DEBUG", "RESTART")
         with pytest.raises((EOFError, ConnectionError)):
             client.answer()
         assert broker.process.wait(20) == 0

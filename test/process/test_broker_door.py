@@ -14,6 +14,7 @@ from harness.starting import environment
 from harness.waiting import wait_until
 
 from rq import passwords
+from rq.broker.process import PASSWORD
 
 pytestmark = pytest.mark.process
 SECRET = "correct horse"
@@ -262,6 +263,40 @@ def test_beyond_loopback_it_wants_a_password_and_starts_not_again(tmp_path):
             assert broker.process.wait(20) == 3
             told = broker.told().splitlines()
             assert "without a password: set one with `rq broker enable" in told[-1]
+
+
+@pytest.mark.parametrize("way", ["file", "environment"])
+def test_a_broker_in_the_foreground_may_want_a_password(tmp_path, way):
+    env = {PASSWORD: SECRET} if way == "environment" else {}
+    with broker_in(tmp_path / "node", env) as broker:
+        if way == "file":
+            (tmp_path / "password").write_text(f"{SECRET}\n")
+            broker.words += ["--password-file", str(tmp_path / "password")]
+        client = broker.start()
+        assert client.ask("PING").startswith("NOAUTH")
+        assert client.ask("AUTH", SECRET) == "OK"
+        with open(f"/proc/{broker.process.pid}/cmdline") as file:
+            assert SECRET not in file.read()
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--password-file", "/dev/null"], "/dev/null is empty"),
+        (["--tls-cert", "cert.pem"], "TLS takes --tls-cert and --tls-key"),
+    ],
+)
+def test_a_door_that_is_half_described_stays_shut(tmp_path, words, why):
+    done = subprocess.run(
+        [sys.executable, "-m", "rq.broker", "--dir", str(tmp_path / "node"), *words],
+        env=environment({}),
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert done.returncode == 1
+    assert why in done.stderr
 
 
 def test_an_open_broker_in_the_foreground_is_refused_too(tmp_path):

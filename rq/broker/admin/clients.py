@@ -11,15 +11,16 @@ from rq.access.roles import Role
 from rq.broker.admin.command import Args, require
 from rq.broker.connection import Connection
 from rq.broker.dialects.call import SYNTAX, Blocked, Refusal, at_least, whole
-from rq.resp import OK, Value
+from rq.resp import OK, Failure, Value
 
 if TYPE_CHECKING:
     from rq.broker.server import Server
 
 _USE = (
     "ERR CLIENT subcommand must be one of LIST, INFO, ID, GETNAME, SETNAME, SETINFO, KILL, "
-    "PAUSE, UNPAUSE, REPLY, NO-EVICT, NO-TOUCH"
+    "PAUSE, UNPAUSE, UNBLOCK, REPLY, NO-EVICT, NO-TOUCH"
 )
+_UNBLOCKED = Failure("UNBLOCKED client unblocked via CLIENT UNBLOCK")
 _LONGEST_NAME = 256  # bytes that are kept of each client, and shown
 _LONGEST_PAUSE = 24 * 3600 * 1000  # milliseconds
 _MOST_FILTERS = 16  # each is asked about all clients
@@ -214,4 +215,24 @@ def _unpause(server: Server, connection: Connection, args: Args) -> Value:
     return OK
 
 
-_CHANGES = {b"KILL": _kill, b"PAUSE": _pause, b"UNPAUSE": _unpause}
+def _unblock(server: Server, connection: Connection, args: Args) -> Value:
+    """Let a client wait for jobs no longer: 1, or 0 when it does not."""
+    match [word.upper() for word in args]:
+        case [number] | [number, b"TIMEOUT"]:
+            answer = None
+        case [number, b"ERROR"]:
+            answer = _UNBLOCKED
+        case _:
+            raise Refusal(SYNTAX)
+    client = at_least(1, number, "ERR Invalid client ID")
+    is_done = server.node.unblock(client, answer)
+    server.soon()
+    return int(is_done)
+
+
+_CHANGES = {
+    b"KILL": _kill,
+    b"PAUSE": _pause,
+    b"UNPAUSE": _unpause,
+    b"UNBLOCK": _unblock,
+}

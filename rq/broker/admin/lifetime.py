@@ -43,8 +43,9 @@ def quit_(server: Server, connection: Connection, args: Args) -> Value:
     return OK
 
 
-def debug(server: Server, connection: Connection, args: Args) -> Value:
-    """FLUSHALL: remove all jobs and queues; SLEEP: obey nothing for some seconds."""
+def debug(server: Server, connection: Connection, args: Args) -> Value | Blocked:
+    """FLUSHALL: remove all jobs and queues; SLEEP: obey nothing for some seconds;
+    RESTART: let the supervisor start the broker again."""
     require(connection, Role.ADMIN, "DEBUG")
     match [args[0].upper(), *args[1:]]:
         case [b"FLUSHALL"]:
@@ -53,12 +54,28 @@ def debug(server: Server, connection: Connection, args: Args) -> Value:
         case [b"SLEEP", text]:
             server.later.pause(_seconds(text))
             return OK
+        case [b"LOADAOF"]:
+            return OK  # memory holds what the journal does, in any case
+        case [b"RESTART"]:
+            return _restart(server)
         case [b"ERROR", text]:
             raise Refusal(text.decode(errors="replace"))
     word = args[0].decode(errors="replace")
     raise Refusal(
         f"ERR Unknown DEBUG subcommand or wrong number of arguments for '{word:.64}'"
     )
+
+
+def _restart(server: Server) -> Blocked:
+    if server.config_file is None:
+        raise Refusal("ERR nobody would start this node again: it has no supervisor")
+    return _end(server)
+
+
+def _end(server: Server) -> Blocked:
+    if not server.stop.done():
+        server.stop.set_result(None)
+    return Blocked()
 
 
 def _seconds(text: bytes) -> float:
@@ -73,6 +90,17 @@ def shutdown(server: Server, connection: Connection, args: Args) -> Value | Bloc
     require(connection, Role.ADMIN, "SHUTDOWN")
     if len(args) > 1 or any(word.upper() not in _HOW_TO_END for word in args):
         raise Refusal(SYNTAX)
-    if not server.stop.done():
-        server.stop.set_result(None)
-    return Blocked()
+    return _end(server)
+
+
+def rewrite(server: Server, connection: Connection, args: Args) -> Value:
+    """Write a snapshot, so that the journal before it can go."""
+    require(connection, Role.ADMIN, "BGREWRITEAOF")
+    server.store.want_snapshot()
+    server.soon()
+    return Status("Background append only file rewriting started")
+
+
+def loadjob(server: Server, connection: Connection, args: Args) -> Value:
+    """Nothing: in Disque it stands in files."""
+    raise Refusal("ERR LOADJOB is a special command only processed from AOF")

@@ -36,5 +36,7 @@ TABLE: Mapping[bytes, AdminCommand] = {
     b"CLUSTER": AdminCommand(cluster.cluster, -2),
     b"DISQUE": AdminCommand(disque.disque, -2),
     b"DEBUG": AdminCommand(lifetime.debug, -2),
+    b"BGREWRITEAOF": AdminCommand(lifetime.rewrite, 1),
+    b"LOADJOB": AdminCommand(lifetime.loadjob, 2),
     b"SHUTDOWN": AdminCommand(lifetime.shutdown, -1),
 }

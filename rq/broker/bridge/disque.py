@@ -30,8 +30,8 @@ _FROM = b"FROM"
 async def addjob(request: Request) -> Value:
     """Send a message; the answer is that it was accepted."""
     name, body, wait, *options = request.args
-    queue, milliseconds = request.queue(name), timeout(wait)
-    adding = disque_jobs.adding_in(list(options))
+    queue = request.queue(name)
+    adding, milliseconds = disque_jobs.adding_in(list(options)), timeout(wait)
     fields = _with_options(fields_of(body), adding, request.now())
     if adding.maxlen and (await request.queues.counts(queue))["que"] >= adding.maxlen:
         raise Refusal("MAXLEN Queue is already longer than the specified MAXLEN count")
