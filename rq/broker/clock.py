@@ -5,13 +5,26 @@ by the difference of the time of day, and never back."""
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import cast
 
 CLOCK = "clock"  # a line that tells what the clocks show
 LONG = 86400.0  # seconds between two boots that may be the fault of the time of day
 GRACE = 300.0  # seconds that nothing expires after such a difference
+
+
+_UP = partial(time.clock_gettime, time.CLOCK_BOOTTIME)  # is asked for each command
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """The clocks of the machine, in seconds."""
+
+    boot: str  # which start of the machine it is
+    wall: Callable[[], float] = time.time
+    up: Callable[[], float] = _UP  # since the machine has started, asleep or awake
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +72,23 @@ class Clock:
     nothing expires for a while, in which a person can stop the broker.
     """
 
-    def __init__(self, last: Reading | None, boot: str) -> None:
-        self._boot = boot
-        self._ahead = ahead(last, time.time(), _up(), boot)
+    def __init__(
+        self, last: Reading | None, machine: Machine, least: float = 0.0
+    ) -> None:
+        """`least`: the latest moment that a line of the journal tells. It may be later
+        than `last`, by as much as passed until a crash."""
+        self._machine, self._up = machine, machine.up
+        wall, up = machine.wall(), machine.up()
+        now = up + ahead(last, wall, up, machine.boot)
+        self._ahead = max(now, least) - up
         self.missed = self.now() - last.now if last is not None else 0.0
         self.expiry_from = 0.0 if last is None else last.expiry_from
-        if last is not None and last.boot != boot and self.missed > LONG:
+        if last is not None and last.boot != machine.boot and self.missed > LONG:
             self.expiry_from = self.now() + GRACE
 
     def now(self) -> float:
         """Return the seconds of the broker's clock."""
-        return time.clock_gettime(time.CLOCK_BOOTTIME) + self._ahead
+        return self._up() + self._ahead
 
     @property
     def grace(self) -> float:
@@ -78,8 +97,5 @@ class Clock:
 
     def reading(self) -> Reading:
         """Return what the clocks show."""
-        return Reading(self.now(), time.time(), _up(), self._boot, self.expiry_from)
-
-
-def _up() -> float:
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
+        wall, boot = self._machine.wall(), self._machine.boot
+        return Reading(self.now(), wall, self._up(), boot, self.expiry_from)

@@ -37,6 +37,7 @@ class Recovery:
     def __init__(self, place: Place, place_of: PlaceOf = no_file) -> None:
         """`place_of` gives the places of bodies that lie in files."""
         self.clock: Reading | None = None  # the last that was noted
+        self.latest = 0.0  # moment of the broker's clock that a line tells, in seconds
         self.bytes_behind = 0  # of journal behind the snapshot
         self._place = place
         self._place_of = place_of
@@ -100,7 +101,9 @@ class Recovery:
     def _take(self, record: Line, node: Node) -> None:
         event = lines.event(record, self._place_of)
         if event is not None:
-            node.apply(event, record["ts"] / 1e6)
+            now = record["ts"] / 1e6
+            self.latest = max(self.latest, now)
+            node.apply(event, now)
         elif record["ev"] == CLOCK:
             self.clock = Reading.from_json(record)
 

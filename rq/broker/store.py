@@ -13,7 +13,7 @@ from concurrent.futures import Executor
 
 from rq.broker import kept_members, lines
 from rq.broker.bodies import Bodies
-from rq.broker.clock import CLOCK, Clock
+from rq.broker.clock import CLOCK, Clock, Machine
 from rq.broker.compaction import Compaction
 from rq.broker.kept_members import Kept
 from rq.broker.lines import Event
@@ -144,19 +144,22 @@ class Store:
             ) from None
 
 
-def open_store(place: Place, node: Node, threads: Executor) -> Store:
-    """Read what a node's directory, which this process has taken, holds into `node`.
+def open_store(
+    place: Place, node: Node, threads: Executor, machine: Machine | None = None
+) -> Store:
+    """Read what a node's directory, which this process has taken, holds into `node`;
+    `machine` has the clocks, if others than those of this one are to be used.
 
     Damaged: it cannot be believed, or a person must say first what it is. DiskFailed: it
     cannot be read or written.
     """
     try:
-        return _opened(place, node, threads)
+        return _opened(place, node, threads, machine or Machine(processes.boot_id()))
     except OSError as error:
         raise DiskFailed(f"{place.path} cannot be used: {cause_of(error)}") from None
 
 
-def _opened(place: Place, node: Node, threads: Executor) -> Store:
+def _opened(place: Place, node: Node, threads: Executor, machine: Machine) -> Store:
     if mark.is_elsewhere(place.journal_dir):
         raise Damaged(copied(place))
     dir_fd = os.open(place.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -169,7 +172,7 @@ def _opened(place: Place, node: Node, threads: Executor) -> Store:
     except BaseException:
         os.close(dir_fd)
         raise
-    clock = Clock(recovery.clock, processes.boot_id())
+    clock = Clock(recovery.clock, machine, recovery.latest)
     _hold_expiry(node, clock)
     compaction = Compaction(place, journal, clock, threads, recovery.bytes_behind)
     return Store(place, dir_fd, journal, clock, compaction, bodies)

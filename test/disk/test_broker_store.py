@@ -7,9 +7,12 @@ import time
 
 import pytest
 from harness.broker_store import KeptNode
+from harness.broker_world import Clocks
 
+from rq.broker import compaction, reliable
 from rq.broker import place as place_of_node
-from rq.broker.clock import LONG, Clock, Reading
+from rq.broker.bounds import Room
+from rq.broker.clock import LONG, Clock, Machine, Reading
 from rq.errors import Damaged
 from rq.journal import history
 
@@ -171,7 +174,47 @@ def test_a_directory_that_was_moved_is_the_same(kept):
     kept.open()
 
 
+def test_new_jobs_are_refused_while_a_snapshot_would_find_no_room(kept, monkeypatch):
+    monkeypatch.setattr(compaction, "SPARE", 2**62)
+    kept.store.mind_snapshot(kept.node)
+    assert kept.store.no_space.startswith("no space: ")
+
+
 # ---- time
+
+
+def test_no_id_comes_again_when_all_is_gone_and_the_time_of_day_was_put_back(tmp_path):
+    clocks = Clocks()
+    kept = KeptNode(tmp_path / "node", clocks.machine())
+    kept.open()
+    before = newest(kept, clocks)
+    kept.node.desk.flush(kept.now)
+    kept.node.messages.ack(b"k", [before[1]], kept.now)
+    kept.node.tick(kept.now + 2)
+    assert kept.node.size == (0, 0)
+    kept.commit()
+    for is_paused in (True, False):  # the second lets the journal before the first go
+        kept.snapshot()
+        kept.node.desk.pause(b"p", is_paused, False, kept.now)
+        kept.commit()
+        kept.again()
+    clocks.wall -= 3600
+    after = newest(kept, clocks)
+    kept.close()
+    assert after[0] > before[0]
+    assert reliable.id_of(after[1]) > reliable.id_of(before[1])
+    assert after[2] > before[2]
+
+
+def newest(kept, clocks):
+    """Take a job, a message and an event; return their places."""
+    node, now, wall_ms = kept.node, kept.now, int(clocks.wall * 1000)
+    kept.add(b"job")
+    (msg_id,) = node.messages.push(b"k", [b"message"], now, wall_ms)
+    node.messages.pop(b"k", 1, Room(), now)
+    number = node.groups.next_number(wall_ms * 1000)
+    node.emit(came(number, now + 1), now)
+    return node.jobs.last_ctime, msg_id, number
 
 
 def reading(boot, seconds_ago, now=1000.0):
@@ -179,22 +222,38 @@ def reading(boot, seconds_ago, now=1000.0):
 
 
 def test_after_a_night_off_time_has_gone_on_and_what_is_over_goes():
-    clock = Clock(reading("before", LONG / 2), "after")
+    clock = Clock(reading("before", LONG / 2), Machine("after"))
     assert clock.now() - 1000.0 == pytest.approx(LONG / 2, abs=5)
     assert clock.grace == 0
 
 
 def test_after_days_off_nothing_expires_for_a_while():
-    clock = Clock(reading("before", LONG + 10), "after")
+    clock = Clock(reading("before", LONG + 10), Machine("after"))
     assert 290 < clock.grace <= 300
     noted = Reading.from_json(clock.reading().to_json())
-    assert Clock(noted, "after").grace == pytest.approx(clock.grace, abs=1)
+    assert Clock(noted, Machine("after")).grace == pytest.approx(clock.grace, abs=1)
 
 
 def test_a_time_of_day_that_was_put_back_makes_no_clock_go_back():
-    clock = Clock(reading("before", -LONG), "after")
+    clock = Clock(reading("before", -LONG), Machine("after"))
     assert clock.now() >= 1000.0
     assert clock.grace == 0
+
+
+def test_the_clock_goes_on_behind_the_last_line(tmp_path):
+    clocks = Clocks()
+    kept = KeptNode(tmp_path / "node", clocks.machine())
+    kept.open()
+    kept.commit()
+    clocks.pass_by(50)  # less than there is between two notes of the clocks
+    fill(kept, b"one")
+    last = kept.now
+    kept.crash()
+    clocks.boot(-3600)
+    kept.machine = clocks.machine()
+    kept.open()
+    assert kept.now >= last - 0.001
+    kept.close()
 
 
 def test_jobs_and_events_outlive_a_boot_whose_time_of_day_may_be_wrong(kept):

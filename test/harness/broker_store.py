@@ -6,10 +6,11 @@ import contextlib
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from random import SystemRandom
+from random import Random, SystemRandom
 
 from rq.broker import place as place_of_node
 from rq.broker import store
+from rq.broker.clock import Machine
 from rq.broker.node import Node
 from rq.broker.place import Place
 from rq.broker.store import Store
@@ -20,9 +21,14 @@ HOUR = 3600.0
 class KeptNode:
     """A node that takes commands and keeps their events, as the server does."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(
+        self, path: Path, machine: Machine | None = None, random: Random | None = None
+    ) -> None:
+        """`machine` has the clocks; from `random` the ids of jobs are drawn."""
         self.place = Place(path)
-        self.node = Node("ab" * 20, SystemRandom())
+        self.machine = machine
+        self._random = random or SystemRandom()
+        self.node = Node("ab" * 20, self._random)
         self._store: Store | None = None
         self._lock = -1
 
@@ -37,11 +43,13 @@ class KeptNode:
 
     def open(self) -> Node:
         """Read what lies there, and go on behind it."""
-        self.node = Node("ab" * 20, SystemRandom())
+        self.node = Node("ab" * 20, self._random)
         self._lock = place_of_node.take(self.place)
         self._threads = ThreadPoolExecutor(1)
         try:
-            self._store = store.open_store(self.place, self.node, self._threads)
+            self._store = store.open_store(
+                self.place, self.node, self._threads, self.machine
+            )
         except BaseException:
             self._leave()
             raise
@@ -64,8 +72,8 @@ class KeptNode:
 
     def add(self, body: bytes, *, queue: bytes = b"q", **given: float) -> str:
         """Take a job; return its id."""
+        wall = int(self.machine.wall() if self.machine else self.now) * 1000
         times = {"ttl": HOUR, "delay": 0.0, "retry": 60.0, **given}
-        wall = int(self.now * 1000)
         if self.store.bodies.are_large(b"ADDJOB", [queue, body]):
             _, body = self.store.bodies.keep(b"ADDJOB", [queue, body])
         added = self.node.desk.new(queue, body, now=self.now, wall_ms=wall, **times)
@@ -85,13 +93,28 @@ class KeptNode:
         """Wait until the threads have done what they were asked."""
         self._threads.submit(int).result()
 
+    @property
+    def is_open(self) -> bool:
+        return self._store is not None
+
+    def tear(self, keep: int, *, junk: bool = False) -> None:
+        """Let the disk lose what was written since the last sync, but for some bytes;
+        with `junk` something else stands behind these."""
+        journal = self.store._journal
+        segment = journal._segments.current
+        begin = min(segment.offset + keep, segment.offset + journal._placed)
+        length = segment.offset + journal._placed - begin
+        os.pwrite(segment.fd, (b"\xa5" if junk else b"\0") * length, begin)
+
     def crash(self) -> None:
         """End as kill -9 does: only what was written stays."""
         with contextlib.suppress(OSError):
             os.close(self.store._journal._segments.current.fd)
         os.close(self.store._dir_fd)
-        self._store = None
+        writing, self._store = self.store._compaction._writing, None
         self._leave()
+        if writing is not None:
+            writing._file.close()
 
     def stop(self) -> None:
         """End cleanly."""

@@ -216,3 +216,12 @@ def test_who_asks_to_be_told_is_told_without_taking_anything():
     run.ask("QADD", "p", 60, "x")
     assert run.answers() == [(1, b"p")]
     assert run.ask("QGET", "p", "g")[1] == b"x"
+
+
+def test_a_job_at_most_once_is_not_told_of_before_its_delivery_is_durable():
+    run = Run()
+    for retry in (0, 5):
+        _job(run, "RETRY", retry)
+        run.node.must_sync = False
+        assert len(run.ask("GETJOB", "FROM", "q")) == 1
+        assert run.node.must_sync == (retry == 0)
