@@ -50,7 +50,9 @@ class Arrivals:
         self.strangers = Strangers(loop, settings)
         self._listeners: list[Listener] = []
         self._tasks: set[asyncio.Task[None]] = set()
-        self._sockets = Sockets(loop, commands.turn_now) if sockets.IS_HERE else None
+        self._sockets: Sockets | None = None
+        if sockets.IS_HERE:
+            self._sockets = Sockets(loop, commands.hold_turn, commands.turn_now)
 
     def listen(self, sock: socket.socket, certificate: Certificate | None) -> None:
         """Take clients from a listening socket; over TLS with a certificate."""

@@ -52,6 +52,9 @@ class Commands(Protocol):
     def lost(self, connection: Connection) -> None:
         """A client is gone."""
 
+    def hold_turn(self) -> None:
+        """More is about to be read, and then `turn_now` is called."""
+
     def turn_now(self) -> None:
         """All that has come is read: it need not wait for more."""
 

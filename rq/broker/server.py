@@ -11,6 +11,7 @@ import functools
 import logging
 import socket
 import time
+from collections.abc import Mapping
 
 from rq.access.tls import Certificate
 from rq.broker import large, refusals, rights
@@ -20,6 +21,7 @@ from rq.broker.admin.table import TABLE as _ADMIN
 from rq.broker.arrivals import Arrivals
 from rq.broker.backlog import Backlog
 from rq.broker.bodies import has_places
+from rq.broker.bounds import LONGEST_WORD
 from rq.broker.bridge.bridge import Bridge
 from rq.broker.bus.cluster import Cluster
 from rq.broker.connection import PIECE, Connection
@@ -36,6 +38,7 @@ from rq.layout import Root
 from rq.logs import fields
 from rq.resp import Failure, Value
 
+_COMMANDS: Mapping[bytes, Command | AdminCommand] = {**_ADMIN, **_DIALECTS}
 _AGAIN = 0.5  # seconds until a sync that failed is tried again
 _SLICE = 0.002  # seconds between two slices of a snapshot
 
@@ -75,6 +78,7 @@ class Server:
         self._loop = loop
         self._touched: dict[int, Connection] = {}
         self._turn_at: asyncio.Handle | None = None
+        self._holds_turn = self._wants_turn = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_for: float | None = None  # the tick that it waits for
         self._is_over = False  # nothing is begun any more
@@ -141,25 +145,34 @@ class Server:
         name = command[0].upper()
         began = connection.used = time.monotonic()
         connection.last_name = name[:32]
-        entry: Command | AdminCommand | None
-        entry = _DIALECTS.get(name) or _ADMIN.get(name)
-        if entry is None and refusals.is_http(name, command):
-            log.warning(
-                "a browser asked the broker: %s", fields(client=connection.address)
-            )
-            connection.close()
-            return BLOCKED
-        value: Value | Blocked = refusals.refused(connection, command, entry)
-        if value is None and entry is not None:
+        entry = _COMMANDS.get(name)
+        if entry is None:
+            return self._unknown(connection, name, command)
+        value: Value | Blocked = None
+        if (
+            connection.principal is None
+            or not entry.takes(len(command))
+            or max(map(len, command)) > LONGEST_WORD
+        ):  # else there is nothing that `refused` could find
+            value = refusals.refused(connection, command, entry)
+        if value is None:
             if self.monitors:
                 watching.show(self, connection, command)
-            value = self._obeyed(entry, connection, command)
-        if entry is not None:
-            took = time.monotonic() - began
-            refused = isinstance(value, Failure)
-            self.figures.note(name, took, began, refused=refused)
-            watching.note(self, connection, command, took)
+            value = self._obeyed(entry, connection, name, command[1:])
+        took = time.monotonic() - began
+        self.figures.note(name, took, began, refused=isinstance(value, Failure))
+        watching.note(self, connection, command, took)
         return value
+
+    def _unknown(
+        self, connection: Connection, name: bytes, command: list[bytes]
+    ) -> Value | Blocked:
+        """Refuse what is no command; a browser is sent away."""
+        if not refusals.is_http(name, command):
+            return refusals.refused(connection, command, None)
+        log.warning("a browser asked the broker: %s", fields(client=connection.address))
+        connection.close()
+        return BLOCKED
 
     def note(self, connection: Connection, command: list[bytes]) -> None:
         """Count a command that is obeyed with the one before it."""
@@ -171,24 +184,31 @@ class Server:
         self,
         entry: Command | AdminCommand,
         connection: Connection,
-        command: list[bytes],
+        name: bytes,
+        args: list[bytes],
     ) -> Value | Blocked:
-        name, args = command[0].upper(), command[1:]
         try:
             if isinstance(entry, AdminCommand):
                 return entry.function(self, connection, args)
             if self.bridge.takes(name, args):
                 local = functools.partial(self._call, entry, connection, name)
                 return self.bridge.obey(connection, name, args, local)
-            no_room = self._no_room() if entry.grows else None
-            if no_room is None and self.store.bodies.are_large(name, args):
-                rights.check(connection.principal, name, entry, self.node, args)
-                call = functools.partial(self._call, entry, connection, name)
-                kept = large.call(self.store.bodies, name, args, call)
-                return self.later.answer(connection, kept)
-            return no_room or self._call(entry, connection, name, args)
+            if entry.grows:
+                if (no_room := self._no_room()) is not None:
+                    return no_room
+                if self.store.bodies.are_large(name, args):
+                    return self._keep_large(entry, connection, name, args)
+            return self._call(entry, connection, name, args)
         except Refusal as refusal:
             return refusal.failure
+
+    def _keep_large(
+        self, entry: Command, connection: Connection, name: bytes, args: list[bytes]
+    ) -> Blocked:
+        rights.check(connection.principal, name, entry, self.node, args)
+        call = functools.partial(self._call, entry, connection, name)
+        kept = large.call(self.store.bodies, name, args, call)
+        return self.later.answer(connection, kept)
 
     def _no_room(self) -> Failure | None:
         self.node.memory.limit = self.settings.maxmemory  # which may have been changed
@@ -210,7 +230,8 @@ class Server:
         now = self.store.clock.now()
         call = Call(self.node, connection.number, args, now, int(time.time() * 1000))
         value = entry.function(call)
-        self.soon()
+        if not self._wants_turn:
+            self.soon()
         if len(self.node.events) >= 1000:
             self.durability.keep(now)
         return value
@@ -235,7 +256,8 @@ class Server:
     def touched(self, connection: Connection) -> None:
         """There are answers, which may not leave yet."""
         self._touched[connection.number] = connection
-        self.soon()
+        if not self._wants_turn:
+            self.soon()
 
     def go_on_later(self, connection: Connection) -> None:
         """There are commands that have come, which others need not wait for."""
@@ -243,14 +265,25 @@ class Server:
 
     def soon(self) -> None:
         """Ask for a turn, after all that has come by now."""
-        if self._turn_at is None and not self._is_over:
+        if self._turn_at is not None or self._is_over:
+            return
+        if self._holds_turn:
+            self._wants_turn = True
+        else:
             self._turn_at = self._loop.call_soon(self._turn)
+
+    def hold_turn(self) -> None:
+        """More is about to be read, and then `turn_now` is called."""
+        self._holds_turn = True
 
     def turn_now(self) -> None:
         """Have the turn that was asked for, unless it waits for the disk."""
-        turn_at = self._turn_at
+        turn_at, wants_turn = self._turn_at, self._wants_turn
+        self._holds_turn = self._wants_turn = False
         if turn_at is not None and not isinstance(turn_at, asyncio.TimerHandle):
             turn_at.cancel()
+            wants_turn = True
+        if wants_turn:
             self._turn()
 
     def _turn(self) -> None:

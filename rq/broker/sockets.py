@@ -1,7 +1,7 @@
 """Plain sockets of many clients, at less cost than asyncio takes for a transport of each.
 
 All are in one epoll, which the loop watches as it watches one socket: what has come on
-any of them is read in one go, and then `after` is called.
+any of them is read in one go, between `before` and `after`.
 """
 
 from __future__ import annotations
@@ -27,9 +27,13 @@ class Sockets:
     """The sockets that are read together."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, after: Callable[[], None]
+        self,
+        loop: asyncio.AbstractEventLoop,
+        before: Callable[[], None],
+        after: Callable[[], None],
     ) -> None:
         self._loop = loop
+        self._before = before
         self._after = after
         self._epoll = select.epoll()
         self._by_fd: dict[int, SocketTransport] = {}
@@ -50,15 +54,18 @@ class Sockets:
     def _go_on(self) -> None:
         """Those that are left come first in the next turn: epoll, asked anew, would
         begin with the same ones, and a busy client would be all that is served."""
-        if not self._ready:
-            self._ready.extend(self._epoll.poll(0, _AT_ONCE))
-        until = time.monotonic() + _SLICE
-        while self._ready and time.monotonic() < until:
-            fd, events = self._ready.popleft()
-            transport = self._by_fd.get(fd)
-            if transport is not None:  # one that was read before may have ended it
-                transport.go_on(events)
-        self._after()
+        self._before()
+        try:
+            if not self._ready:
+                self._ready.extend(self._epoll.poll(0, _AT_ONCE))
+            until = time.monotonic() + _SLICE
+            while self._ready and time.monotonic() < until:
+                fd, events = self._ready.popleft()
+                transport = self._by_fd.get(fd)
+                if transport is not None:  # one that was read before may have ended it
+                    transport.go_on(events)
+        finally:
+            self._after()
 
     def watch(self, transport: SocketTransport, fd: int, before: int, now: int) -> None:
         """Look for other events of a socket than before; 0: for none."""

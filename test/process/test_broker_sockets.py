@@ -51,7 +51,8 @@ async def served(work):
     ours, theirs = socket.socketpair()
     theirs.setblocking(False)
     ours.setblocking(False)
-    together, protocol = sockets.Sockets(loop, lambda: None), Told()
+    together = sockets.Sockets(loop, lambda: None, lambda: None)
+    protocol = Told()
     together.serve(ours, protocol)
     try:
         await asyncio.wait_for(work(protocol, theirs), 20)
