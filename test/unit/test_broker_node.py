@@ -47,6 +47,15 @@ def test_a_job_comes_again_when_its_time_is_over_and_not_before():
     ]
 
 
+def test_a_job_that_waited_for_as_long_as_its_retry_is_handed_out_once():
+    run = Run()
+    job_id = _job(run, "RETRY", 10)
+    run.now += 10.5  # and the node had no turn since
+    assert _got(run.ask("GETJOB", "FROM", "q")) == [job_id]
+    run.pass_by(0)
+    assert run.ask("GETJOB", "NOHANG", "FROM", "q") is NIL_ARRAY
+
+
 def test_a_job_at_most_once_never_comes_again():
     run = Run()
     job_id = _job(run, "RETRY", 0, "TTL", 100)
