@@ -64,6 +64,14 @@ class Bodies:
         durable.crash_point("body:synced")
         return kept
 
+    def keep_body(self, body: bytes) -> Place:
+        """Write a body that came from another node, durably. Is called in a thread.
+        OSError: the disk takes nothing more."""
+        place = self._write(body)
+        durable.sync_path(self.path)
+        durable.crash_point("body:synced")
+        return place
+
     def _write(self, body: bytes) -> Place:
         name = f"{self.start}-{next(self._numbers)}"
         place = self.place(name, len(body), _crc(name, body))  # removed if that fails
@@ -78,14 +86,16 @@ class Bodies:
         """Return an answer with bodies in the place of places. Is called in a thread.
         OSError, Damaged: one cannot be read."""
         if isinstance(value, Place):
-            return self._read(value)
+            return self.read_body(value)
         if isinstance(value, Mapping):
             return {name: self.read(each) for name, each in value.items()}
         if isinstance(value, list | tuple):
             return [self.read(each) for each in value]
         return value
 
-    def _read(self, place: Place) -> bytes:
+    def read_body(self, place: Place) -> bytes:
+        """Return the body at a place. Is called in a thread. OSError, Damaged: it cannot
+        be read."""
         path = self.path / place.file.name
         body = path.read_bytes()
         if _crc(place.file.name, body) != place.crc:

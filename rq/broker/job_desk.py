@@ -99,7 +99,9 @@ class JobDesk:
         job: Job = queue.jobs[0]
         # One that comes at most once must not come again after a power cut.
         due = job.due
-        if 0 < due <= now:  # while it waited, and the time for that is not looked at yet
+        if (
+            0 < due <= now
+        ):  # while it waited, and the time for that is not looked at yet
             due = self.again(job.retry, now)
         self._outlet.emit(Given(job.job_id, due), now, sync=not job.retry)
         self.handed.append((client, job.job_id))

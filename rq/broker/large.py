@@ -20,18 +20,16 @@ async def call(
     name: bytes,
     args: list[bytes],
     function: Callable[[list[bytes]], Value | Blocked],
-) -> Value:
-    """Obey a command with large bodies, once these are durable; it does not wait."""
+) -> Value | Blocked:
+    """Obey a command with large bodies, once these are durable."""
     try:
         kept = await asyncio.to_thread(bodies.keep, name, args)
     except OSError as error:
         return Failure(f"MISCONF Errors writing to the AOF file: {error.strerror}")
     try:
-        value = function(kept)
+        return function(kept)
     except Refusal as refusal:
         return refusal.failure
-    assert not isinstance(value, Blocked)
-    return value
 
 
 async def read(bodies: Bodies, value: Value) -> Value:

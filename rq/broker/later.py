@@ -32,23 +32,23 @@ class Later:
         self._pause: asyncio.TimerHandle | None = None
 
     def answer(
-        self, connection: Connection, answer: Coroutine[None, None, Value]
+        self, connection: Connection, answer: Coroutine[None, None, Value | Blocked]
     ) -> Blocked:
-        """Let a client wait for an answer, and give it then."""
+        """Let a client wait for an answer, and give it then, unless the node will."""
         task = self._loop.create_task(self._give(connection, answer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return BLOCKED
 
     async def _give(
-        self, connection: Connection, answer: Coroutine[None, None, Value]
+        self, connection: Connection, answer: Coroutine[None, None, Value | Blocked]
     ) -> None:
         try:
             value = await answer
         except Exception:  # a client must not wait for ever
             log.exception("no answer: %s", fields(of=connection.address))
             value = Failure("ERR the broker could not do it; its log tells why")
-        if connection.number in self._connections:
+        if connection.number in self._connections and not isinstance(value, Blocked):
             connection.answer_waiting(value)
 
     def pause(self, seconds: float) -> None:

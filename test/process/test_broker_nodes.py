@@ -63,6 +63,21 @@ def test_a_job_is_there_when_the_node_that_took_it_is_gone(nodes):
         wait_until(lambda at=index: nodes.ask(at, "SHOW", job_id) is None)
 
 
+def test_a_large_body_is_copied_and_handed_over(nodes):
+    body = os.urandom(700 * 1024)
+    words = "RETRY", 30, "REPLICATE"
+    job_id = nodes.ask(0, "ADDJOB", "large", body, 9000, *words, 3)
+    for index in range(3):
+        assert nodes.ask(index, "SHOW", job_id)[-1] == body
+    other = nodes.ask(0, "ADDJOB", "larger", body, 9000, *words, 1)
+    (job,) = nodes.ask(1, "GETJOB", "TIMEOUT", 9000, "FROM", "larger")
+    assert job == [b"larger", other.encode(), body]
+    for each in (job_id, other):
+        assert nodes.ask(1, "ACKJOB", each) == 1
+    for index in range(3):
+        wait_until(lambda at=index: nodes.ask(at, "SHOW", job_id) is None)
+
+
 def test_a_leaving_node_says_so_to_all(nodes):
     assert nodes.ask(1, "CLUSTER", "LEAVING", "yes") == "OK"
     for index in (0, 2):

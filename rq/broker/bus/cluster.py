@@ -6,15 +6,17 @@ import asyncio
 import logging
 import socket
 import time
+from collections.abc import Callable, Coroutine
 from random import SystemRandom
 from typing import TYPE_CHECKING
 
+from rq.broker.bus import large_copies
 from rq.broker.bus.bus import Bus
 from rq.broker.cluster.gossip import Address
 from rq.broker.cluster.members import Members
 from rq.broker.cluster.messages import Message
 from rq.broker.kept_members import Kept
-from rq.errors import cause_of
+from rq.errors import Damaged, cause_of
 from rq.logs import fields
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ class Cluster:
         self._loop = loop
         self._writing = asyncio.Lock()
         self._look_at: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
         self._task: asyncio.Task[None] | None = None
         self.bus: Bus | None = None
         kept = server.store.kept_members()
@@ -59,16 +62,50 @@ class Cluster:
             self.bus.close()
 
     def _receive(self, sender: str, message: Message) -> None:
+        if large_copies.are_large(message):
+            kept = large_copies.kept(self._server.store.bodies, message)
+            self._begin(kept, lambda durable: self._take(sender, durable))
+        else:
+            self._take(sender, message)
+
+    def _take(self, sender: str, message: Message) -> None:
         server, wall = self._server, int(time.time() * 1000)
         server.node.receive(sender, message, server.store.clock.now(), wall)
         server.soon()
+
+    def _begin(
+        self, reading: Coroutine[None, None, Message], then: Callable[[Message], None]
+    ) -> None:
+        """Have bodies read or written, and go on then; a message that fails is lost."""
+        task = self._loop.create_task(self._go_on(reading, then))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _go_on(
+        self, reading: Coroutine[None, None, Message], then: Callable[[Message], None]
+    ) -> None:
+        try:
+            message = await reading
+        except (OSError, Damaged) as error:
+            why = cause_of(error) if isinstance(error, OSError) else error
+            log.error("a copy with a large body is not sent on: %s", fields(reason=why))
+            return
+        if self.bus is not None:
+            then(message)
 
     def send_letters(self) -> None:
         """Send what the node has written; all events before it are durable."""
         letters, self._server.node.letters = self._server.node.letters, []
         if self.bus is not None:
             for to, message in letters:
-                self.bus.send(to, message)
+                self._send(self.bus, to, message)
+
+    def _send(self, bus: Bus, to: str, message: Message) -> None:
+        if large_copies.have_places(message):
+            read = large_copies.read(self._server.store.bodies, message)
+            self._begin(read, lambda whole: bus.send(to, whole))
+        else:
+            bus.send(to, message)
 
     # ---- what is kept
 
