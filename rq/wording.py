@@ -5,6 +5,7 @@ The status keeps the ancestor's words, which programs know; a person reads these
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -36,7 +37,6 @@ SHOWN_APART = frozenset(
     }
 )
 _PLAIN = {
-    "result": "result",
     "cause": "cause",
     "exit": "exit status",
     "signal": "signal",
@@ -196,7 +196,8 @@ def results(result: Mapping[str, Any]) -> list[tuple[str, str]]:
     facts = {name: value for name, value in result.items() if value is not None}
     if "finished" in facts:
         facts.pop("pid", None)  # it is gone: attempts are told with theirs
-    rows = [
+    rows = figures(facts["result"]) if "result" in facts else []
+    rows += [
         (label, str(facts[name])) for name, label in _PLAIN.items() if name in facts
     ]
     for name, label in _TIMES.items():
@@ -211,6 +212,51 @@ def results(result: Mapping[str, Any]) -> list[tuple[str, str]]:
     if facts.get("max_rss"):
         rows.append(("memory", size(int(facts["max_rss"]) * 1024)))
     return rows
+
+
+def figures(result: object) -> list[tuple[str, str]]:
+    """Return what a job on Spark has read and made; of another result its text.
+
+    >>> figures('{"messages": 2, "files": 3, "bytes": 2048, "rows_in": 9, "rejected": 1}')
+    [('read', '2 messages, 3 files, 2.0 KiB, 9 lines, 1 rejected')]
+    >>> figures('{"messages": 1, "outputs": {"a.csv": 7}, "spark_us": 12300000}')
+    [('read', '1 message'), ('made', 'a.csv (7 rows)'), ('Spark', '12.3 s')]
+    >>> figures('{"messages": "many"}')
+    [('result', '{"messages": "many"}')]
+    """
+    try:
+        said = json.loads(str(result))
+        return _figures(said) if "messages" in said else [("result", str(result))]
+    except (AttributeError, TypeError, ValueError):
+        return [("result", str(result))]
+
+
+def _figures(said: Mapping[str, Any]) -> list[tuple[str, str]]:
+    parts = [_several(said["messages"], "message")]
+    if "files" in said:
+        parts += [_several(said["files"], "file"), size(int(said["bytes"]))]
+        parts.append(_several(said["rows_in"], "line"))
+    if "rejected" in said:
+        parts.append(f"{said['rejected']:,} rejected")
+    rows = [("read", ", ".join(parts))]
+    if outputs := said.get("outputs"):
+        names = (
+            name if count is None else f"{name} ({_several(count, 'row')})"
+            for name, count in outputs.items()
+        )
+        rows.append(("made", ", ".join(names)))
+    if "spark_us" in said:
+        rows.append(("Spark", duration(float(said["spark_us"]) / 1e6)))
+    return rows
+
+
+def _several(count: int, noun: str) -> str:
+    """Return a number of things.
+
+    >>> [_several(count, "row") for count in (1, 1200)]
+    ['1 row', '1,200 rows']
+    """
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def moment(epoch: float) -> str:

@@ -32,7 +32,7 @@ class Parsed:
     def check(self, most_rejects: float | None = None) -> None:
         """Raise Refused if too many lines did not fit: more than `most_rejects`, else
         than what the parsing was told. Nothing when none were read."""
-        lines, rejected = self._counts()
+        lines, rejected = self.counts()
         limit = self.most_rejects if most_rejects is None else most_rejects
         if rejected and (
             rejected == lines if limit is None else rejected > limit * lines
@@ -47,7 +47,7 @@ class Parsed:
             f"{rejected:,} of {lines:,} lines do not fit {self.form!r}{most}: {samples}"
         )
 
-    def _counts(self) -> tuple[int, int]:
+    def counts(self) -> tuple[int, int]:
         """Return how many lines were read, and did not fit."""
         if not _is_there(self.counted):
             return 0, 0
@@ -66,6 +66,21 @@ def observed(lines: DataFrame, fits: Column) -> tuple[DataFrame, Observation]:
     rejected = functions.count(is_out).alias(_REJECTED)
     marked = lines.withColumn(_FITS, fits)
     return marked.observe(counted, all_lines, rejected), counted
+
+
+def counted(lines: DataFrame) -> tuple[DataFrame, Observation]:
+    """Return lines, and what counts them while an action reads them."""
+    from pyspark.sql import Observation, functions
+
+    counted = Observation()
+    return lines.observe(
+        counted, functions.count(functions.lit(1)).alias(_ALL)
+    ), counted
+
+
+def count_of(counted: Observation) -> int:
+    """Return how many lines an action has counted; 0 when there was none."""
+    return int(counted.get[_ALL]) if _is_there(counted) else 0
 
 
 def fitting(marked: DataFrame, wanted: bool) -> DataFrame:

@@ -253,6 +253,8 @@ def work(batch: Batch, pipe: Pipe) -> str | None:
     # Without a message there is nothing to note it beside, and nothing to tell.
     prepared = sender.prepare(q.letters, q.remaining) if q.remaining else []
     sender.commit(prepared)
+    if q.remaining:
+        pipe.say(Verb.RESULT, q.figures([entry.name for entry in prepared]))
     return _summary(prepared, q.checked) if q.remaining else None
 
 

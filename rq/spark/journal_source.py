@@ -60,6 +60,11 @@ COLUMNS: tuple[tuple[str, str], ...] = (
     ("msgs", "array<string>"),
     ("message", "string"),
     ("extra", "string"),  # JSON of every other field
+    # Of the batch that the message was in, if its result says them.
+    ("rows_in", "bigint"),
+    ("rows_out", "bigint"),
+    ("rejected", "bigint"),
+    ("spark_us", "bigint"),
 )
 SCHEMA = ", ".join(f"`{name}` {kind}" for name, kind in COLUMNS)
 _ARROW = {
@@ -70,7 +75,9 @@ _ARROW = {
     "array<string>": pa.list_(pa.string()),
 }
 _ARROW_SCHEMA = pa.schema([(name, _ARROW[kind]) for name, kind in COLUMNS])
-_PLAIN = [name for name, _ in COLUMNS if name not in ("journal", "message", "extra")]
+_FIGURES = ("rows_in", "rows_out", "rejected", "spark_us")
+_COMPUTED = ("journal", "message", "extra", *_FIGURES)
+_PLAIN = [name for name, _ in COLUMNS if name not in _COMPUTED]
 # What a line says of its file, and what has a column.
 _COLUMNS_OF_LINES = frozenset({"crc", "g", "end", "message", *_PLAIN})
 
@@ -168,6 +175,8 @@ def _batch(
     columns["journal"] = [journal] * len(rows)
     columns["message"] = [_message(row) if payload else None for row in rows]
     columns["extra"] = [_extra(row) for row in rows]
+    figures = [_figures(row.get("result")) for row in rows]
+    columns |= {name: [each.get(name) for each in figures] for name in _FIGURES}
     arrays = [pa.array(columns[field.name], field.type) for field in _ARROW_SCHEMA]
     return pa.RecordBatch.from_arrays(arrays, schema=_ARROW_SCHEMA)
 
@@ -175,6 +184,23 @@ def _batch(
 def _message(row: Mapping[str, Json]) -> str | None:
     message = row.get("message")
     return None if message is None else orjson.dumps(message).decode()
+
+
+def _figures(result: Json) -> Mapping[str, Json]:
+    """Return the figures that a result says: whole numbers of its JSON."""
+    if not isinstance(result, str) or not result.startswith("{"):
+        return {}
+    try:
+        said: Json = orjson.loads(result)
+    except orjson.JSONDecodeError:
+        return {}
+    if not isinstance(said, dict):
+        return {}
+    return {
+        name: value
+        for name, value in said.items()
+        if name in _FIGURES and type(value) is int and 0 <= value < 2**63
+    }
 
 
 def _extra(row: Mapping[str, Json]) -> str | None:

@@ -20,9 +20,9 @@ _COMPRESSED = {".gz": "gzip", ".zst": "zstd"}
 
 def write(
     result: DataFrame | str | bytes | Path, path: Path, at_least: int = 0
-) -> Path:
-    """Write a DataFrame, text or bytes, or copy a file, to `path`; return it. Refused
-    when a DataFrame has not `at_least` so many rows."""
+) -> int | None:
+    """Write a DataFrame, text or bytes, or copy a file, to `path`; return how many rows a
+    DataFrame has, None of all else. Refused when these are not `at_least` so many."""
     names.attachment(path.name)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)  # never into what a link leads to
@@ -40,7 +40,8 @@ def write(
                 "promised"
             )
         kind(table, path)
-    return path
+        return int(table.num_rows)
+    return None
 
 
 def _kind(path: Path) -> Callable[[pa.Table, Path], None]:

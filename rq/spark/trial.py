@@ -72,6 +72,7 @@ def run(script: Path, messages: Path, out: Path, tell: Print) -> None:
     for letter in q.letters:
         tell(_described(letter))
     if q.remaining:
+        tell(f"result {q.figures([])}")
         tell(f"done, {len(q.remaining)} messages")
 
 

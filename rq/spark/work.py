@@ -15,6 +15,7 @@ from rq.nesting import Json
 from rq.pipe import Verb
 from rq.spark import attachments, expectations, parsing, remote, results
 from rq.spark.expectations import Parsed
+from rq.spark.figures import Figures
 from rq.spark.given import Batch, Given
 from rq.spark.sending import Letter
 
@@ -47,6 +48,7 @@ class Work:
         self._outlet = outlet
         self._files: list[Path] = []
         self._parsed: list[Parsed] = []
+        self._figures = Figures()
         self.checked: list[str] = []  # what was expected, and holds
         # How single messages end: said when the job's own code is through, for then
         # nobody reads their attachments any more.
@@ -55,6 +57,7 @@ class Work:
     @property
     def spark(self) -> SparkSession:
         """The SparkSession."""
+        self._figures.began()
         return self._outlet.session()
 
     @property
@@ -74,7 +77,7 @@ class Work:
         a DataFrame: msg_id, src, file, lineno, line."""
         allow = remote.texts(os.environ)
         every = attachments.files(self.messages, allow)
-        return attachments.rows(self.spark, every, allow)
+        return self._figures.read(every, attachments.rows(self.spark, every, allow))
 
     def parse(
         self, lines: DataFrame, form: str, most_rejects: float | None = None
@@ -136,7 +139,8 @@ class Work:
         path = self._results() / name
         if path in self._files:
             raise BadInput(f"{name} is attached to the next message already")
-        self._files.append(results.write(result, path, at_least))
+        self._figures.output(name, results.write(result, path, at_least))
+        self._files.append(path)
         return path
 
     def _results(self) -> Path:
@@ -172,6 +176,10 @@ class Work:
             raise BadInput(f"{min(strange)} is not a message of this batch")
         for msg_id in named:
             self.endings.setdefault(msg_id, (verb, text))
+
+    def figures(self, sent: Sequence[str]) -> str:
+        """Return what was read and made, as JSON; `sent`: the messages that were sent."""
+        return self._figures.text(len(self.remaining), self._parsed, sent)
 
     def check(self) -> None:
         """Raise Refused if too many lines did not fit, BadInput if something was

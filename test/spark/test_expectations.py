@@ -113,7 +113,7 @@ def test_a_result_that_is_empty_is_not_attached_where_rows_were_promised(
     with pytest.raises(Refused, match=r"bad\.csv has 0 rows, at least 1 were promised"):
         results.write(empty, tmp_path / "bad.csv", at_least=1)
     assert not (tmp_path / "bad.csv").exists()
-    assert results.write(empty, tmp_path / "bad.csv").exists()
+    assert results.write(empty, tmp_path / "bad.csv") == 0
 
 
 def test_names_of_groups_are_those_of_python(spark):

@@ -1,0 +1,71 @@
+"""What a batch has read and made, in figures: for the page of its messages and the history.
+
+They are the `result` of each of its messages; the history has columns for them.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from rq.nesting import Json
+from rq.spark import expectations
+from rq.spark.attachments import File
+from rq.spark.expectations import Parsed
+from rq.spark.remote import ADDRESSES
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Observation
+
+_NAMES = 20  # outputs that are named
+
+
+class Figures:
+    """The figures of one call of a job's function."""
+
+    def __init__(self) -> None:
+        self._files = self._bytes = 0
+        self._lines: list[Observation] = []
+        self._outputs: dict[str, int | None] = {}
+        self._began: float | None = None  # a monotonic time
+
+    def began(self) -> None:
+        """Spark is wanted from now on."""
+        if self._began is None:
+            self._began = time.monotonic()
+
+    def read(self, every: Iterable[File], lines: DataFrame) -> DataFrame:
+        """Count files, and their lines when the first action of Spark reads them; return
+        the lines."""
+        for file in every:
+            self._files += 1
+            self._bytes += 0 if file.where.startswith(ADDRESSES) else file.size
+        observed, counted = expectations.counted(lines)
+        self._lines.append(counted)
+        return observed
+
+    def output(self, name: str, rows: int | None) -> None:
+        """Count an output; `rows` of a table, None of anything else."""
+        self._outputs[name] = rows
+
+    def text(self, messages: int, parsed: Sequence[Parsed], sent: Sequence[str]) -> str:
+        """Return all of it as one line of JSON; `sent` are the messages that were sent."""
+        rows_in = sum(expectations.count_of(counted) for counted in self._lines)
+        rejected = sum(entry.counts()[1] for entry in parsed)
+        tables = [rows for rows in self._outputs.values() if rows is not None]
+        figures: dict[str, Json] = {"messages": messages}
+        if self._lines:
+            figures |= {"files": self._files, "bytes": self._bytes, "rows_in": rows_in}
+        if parsed:
+            figures["rejected"] = rejected
+        if tables:
+            figures["rows_out"] = sum(tables)
+        if self._outputs:
+            figures["outputs"] = dict(list(self._outputs.items())[:_NAMES])
+        if sent:
+            figures["sent"] = list(sent[:_NAMES])
+        if self._began is not None:
+            figures["spark_us"] = int((time.monotonic() - self._began) * 1e6)
+        return json.dumps(figures, ensure_ascii=False)
