@@ -89,6 +89,7 @@ def test_a_host_that_is_away_is_asked_again_and_a_wrong_page_is_not(site, status
         "s3://other/a",
         "s3://logs/b",
         "s3://logs/income",
+        "s3://logs/incoming2/a",
         "s3://logs/",
         "s3://logs/incoming/../b",
         "s3://user:secret@logs/incoming/a",
