@@ -30,6 +30,7 @@ from rq.resp import Value
 _TRIES = 200  # jobs that are looked at to make room
 _BYTES = 600  # of memory that a job, or the like, takes beside its body
 _QUEUE_BYTES = 2560  # that a queue or a group takes, its name included
+_COPIES_BYTES = 500  # what is known of a job's copies, or of one that is gone
 _HELD_BYTES = 300  # that an event takes which a group has
 _OF_JOBS = frozenset(get_args(JobEvent))  # to look a kind up is quick
 _OF_MESSAGES = frozenset(get_args(reliable.Event))
@@ -124,6 +125,7 @@ class Node:
         queues = len(jobs.queues) + len(messages.by_key) + len(events.by_name)
         bodies = jobs.body_bytes + messages.body_bytes + events.body_bytes
         others = _QUEUE_BYTES * (queues + events.groups) + _HELD_BYTES * events.held
+        others += _COPIES_BYTES * len(jobs.spreads)
         return bodies + _BYTES * number + others
 
     @property

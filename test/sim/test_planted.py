@@ -20,15 +20,10 @@ BUGS = {
         "if len(spread.confirmed) >= spread.wanted:",
         "if len(spread.confirmed) >= spread.wanted - 1:",
     ),
-    "copies are collected when one node knows": (
+    "an acknowledgement is not passed on": (
         collection,
-        "        if not self._missing(spread):\n            self._drop",
-        "        if True:\n            self._drop",
-    ),
-    "a copy comes back after its job is gone": (
-        jobs,
-        "self.spreads.end(job_id, until, why",
-        "self.spreads.end(job_id, now, why",
+        "self._outlet.send(node, SetAck(spread.job_id, nodes))",
+        "pass",
     ),
     "acknowledgements are not noted": (
         jobs,
@@ -54,11 +49,6 @@ BUGS = {
         job_desk,
         "now, sync=not job.retry)",
         "now, sync=False)",
-    ),
-    "numbers of copies are compared, not sets": (
-        collection,
-        "own <= theirs",
-        "len(own) <= len(theirs)",
     ),
     "copies are sent once only": (
         copies,
