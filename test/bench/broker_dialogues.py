@@ -30,17 +30,20 @@ def put(_name: bytes, rounds: int) -> Dialogue:
 
 
 def job_cycle(_name: bytes, rounds: int) -> Dialogue:
+    add = Request(command(b"ADDJOB", b"cycle", BODY, b"0"), 1)
+    take = Request(command(b"GETJOB", b"FROM", b"cycle"), 8)
     for _ in range(rounds):
-        yield Request(command(b"ADDJOB", b"cycle", BODY, b"0"), 1)
-        taken = yield Request(command(b"GETJOB", b"FROM", b"cycle"), 8)
+        yield add
+        taken = yield take
         yield Request(command(b"ACKJOB", taken.split(b"\r\n")[5]), 1)
 
 
 def stream_cycle(name: bytes, rounds: int) -> Dialogue:
-    take = _read(b"cycle", b"g", name, 1)
+    add = Request(command(b"XADD", b"cycle", b"*", b"f", BODY), 2)
+    take = Request(_read(b"cycle", b"g", name, 1), 13)
     for _ in range(rounds):
-        yield Request(command(b"XADD", b"cycle", b"*", b"f", BODY), 2)
-        taken = yield Request(take, 13)
+        yield add
+        taken = yield take
         yield Request(command(b"XACK", b"cycle", b"g", taken.split(b"\r\n")[7]), 1)
 
 

@@ -7,16 +7,16 @@ that an answer is whole by its lines, which costs less than to read it.
 from __future__ import annotations
 
 import os
-import selectors
+import select
 import socket
 import time
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """Bytes to send, and how many lines answer them."""
 
     data: bytes
@@ -48,15 +48,16 @@ class _Line:
 def hold(port: int, pid: int, dialogues: Sequence[Dialogue]) -> Outcome:
     """Go through all dialogues side by side, a connection each. SystemExit: the server
     answers with an error."""
-    with selectors.EpollSelector() as selector:
+    with select.epoll() as epoll:
         lines = [_Line(_connected(port), dialogue) for dialogue in dialogues]
-        for line in lines:
-            selector.register(line.sock, selectors.EVENT_READ, line)
+        by_fd = {line.sock.fileno(): line for line in lines}
+        for fd in by_fd:
+            epoll.register(fd, select.EPOLLIN)
         outcome, cpu, begun = Outcome(), cpu_of(pid), time.perf_counter()
         left = sum(_ask(line, None) for line in lines)
         while left:
-            for key, _ in selector.select():
-                left -= not _go_on(key.data, outcome)
+            for fd, _ in epoll.poll():
+                left -= not _go_on(by_fd[fd], outcome)
         outcome.seconds = time.perf_counter() - begun
         outcome.cpu = cpu_of(pid) - cpu
         for line in lines:
