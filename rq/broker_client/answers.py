@@ -56,6 +56,23 @@ class ClientRow:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeRow:
+    """A node of the broker's cluster."""
+
+    id: str
+    address: str  # HOST:PORT; the host is "" until another node has told it
+    flags: list[str]  # in Disque's words: myself, fail?, fail, handshake, leaving
+    linked: bool  # our connection to it stands
+    silent: float  # seconds that it should have answered; -1: it has
+    lag: float  # seconds until its last answer; -1: there was none
+    waiting_bytes: int  # to be sent to it
+    lost: int  # messages that there was no room for
+
+    def to_json(self) -> dict[str, object]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
 class JobRow:
     """A job in a list."""
 
@@ -145,6 +162,25 @@ def clients_in(answer: Value) -> list[ClientRow]:
         )
         for row in _lists(answer)
     ]
+
+
+def nodes_in(answer: Value) -> list[NodeRow]:
+    """Return the nodes of an answer to NODES, the one that answers first."""
+    return [_node(row) for row in _lists(answer)]
+
+
+def _node(row: Sequence[Value]) -> NodeRow:
+    linked, silent, lag, waiting, lost = map(number_in, row[4:9])
+    return NodeRow(
+        id=text_in(row[0]),
+        address=f"{text_in(row[1])}:{number_in(row[2])}",
+        flags=list(map(text_in, _list(row[3]))),
+        linked=bool(linked),
+        silent=silent / 1000 if silent >= 0 else -1,
+        lag=lag / 1e6 if lag >= 0 else -1,
+        waiting_bytes=waiting,
+        lost=lost,
+    )
 
 
 def jobs_in(answer: Value) -> list[JobRow]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rq.broker_client import answers
-from rq.broker_client.answers import ClientRow, Job, QueueRow
+from rq.broker_client.answers import ClientRow, Job, NodeRow, QueueRow
 from rq.broker_client.connection import TIMEOUT, Words, ask
 from rq.errors import NoSuchMessage
 from rq.layout import Root
@@ -13,6 +13,7 @@ from rq.layout import Root
 TOTALS: Words = ("BROKER", "TOTALS")
 QUEUES: Words = ("BROKER", "QUEUES")
 CLIENTS: Words = ("BROKER", "CLIENTS")
+NODES: Words = ("BROKER", "NODES")
 
 
 # What a person does with a job, and the command that does it.
@@ -33,6 +34,11 @@ def queues(root: Root) -> list[QueueRow]:
 def clients(root: Root) -> list[ClientRow]:
     """Return the clients of the broker, whoever came first."""
     return answers.clients_in(ask(root, *CLIENTS))
+
+
+def nodes(root: Root) -> list[NodeRow]:
+    """Return the nodes of the broker's cluster, its own first."""
+    return answers.nodes_in(ask(root, *NODES))
 
 
 def totals(root: Root, timeout: float = TIMEOUT) -> dict[str, str]:

@@ -43,6 +43,15 @@ def troubles(facts: Mapping[str, str]) -> Iterator[Trouble]:
         said = f"uses {size(used)} of {size(limit)} for jobs"
         why = "above that it refuses jobs: let programs work them off, or raise `maxmemory`"
         yield Trouble(who="broker", said=said, why=why, kind="warn", passing=True)
+    if silent := facts["silent_nodes"]:
+        yield Trouble(
+            who="broker",
+            said=f"gets no answer from {silent}",
+            why="jobs with copies elsewhere go on; start what is down, or let the others "
+            "forget a node that will not come back: `rq broker nodes`",
+            kind="warn",
+            passing=True,
+        )
     if (seconds := int(facts["grace"])) > 0:
         yield Trouble(
             who="broker",

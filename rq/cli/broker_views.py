@@ -9,13 +9,14 @@ from collections.abc import Sequence
 
 from rq.broker_client import answers, questions
 from rq.broker_client.addresses import readable
-from rq.broker_client.answers import ClientRow
+from rq.broker_client.answers import ClientRow, NodeRow
 from rq.broker_client.connection import ask
 from rq.cli import FAILED, OK, place, term
 from rq.config import broker as config
 from rq.errors import BadInput, NoSuchMessage, Unreachable
 from rq.layout import Root
 from rq.resp import Status, Value
+from rq.wording import duration, size
 
 _SHORT = 60  # characters of a name or a body in a table
 _NOT_READ = {True: "(in a file of its own)", False: ""}
@@ -146,16 +147,33 @@ def _last(row: ClientRow) -> str:
 
 
 def _nodes(root: Root, *, as_json: bool) -> int:
-    """List the node itself, in the form of CLUSTER NODES: it does not know others yet."""
-    answer = ask(root, "CLUSTER", "NODES")
-    lines = _text(answer).splitlines()
-    rows = [line.split() for line in lines]
+    rows = questions.nodes(root)
     if as_json:
-        fields = ("id", "address", "flags")
-        term.print_json([dict(zip(fields, row, strict=False)) for row in rows])
-    else:
-        term.table(("NODE", "ADDRESS", "FLAGS"), [row[:3] for row in rows])
+        term.print_json([row.to_json() for row in rows])
+        return OK
+    term.table(
+        ("NODE", "ADDRESS", "FLAGS", "LINK", "LAG", "WAITING", "LOST"),
+        [
+            (
+                row.id[:8],
+                row.address,
+                ",".join(row.flags),
+                _link(row),
+                f"{row.lag * 1000:.1f} ms" if row.lag > 0 else "",
+                size(row.waiting_bytes) if row.waiting_bytes else "",
+                row.lost or "",
+            )
+            for row in rows
+        ],
+    )
     return OK
+
+
+def _link(row: NodeRow) -> str:
+    """Return how the link to a node is, or for how long it does not answer."""
+    if row.silent >= 1:
+        return f"silent for {duration(row.silent)}"
+    return "up" if row.linked else "down"
 
 
 def _peek(root: Root, args: argparse.Namespace) -> int:

@@ -38,6 +38,18 @@ def test_hello_lists_all_with_how_good_they_are(nodes):
     }
 
 
+def test_what_is_shown_of_nodes(nodes):
+    rows = nodes.ask(0, "BROKER", "NODES")
+    assert [row[0].decode() for row in rows[:1]] == [nodes.ids[0]]
+    assert {row[0].decode(): (row[2], row[4], row[7], row[8]) for row in rows} == {
+        nodes.ids[n]: (nodes.brokers[n].port, 1, 0, 0) for n in range(3)
+    }
+    assert all(row[6] > 0 for row in rows[1:])  # microseconds until the last answer
+    totals = nodes.ask(0, "BROKER", "TOTALS")
+    facts = dict(zip(totals[::2], totals[1::2], strict=True))
+    assert (facts[b"nodes"], facts[b"silent_nodes"]) == (3, b"")
+
+
 def test_a_killed_node_fails_and_is_clear_when_it_is_back(nodes):
     nodes.kill(2)
     for index in (0, 1):
@@ -45,6 +57,8 @@ def test_a_killed_node_fails_and_is_clear_when_it_is_back(nodes):
     priorities = {row[0].decode(): row[3] for row in nodes.ask(0, "HELLO")[2:]}
     assert priorities[nodes.ids[2]] == b"100"
     assert nodes.facts(0)["cluster_reachable_nodes"] == "1"
+    silent = f"127.0.0.1:{nodes.brokers[2].port}".encode()
+    assert silent in nodes.ask(0, "BROKER", "TOTALS")
     nodes.start(2)  # it knows them again from its disk
     nodes.wait_until_all_reach_all()
     assert nodes.sees(0, 2) == (FIT, "connected")

@@ -193,6 +193,14 @@ def test_a_member_that_moves_is_found_where_it_says():
     assert network.sees(0, 1).address == Address("10.0.0.77", 8001, 18001)
 
 
+def test_a_linked_member_may_take_its_clients_elsewhere():
+    network = mesh_of(2)
+    sender, ends = network.nodes[1].node_id, Ends("10.0.0.0", "10.6.6.6")
+    hello = Greeting(Kind.PING, 8001, 18001, False, ())
+    network.nodes[0].receive(sender, hello, ends, network.now)
+    assert network.sees(0, 1).address == Address("10.0.0.1", 8001, 10001)
+
+
 def test_what_strangers_say_changes_nothing():
     network = mesh_of(3)
     members, ends = network.nodes[0], Ends("10.0.0.0", "10.6.6.6")

@@ -26,11 +26,11 @@ def web(tmp_path):
 
 
 @contextlib.contextmanager
-def broker_of(root):
+def broker_of(root, **settings):
     """Run the broker of a root, without a supervisor; give a client."""
     port = free_port()
     config = root / "config" / "broker.json"
-    config.write_text(json.dumps({"enabled": True, "port": port}))
+    config.write_text(json.dumps({"enabled": True, "port": port, **settings}))
     process = subprocess.Popen(
         [sys.executable, "-m", "rq.broker", "--root", str(root)], env=environment({})
     )
@@ -48,6 +48,20 @@ def test_it_says_how_to_begin_and_nobody_is_led_there_before(web, tmp_path):
     assert "rq broker enable" in page
     assert 'href="/broker"' not in web.get("/system", Accept=BROWSER).text
     assert web.get("/broker.json").json["enabled"] is False
+
+
+def test_it_shows_the_nodes_that_it_meets(web, tmp_path):
+    with broker_of(tmp_path, bus_port=free_port()) as client:
+        assert "Nodes</h2>" not in web.get("/broker", Accept=BROWSER).text
+        nobody = free_port()
+        client.ask("CLUSTER", "MEET", "127.0.0.1", nobody, nobody)
+        page = web.get("/broker", Accept=BROWSER).text
+        assert "Nodes</h2>" in page
+        assert f"127.0.0.1:{nobody}" in page
+        assert "not met yet" in page
+        mine, other = web.get("/broker.json").json["nodes"]
+        assert mine["flags"] == ["myself"]
+        assert (other["flags"], other["linked"]) == (["handshake"], False)
 
 
 def test_it_shows_queues_of_all_dialects_and_clients(web, tmp_path):

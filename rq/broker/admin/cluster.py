@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from rq.access.roles import Role
 from rq.broker.admin.command import Args, require
+from rq.broker.admin.nodes import flags_of
 from rq.broker.cluster.gossip import Address
 from rq.broker.cluster.member import Member
 from rq.broker.connection import Connection
@@ -54,7 +55,8 @@ def _rows(server: Server) -> list[str]:
         link = "connected" if member.is_linked else "disconnected"
         times = f"{_wall(member.silent_since, now)} {_wall(member.pong_at, now)}"
         rows.append(
-            f"{member.node_id} {address.host}:{address.port} {_flags(member)} "
+            f"{member.node_id} {address.host}:{address.port} "
+            f"{','.join(flags_of(member)) or 'noflags'} "
             f"{times} {link}\n"
         )
     return rows
@@ -63,17 +65,6 @@ def _rows(server: Server) -> list[str]:
 def _wall(moment: float, now: float) -> int:
     """Return a moment of the broker's clock in milliseconds of the epoch; 0: never."""
     return int((time.time() + moment - now) * 1000) if moment else 0
-
-
-def _flags(member: Member) -> str:
-    flags = {
-        "fail?": member.suspected,
-        "fail": member.failed,
-        "handshake": member.in_handshake,
-        "noaddr": not member.address.host,
-        "leaving": member.leaving,
-    }
-    return ",".join(name for name, is_set in flags.items() if is_set) or "noflags"
 
 
 def _info(server: Server) -> str:

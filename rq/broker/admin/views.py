@@ -8,6 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from rq.broker import groups, ids, queue_list
+from rq.broker.admin import nodes
 from rq.broker.admin.command import MOST_ROWS, Args, require_all_queues
 from rq.broker.body import size_of
 from rq.broker.connection import Connection
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 _START = 512  # bytes of a body in a list
 _MOST_BODY = 64 * 1024  # bytes of a body on a page of its own
 _USE = (
-    "ERR BROKER subcommand must be one of TOTALS, QUEUES, QUEUE name, CLIENTS, "
+    "ERR BROKER subcommand must be one of TOTALS, QUEUES, QUEUE name, CLIENTS, NODES, "
     "PEEK dialect queue count, JOB id"
 )
 
@@ -44,6 +45,8 @@ def broker(server: Server, connection: Connection, args: Args) -> Value:
                 each for each in server.connections.values() if each != connection
             )
             return [_of_client(server, each) for each in islice(others, MOST_ROWS)]
+        case [b"NODES"]:
+            return nodes.rows(server)
         case [b"PEEK", dialect, name, count]:
             most = min(max(whole(count) or 0, 0), MOST_ROWS)
             return list(islice(_peek(node, dialect.decode(), name, now), most))
@@ -77,6 +80,8 @@ def _totals(server: Server) -> dict[str, Value]:
         "trouble": server.durability.trouble or "",
         "grace": round(server.store.clock.grace),  # seconds that nothing expires
         "node": node.node_id,
+        "nodes": server.cluster.members.size,
+        "silent_nodes": nodes.silent(server),
     }
 
 

@@ -90,11 +90,12 @@ class Bus:
         for connection in list(self._coming):
             connection.close()
 
-    @property
-    def lost(self) -> int:
-        """Messages for which links that stand had no room."""
-        links = [link.connection for link in self.links.values()]
-        return sum(each.outbox.lost for each in links if each is not None)
+    def outbox_of(self, name: str) -> tuple[int, int]:
+        """Return the bytes that wait for a member, and how many messages had no room."""
+        link = self.links.get(name)
+        if link is None or link.connection is None:
+            return 0, 0
+        return link.connection.outbox.bytes, link.connection.outbox.lost
 
     # ---- sending
 

@@ -14,7 +14,7 @@ from rq.broker.bus import large_copies
 from rq.broker.bus.bus import Bus
 from rq.broker.cluster.gossip import Address
 from rq.broker.cluster.members import Members
-from rq.broker.cluster.messages import Message
+from rq.broker.cluster.messages import Message, Replicate, Yours
 from rq.broker.kept_members import Kept
 from rq.errors import Damaged, cause_of
 from rq.logs import fields
@@ -70,6 +70,9 @@ class Cluster:
 
     def _take(self, sender: str, message: Message) -> None:
         server, wall = self._server, int(time.time() * 1000)
+        is_copy = isinstance(message, Replicate | Yours)
+        if is_copy and server.durability.trouble is not None:
+            return  # the disk takes nothing new: it is as if it had been lost
         server.node.receive(sender, message, server.store.clock.now(), wall)
         server.soon()
 

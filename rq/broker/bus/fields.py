@@ -126,7 +126,8 @@ def _write_host(host: str) -> bytes:
 NODE = Field[str](bytes.fromhex, _read_node)
 JOB = Field[str](str.encode, _read_job)
 NUMBER = Field[int](_NUMBER.pack, _read_number)
-SECONDS = Field[float](_SECONDS.pack, _read_seconds)
+# What is left of a time may be over.
+SECONDS = Field[float](lambda left: _SECONDS.pack(max(0.0, left)), _read_seconds)
 FLAG = Field[bool](lambda flag: b"\1" if flag else b"\0", _read_flag)
 DATA = Field[bytes](_write_data, _read_data)
 PORT = Field[int](lambda port: port.to_bytes(2, "big"), _read_port)

@@ -194,13 +194,16 @@ class Members:
     ) -> None:
         if greeting.kind is Kind.PONG:
             member.pong_at, member.silent_since = now, 0.0
+            member.lag = now - member.pinged_at
             member.suspected = member.failed = False
         if member.in_handshake:
             return
         member.leaving = greeting.leaving
         place = Address(ends.there, greeting.port, greeting.bus_port)
-        if not member.is_linked and ends.there and place != member.address:
-            member.address = place  # it has moved, and proves that it is there
+        if member.is_linked:  # it is where we thought; its clients may come elsewhere
+            place = member.address._replace(port=greeting.port)
+        if place.host and place != member.address:
+            member.address = place
             self.changed = True
         for rumour in greeting.rumours:
             self._take_rumour(member, rumour, now)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypedDict
 from falcon.asgi import Request, Response
 
 from rq.broker_client import answers, questions
-from rq.broker_client.answers import ClientRow, QueueRow
+from rq.broker_client.answers import ClientRow, NodeRow, QueueRow
 from rq.broker_client.connection import Words, ask_all
 from rq.config import broker as config
 from rq.config.broker import BrokerConfig
@@ -42,6 +42,7 @@ class Facts(State):
     totals: dict[str, str]
     queues: list[QueueRow]
     clients: list[ClientRow]
+    nodes: list[NodeRow]  # its own first
 
 
 class BrokerPage:
@@ -65,15 +66,16 @@ class BrokerPage:
 
 
 def _facts(root: Root) -> Facts:
-    commands = questions.TOTALS, questions.QUEUES, questions.CLIENTS
+    commands = questions.TOTALS, questions.QUEUES, questions.CLIENTS, questions.NODES
     state, replies = ask(root, commands)
     if not replies:
-        return {**state, "totals": {}, "queues": [], "clients": []}
+        return {**state, "totals": {}, "queues": [], "clients": [], "nodes": []}
     return {
         **state,
         "totals": answers.totals_in(replies[0]),
         "queues": answers.queues_in(replies[1]),
         "clients": answers.clients_in(replies[2]),
+        "nodes": answers.nodes_in(replies[3]),
     }
 
 
