@@ -45,6 +45,15 @@ _PLAIN = {
     "messages": "messages in it",
     "left": "of these not ended",
 }
+# What a result raises that is not the JSON of a job.
+_NO_FIGURES = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
 _TIMES = {"wait_us": "waited", "run_us": "ran", "cpu_us": "CPU time"}  # µs
 
 _IMPROPER = re.compile(
@@ -221,13 +230,16 @@ def figures(result: object) -> list[tuple[str, str]]:
     [('read', '2 messages, 3 files, 2.0 KiB, 9 lines, 1 rejected')]
     >>> figures('{"messages": 1, "outputs": {"a.csv": 7}, "spark_us": 12300000}')
     [('read', '1 message'), ('made', 'a.csv (7 rows)'), ('Spark', '12.3 s')]
+
+    What another script says may look like it, so it is taken for nothing else than text:
+
     >>> figures('{"messages": "many"}')
     [('result', '{"messages": "many"}')]
     """
     try:
         said = json.loads(str(result))
         return _figures(said) if "messages" in said else [("result", str(result))]
-    except (AttributeError, TypeError, ValueError):
+    except _NO_FIGURES:
         return [("result", str(result))]
 
 

@@ -2,12 +2,13 @@
 
 import doctest
 import importlib
+import json
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rq import back_off, logs
+from rq import back_off, logs, wording
 
 DOCUMENTED = ["rq.names", "rq.back_off", "rq.wording", "rq.logs"]
 
@@ -17,6 +18,27 @@ def test_the_examples_of_a_module_are_true(name):
     result = doctest.testmod(importlib.import_module(name))
     assert result.attempted > 0
     assert result.failed == 0
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=9),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(max_size=9), inner),
+    max_leaves=5,
+)
+FIGURES = ("files", "bytes", "rows_in", "rejected", "outputs", "spark_us")
+
+
+@given(ANYTHING, st.dictionaries(st.sampled_from(FIGURES), ANYTHING))
+def test_a_result_that_only_looks_like_figures_is_shown_as_text(messages, figures):
+    text = json.dumps({"messages": messages, **figures})
+    assert all(isinstance(words, str) for row in wording.figures(text) for words in row)
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 9000, '{"messages": 1, "files": 2}', '"messages"', "[1]", "null"]
+)
+def test_another_result_is_shown_as_it_is(text):
+    assert wording.figures(text) == [("result", text)]
 
 
 @given(st.integers(-5, 10**9), st.floats(0.001, 10), st.floats(10, 1000))
