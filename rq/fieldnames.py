@@ -17,6 +17,8 @@ from rq.errors import BadMessage
 PARAMS = ("param1", "param2", "param3", "param4")
 URLS_CUT = "post_run_webhook_cut"  # a sentence, of a message with more from before
 KEY = "_key"
+HOPS = "hops"  # a field of its own: how often the message was relayed
+ORIGIN = "orig_msg_id"
 
 # What limits the attempts of a message.
 LIMITS = frozenset(

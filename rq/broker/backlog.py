@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import OrderedDict
+from collections.abc import Mapping
+from itertools import islice
 
 from rq.broker.connection import SLICE, Connection
 
@@ -13,7 +16,7 @@ class Backlog:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._waiting: dict[int, Connection] = {}  # the next one first
+        self._waiting: OrderedDict[int, Connection] = OrderedDict()
         self._go_on_at: asyncio.Handle | None = None
         self._is_over = False
 
@@ -33,6 +36,17 @@ class Backlog:
         self._go_on_at = None
         until = time.monotonic() + SLICE
         while self._waiting and time.monotonic() < until:
-            self._waiting.pop(next(iter(self._waiting))).go_on()
+            _, connection = self._waiting.popitem(last=False)
+            connection.go_on()
         if self._waiting and not self._is_over:
             self._go_on_at = self._loop.call_soon(self._go_on)
+
+
+def send_some(touched: Mapping[int, Connection]) -> dict[int, Connection]:
+    """Let answers of clients leave for some time; return those whose have not left."""
+    until = time.monotonic() + SLICE
+    for done, connection in enumerate(touched.values()):
+        if time.monotonic() > until:
+            return dict(islice(touched.items(), done, None))
+        connection.send()
+    return {}

@@ -19,7 +19,7 @@ from rq.broker.admin import watching
 from rq.broker.admin.command import AdminCommand
 from rq.broker.admin.table import TABLE as _ADMIN
 from rq.broker.arrivals import Arrivals
-from rq.broker.backlog import Backlog
+from rq.broker.backlog import Backlog, send_some
 from rq.broker.bodies import has_places
 from rq.broker.bounds import LONGEST_WORD
 from rq.broker.bridge.bridge import Bridge
@@ -295,12 +295,19 @@ class Server:
         if not self.durability.reach():
             self._turn_at = self._loop.call_later(_AGAIN, self._turn)
             return
-        touched, self._touched = self._touched, {}
-        for connection in touched.values():
-            connection.send()
+        self._send()
         self.cluster.send_letters()
-        self.node.desk.handed.clear()
         self._go_on()
+
+    def _send(self) -> None:
+        """Let answers leave for some time; what is left of many leaves in the next turn,
+        and until then these clients have not got what they were handed."""
+        touched, self._touched = self._touched, {}
+        if left := send_some(touched):
+            self._touched = left | self._touched
+            self.soon()
+        desk = self.node.desk
+        desk.handed = [each for each in desk.handed if each[0] in self._touched]
 
     def _go_on(self) -> None:
         """Ask for the next turn: when something is due, or a snapshot goes on."""

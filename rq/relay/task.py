@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
 
+from rq import fieldnames, names
 from rq import message as messages
-from rq import names
 from rq.errors import BadInput, NotPlain, Refused
 from rq.layout import ATTACH, MSG, QueueDir, Root
 from rq.message import Attachment, Message
@@ -24,7 +24,6 @@ _NOT_THERE = (
     NotPlain,
     PermissionError,
 )
-HOPS = "hops"  # a field of its own: how often the message was relayed
 MOST_HOPS = 25
 # What belongs to this host: when to run here, and how it came about.
 _STAYS = frozenset(
@@ -113,11 +112,11 @@ def travels(task: Task) -> Mapping[str, Json]:
     if hops > MOST_HOPS:
         raise Refused(f"it was relayed {MOST_HOPS} times: it goes round in a loop")
     origin = task.message.orig_msg_id or task.full_id
-    return {**fields, "count": count, HOPS: hops, "orig_msg_id": origin}
+    return {**fields, "count": count, fieldnames.HOPS: hops, "orig_msg_id": origin}
 
 
 def _hops(message: Message) -> int:
-    hops = message.extra.get(HOPS)
+    hops = message.extra.get(fieldnames.HOPS)
     if not isinstance(hops, int) or isinstance(hops, bool):
         return 0
     return max(0, hops)

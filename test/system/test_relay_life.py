@@ -3,7 +3,10 @@
 import json
 
 import pytest
+from harness import broker
 from harness.checkout import CHECKOUT
+from harness.cli import rq
+from harness.ports import free_port
 from harness.waiting import wait_until
 from harness.web_server import served
 
@@ -79,6 +82,24 @@ def test_a_script_sends_its_message_on(hosts, way):
     one = got(there, way)
     assert (one["hops"], one["dest"]) == (3, url)
     assert f"/q/{queue}/" in one["orig_msg_id"]
+
+
+def test_what_is_relayed_is_fetched_by_a_client_of_the_broker(hosts):
+    here, there, _ = hosts
+    root, port = there.daemon.root, free_port()
+    queue = there.queue("exit 1", pull={}, num_workers=0)
+    enabled = rq("broker", "enable", "--port", str(port), root=root.path)
+    assert enabled.returncode == 0, enabled.stderr
+    client = wait_until(lambda: broker.Client(port))
+    client.send("GETJOB", "TIMEOUT", 60_000, "FROM", f"rq:{queue}")
+    words = ["send", f"http://127.0.0.1:{there.port}/q/{queue}", "-p1", "from afar"]
+    assert cli.main(["--root", str(here.daemon.root.path), *words]) == 0
+    client.socket.settimeout(90)
+    [[_, job_id, body]] = client.answer()
+    assert body == b"from afar"
+    assert client.ask("ACKJOB", job_id) == 1
+    client.close()
+    assert len(there.daemon.ask_queue(queue, "list", {"state": "done"})[1]) == 1
 
 
 def test_a_timer_fires_at_another_host(hosts):

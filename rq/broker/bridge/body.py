@@ -61,8 +61,13 @@ def body_of(message: Mapping[str, object], files: Sequence[str] = ()) -> bytes:
     b'hello'
     >>> body_of({"dest": "mail", "param1": "hello", "to": "all"})
     b'{"param1":"hello","to":"all"}'
+    >>> body_of({"param1": "hello", "orig_msg_id": "http://far/q/mail/1", "hops": 1})
+    b'hello'
     """
-    sent = (name for name in message if name not in _NOT_SHOWN)
+    hidden = _NOT_SHOWN
+    if fieldnames.ORIGIN in message:  # else a sender may have a field of that name
+        hidden |= {fieldnames.HOPS}
+    sent = (name for name in message if name not in hidden)
     own = cast(dict[str, Json], {name: message[name] for name in sent})
     if files:
         own["attachments"] = list(files)
