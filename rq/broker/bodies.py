@@ -8,6 +8,7 @@ lets its job go is durable. A start removes files that no line names.
 from __future__ import annotations
 
 import itertools
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,8 +18,11 @@ from zlib import crc32
 from rq import durable
 from rq.broker.body import BodyFile, Place
 from rq.broker.bounds import BODIES
-from rq.errors import Damaged
+from rq.errors import Damaged, cause_of
+from rq.logs import fields
 from rq.resp import Value
+
+log = logging.getLogger(__name__)
 
 LARGE = 512 * 1024  # bytes of a body, above which it gets a file
 
@@ -119,7 +123,17 @@ class Bodies:
         durable.make_dirs(str(self.path))
         durable.sync_path(self.path.parent)
         self.take_unused()
-        self.remove([name for name in os.listdir(self.path) if name not in self._files])
+        for name in os.listdir(self.path):
+            if name not in self._files:
+                self._remove_odd(name)
+
+    def _remove_odd(self, name: str) -> None:
+        """Remove what no line names; what cannot be removed is in nobody's way."""
+        try:
+            self.remove([name])
+        except OSError as error:
+            path, why = self.path / name, cause_of(error)
+            log.warning("this is no body, and stays: %s", fields(path=path, reason=why))
 
 
 def has_places(value: object) -> bool:

@@ -7,10 +7,13 @@ import logging
 from collections.abc import Callable
 
 from rq.broker.bodies import Bodies
+from rq.broker.body import Place
 from rq.broker.dialects.call import Blocked, Refusal
 from rq.errors import Damaged, cause_of
 from rq.logs import fields
 from rq.resp import Failure, Value
+
+_LONGEST = 200  # characters of an answer that the log takes
 
 log = logging.getLogger(__name__)
 
@@ -33,10 +36,29 @@ async def call(
 
 
 async def read(bodies: Bodies, value: Value) -> Value:
-    """Return an answer with the bodies that lie in files."""
+    """Return an answer with the bodies that lie in files. Jobs of which the body cannot
+    be read are left out, if there are others, and the log names them."""
+    return await asyncio.to_thread(_read, bodies, value)
+
+
+def _read(bodies: Bodies, value: Value) -> Value:
     try:
-        return await asyncio.to_thread(bodies.read, value)
+        return bodies.read(value)
     except (OSError, Damaged) as error:
+        if isinstance(value, list) and all(isinstance(each, list) for each in value):
+            read = [_read(bodies, each) for each in value]
+            rest = [each for each in read if not isinstance(each, Failure)]
+            return rest or read[0]
         why = cause_of(error) if isinstance(error, OSError) else error
-        log.error("a body cannot be read: %s", fields(reason=why))
+        log.error("a body cannot be read: %s", fields(reason=why, of=_named(value)))
         return Failure(f"ERR a body cannot be read: {why}")
+
+
+def _named(value: Value) -> str:
+    """Return what stands in an answer beside bodies: a queue, an id."""
+    some = value if isinstance(value, list) else []
+    texts = (each for each in some if not isinstance(each, Place))
+    return " ".join(
+        each.decode(errors="backslashreplace") if isinstance(each, bytes) else str(each)
+        for each in texts
+    )[:_LONGEST]

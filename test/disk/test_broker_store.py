@@ -2,6 +2,7 @@
 missing."""
 
 import os
+import re
 import shutil
 import time
 
@@ -9,7 +10,7 @@ import pytest
 from harness.broker_store import KeptNode
 from harness.broker_world import Clocks
 
-from rq.broker import compaction, reliable
+from rq.broker import check, compaction, reliable
 from rq.broker import place as place_of_node
 from rq.broker.bounds import Room
 from rq.broker.clock import LONG, Clock, Machine, Reading
@@ -178,6 +179,28 @@ def test_new_jobs_are_refused_while_a_snapshot_would_find_no_room(kept, monkeypa
     monkeypatch.setattr(compaction, "SPARE", 2**62)
     kept.store.mind_snapshot(kept.node)
     assert kept.store.no_space.startswith("no space: ")
+
+
+def test_a_check_names_a_job_whose_body_is_gone_or_damaged(kept):
+    fill(kept, b"x" * 600_000, b"y" * 600_000, b"small")
+    gone, other, _ = kept.node.jobs.by_id
+    paths = sorted(kept.place.bodies.iterdir())
+    kept.stop()
+    assert check.jobs_in(kept.place.path) == 3
+    os.truncate(paths[1], 9)
+    with pytest.raises(
+        Damaged,
+        match=re.escape(
+            f"{paths[1]} is not what was written to it: the body of {other}"
+        ),
+    ):
+        check.jobs_in(kept.place.path)
+    paths[0].unlink()
+    with pytest.raises(
+        Damaged, match=re.escape(f"the body of {gone} in the queue q (and 1 more)")
+    ):
+        check.jobs_in(kept.place.path)
+    kept.open()
 
 
 # ---- time

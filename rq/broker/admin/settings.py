@@ -147,7 +147,10 @@ def _rewrite(server: Server, connection: Connection) -> Blocked:
 
     async def write() -> Value:
         settings = server.settings.to_json()
-        await asyncio.to_thread(files.write_secret_state, path, settings)
+        try:
+            await asyncio.to_thread(files.write_secret_state, path, settings)
+        except OSError as error:
+            return Failure(f"ERR Rewriting config file: {path}: {error.strerror}")
         return OK
 
     return server.later.answer(connection, write())
