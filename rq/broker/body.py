@@ -1,4 +1,4 @@
-"""A body that lies in a file of its own, because it is large. Pure."""
+"""A body that lies in a file, because it is large or memory is short. Pure."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ class Place(bytes):
 
     file: BodyFile
     size: int  # bytes of the body
-    crc: int  # of the file's name and the body
+    crc: int  # of the file's name, where in it the body begins, and the body
+    offset: int  # where in the file it begins
 
     @classmethod
-    def of(cls, file: BodyFile, size: int, crc: int) -> Place:
+    def of(cls, file: BodyFile, size: int, crc: int, offset: int = 0) -> Place:
         """Return the place of a body."""
         place = cls()
-        place.file, place.size, place.crc = file, size, crc
+        place.file, place.size, place.crc, place.offset = file, size, crc, offset
         return place
 
 
@@ -38,9 +39,44 @@ def size_of(body: bytes) -> int:
     return len(body) or (body.size if isinstance(body, Place) else 0)
 
 
-PlaceOf = Callable[[str, int, int], Place]  # of a file's name, a size and a checksum
+# Of a file's name, a size, a checksum and an offset.
+PlaceOf = Callable[[str, int, int, int], Place]
 
 
-def no_file(name: str, size: int, crc: int) -> Place:
+def no_file(name: str, size: int, crc: int, offset: int) -> Place:
     """Return the place of a body that nobody will read."""
-    return Place.of(BodyFile(name), size, crc)
+    return Place.of(BodyFile(name), size, crc, offset)
+
+
+class Weight:
+    """What bodies take of memory.
+
+    >>> weight = Weight()
+    >>> weight.add(b"abc"), weight.add(no_file("1-1", 7, 0, 0))
+    (None, None)
+    >>> weight.bytes, weight.placed
+    (3, 1)
+    """
+
+    __slots__ = ("bytes", "placed")
+
+    def __init__(self) -> None:
+        self.bytes = 0  # of those in memory
+        self.placed = 0  # how many lie in files
+
+    def add(self, body: bytes) -> None:
+        """Count a body that is kept."""
+        self.bytes += len(body)
+        if not body and isinstance(body, Place):
+            self.placed += 1
+
+    def drop(self, body: bytes) -> None:
+        """Count one no longer."""
+        self.bytes -= len(body)
+        if not body and isinstance(body, Place):
+            self.placed -= 1
+
+    def drop_all(self, of: Weight) -> None:
+        """Count no longer what another weight counts."""
+        self.bytes -= of.bytes
+        self.placed -= of.placed

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from sortedcontainers import SortedDict, SortedSet
 
+from rq.broker.body import Place, Weight
 from rq.broker.deadlines import Deadline, Deadlines
 from rq.broker.freeing import Freeing
 
@@ -90,7 +91,7 @@ class EventQueue:
     def __init__(self) -> None:
         self.events: SortedDict[int, Came] = SortedDict()
         self.ends: dict[int, Wake] = {}  # of the events
-        self.body_bytes = 0
+        self.weight = Weight()
         self.groups: dict[bytes, Group] = {}
 
     def next_for(self, name: bytes) -> Came | None:
@@ -129,7 +130,8 @@ class EventQueues:
     def __init__(self) -> None:
         self.by_name: dict[bytes, EventQueue] = {}
         self.last = 0
-        self.events = self.body_bytes = 0
+        self.events = 0
+        self.weight = Weight()
         self.groups = 0
         self.held = 0  # events that a group has, or has given back
         self.freeing = Freeing()
@@ -189,13 +191,23 @@ class EventQueues:
         if event.number in queue.events:
             return
         queue.events[event.number] = event
-        size = len(event.contents)
         self.events += 1
-        self.body_bytes += size
-        queue.body_bytes += size
+        self.weight.add(event.contents)
+        queue.weight.add(event.contents)
         end: Wake = Deadline((event.queue, None, event.number), event.expires / 1e6)
         queue.ends[event.number] = end
         self._wakes.add(end, event.number / 1e6)
+
+    def put_away(self, name: bytes, number: int, body: bytes, place: Place) -> None:
+        """Let contents lie in a file from now on, if their event is there."""
+        queue = self.by_name.get(name)
+        event = None if queue is None else queue.events.get(number)
+        if queue is None or event is None or event.contents is not body:
+            return
+        queue.events[number] = event._replace(contents=place)
+        for weight in (self.weight, queue.weight):
+            weight.drop(body)
+            weight.add(place)
 
     def _get(self, queue: EventQueue, event: Got) -> None:
         group = self._group(queue, event.group)
@@ -229,11 +241,11 @@ class EventQueues:
                 self._forget(queue, each)
             return
         self.events -= len(queue.events)
-        self.body_bytes -= queue.body_bytes
+        self.weight.drop_all(queue.weight)
         ends = queue.ends
         self.freeing.add(queue.events, queue.events.popitem)
         self.freeing.add(ends, lambda: self._wakes.cancel(ends.popitem()[1]))
-        queue.events, queue.ends, queue.body_bytes = SortedDict(), {}, 0
+        queue.events, queue.ends, queue.weight = SortedDict(), {}, Weight()
         for group in queue.groups.values():
             self.held -= len(group.redo)
             self.freeing.add(group.redo, group.redo.pop)
@@ -242,10 +254,9 @@ class EventQueues:
     def _forget(self, queue: EventQueue, number: int) -> None:
         event: Came = queue.events.pop(number)
         self._wakes.cancel(queue.ends.pop(number))
-        size = len(event.contents)
         self.events -= 1
-        self.body_bytes -= size
-        queue.body_bytes -= size
+        self.weight.drop(event.contents)
+        queue.weight.drop(event.contents)
         for group in queue.groups.values():
             self._drop_redo(group, number)
 

@@ -11,6 +11,7 @@ from operator import attrgetter
 
 from sortedcontainers import SortedDict, SortedKeyList
 
+from rq.broker.body import Place, Weight
 from rq.broker.cluster import spread
 from rq.broker.cluster.events import Acked, Buried, Copied
 from rq.broker.cluster.spread import BURIED, Spread, Spreads
@@ -52,7 +53,7 @@ class Jobs:
         self.by_age: SortedKeyList[Job] = SortedKeyList(key=attrgetter("ctime"))
         self.queues: dict[bytes, Queue] = {}
         self.queues_by_number: SortedDict[int, Queue] = SortedDict()
-        self.body_bytes = 0
+        self.weight = Weight()
         self._last = 0.0, 0.0  # see `_share`
         self._deadlines: Deadlines[Job] = Deadlines()
 
@@ -203,6 +204,14 @@ class Jobs:
             until = job.expires
         self.spreads.end(job_id, until, why not in HERE_ONLY, now)
 
+    def put_away(self, job_id: str, body: bytes, place: Place) -> None:
+        """Let a body lie in a file from now on, if its job is there and has it."""
+        job = self.by_id.get(job_id)
+        if job is not None and job.body is body:
+            job.body = place
+            self.weight.drop(body)
+            self.weight.add(place)
+
     def _add(self, added: Added, now: float) -> None:
         if added.job in self.by_id:
             return
@@ -211,7 +220,7 @@ class Jobs:
         self.by_id[added.job] = job
         self.by_age.add(job)
         job.queue.held += 1
-        self.body_bytes += len(job.body)
+        self.weight.add(job.body)
         self.last_ctime = max(self.last_ctime, job.ctime)
         job.at = job.wakes
         self._deadlines.add(job, max(now, job.created))
@@ -255,7 +264,7 @@ class Jobs:
     def _remove(self, job: Job) -> None:
         self._take_out(job)
         job.queue.held -= 1
-        self.body_bytes -= len(job.body)
+        self.weight.drop(job.body)
         self._deadlines.cancel(job)
         self.by_age.remove(job)
         del self.by_id[job.job_id]

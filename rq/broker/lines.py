@@ -17,6 +17,7 @@ from rq.broker.cluster import events
 
 Record = dict[str, object]
 _Texts = Sequence[str]
+_File = tuple[int, str, int, int, int]  # which body, then what its place is of
 Event = job.Event | reliable.Event | groups.Event
 _WORDS: Mapping[type[Event], str] = {
     job.Added: "add",
@@ -92,7 +93,7 @@ def _put(fields: Record, name: str, value: object) -> None:
 def _put_files(fields: Record, bodies: Sequence[bytes]) -> None:
     """Tell which bodies lie in files, and where; as bytes they are empty."""
     places = [
-        (number, body.file.name, body.size, body.crc)
+        (number, body.file.name, body.size, body.crc, body.offset)
         for number, body in enumerate(bodies)
         if isinstance(body, Place)
     ]
@@ -110,18 +111,16 @@ def event(fields: Mapping[str, object], place_of: PlaceOf = no_file) -> Event | 
     values = [_value(fields, name) for name in kind._fields]
     if "files" in fields:
         at = next(n for n, name in enumerate(kind._fields) if name in _BODIES)
-        places = cast("list[tuple[int, str, int, int]]", fields["files"])
+        places = cast("list[_File]", fields["files"])
         values[at] = _placed(values[at], places, place_of)
     return make(*values)
 
 
-def _placed(
-    value: object, places: Sequence[tuple[int, str, int, int]], place_of: PlaceOf
-) -> object:
+def _placed(value: object, places: Sequence[_File], place_of: PlaceOf) -> object:
     """Return bodies, or one, with places for those that lie in files."""
     bodies = list(value) if isinstance(value, tuple) else [value]
-    for number, name, size, crc in places:
-        bodies[number] = place_of(name, size, crc)
+    for number, name, size, crc, offset in places:
+        bodies[number] = place_of(name, size, crc, offset)
     return tuple(bodies) if isinstance(value, tuple) else bodies[0]
 
 

@@ -31,6 +31,7 @@ _TRIES = 200  # jobs that are looked at to make room
 _BYTES = 600  # of memory that a job, or the like, takes beside its body
 _QUEUE_BYTES = 2560  # that a queue or a group takes, its name included
 _COPIES_BYTES = 500  # what is known of a job's copies, or of one that is gone
+_PLACE_BYTES = 300  # that the place of a body takes which lies in a file
 _HELD_BYTES = 300  # that an event takes which a group has
 _OF_JOBS = frozenset(get_args(JobEvent))  # to look a kind up is quick
 _OF_MESSAGES = frozenset(get_args(reliable.Event))
@@ -112,10 +113,16 @@ class Node:
 
     @property
     def size(self) -> tuple[int, int]:
-        """How many jobs, messages and events live, and the bytes of their bodies."""
+        """How many jobs, messages and events live, and the bytes of bodies in memory."""
         jobs, messages, events = self.jobs, self.reliable, self.groups
         number = len(jobs.by_id) + messages.messages + events.events
-        return number, jobs.body_bytes + messages.body_bytes + events.body_bytes
+        return number, self.body_bytes
+
+    @property
+    def body_bytes(self) -> int:
+        """The bytes of all bodies that are in memory."""
+        rooms = (self.jobs, self.reliable, self.groups)
+        return sum(room.weight.bytes for room in rooms)
 
     @property
     def used_memory(self) -> int:
@@ -123,7 +130,8 @@ class Node:
         jobs, messages, events = self.jobs, self.reliable, self.groups
         number = len(jobs.by_id) + messages.messages + events.events
         queues = len(jobs.queues) + len(messages.by_key) + len(events.by_name)
-        bodies = jobs.body_bytes + messages.body_bytes + events.body_bytes
+        placed = sum(room.weight.placed for room in (jobs, messages, events))
+        bodies = self.body_bytes + _PLACE_BYTES * placed
         others = _QUEUE_BYTES * (queues + events.groups) + _HELD_BYTES * events.held
         others += _COPIES_BYTES * len(jobs.spreads)
         return bodies + _BYTES * number + others

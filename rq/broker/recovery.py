@@ -16,6 +16,8 @@ from rq import durable
 from rq.broker import lines, snapshot
 from rq.broker.body import PlaceOf, no_file
 from rq.broker.clock import CLOCK, Reading
+from rq.broker.lines import Event
+from rq.broker.moving import Moving
 from rq.broker.node import Node
 from rq.broker.place import ADVICE, Place
 from rq.errors import Damaged, is_no_room
@@ -34,13 +36,17 @@ RESERVE_BYTES = 4 * 1024 * 1024  # of lines that find room on a full disk
 class Recovery:
     """What a start has read; `begin` goes on behind it."""
 
-    def __init__(self, place: Place, place_of: PlaceOf = no_file) -> None:
-        """`place_of` gives the places of bodies that lie in files."""
+    def __init__(
+        self, place: Place, place_of: PlaceOf = no_file, moving: Moving | None = None
+    ) -> None:
+        """`place_of` gives the places of bodies that lie in files; `moving` moves others
+        there when they are too many for memory."""
         self.clock: Reading | None = None  # the last that was noted
         self.latest = 0.0  # moment of the broker's clock that a line tells, in seconds
         self.bytes_behind = 0  # of journal behind the snapshot
         self._place = place
         self._place_of = place_of
+        self._moving = moving
         self._end = End(None)
         self._journal: str | None = None
 
@@ -50,7 +56,9 @@ class Recovery:
         place = self._place.journal_dir
         self._journal = history.journal_of(place, history.active_segments(place))
         point = snapshot.read(
-            self._place.snapshot, lambda event: node.apply(event, 0.0), self._place_of
+            self._place.snapshot,
+            lambda event: self._apply(event, 0.0, node),
+            self._place_of,
         )
         after = 0
         if point is not None:
@@ -103,9 +111,15 @@ class Recovery:
         if event is not None:
             now = record["ts"] / 1e6
             self.latest = max(self.latest, now)
-            node.apply(event, now)
+            self._apply(event, now, node)
         elif record["ev"] == CLOCK:
             self.clock = Reading.from_json(record)
+
+    def _apply(self, event: Event, now: float, node: Node) -> None:
+        node.apply(event, now)
+        if self._moving is not None:
+            self._moving.take(event)
+            self._moving.go_on_now()
 
     def begin(self, dir_fd: int, threads: Executor) -> Journal:
         """Open a new segment; those of earlier processes become history. On a full disk

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from rq.broker.body import size_of
+from rq.broker.body import Place, Weight, size_of
 from rq.broker.bounds import Room
 
 Id = tuple[int, int]  # milliseconds, and a number among those of the same
@@ -107,7 +107,8 @@ class ReliableQueues:
 
     def __init__(self) -> None:
         self.by_key: dict[bytes, ReliableQueue] = {}
-        self.messages = self.body_bytes = 0
+        self.messages = 0
+        self.weight = Weight()
 
     def apply(self, event: Event) -> None:
         """Let an event be true, once or again."""
@@ -131,7 +132,7 @@ class ReliableQueues:
                 continue
             undelivered[msg_id] = body
             self.messages += 1
-            self.body_bytes += len(body)
+            self.weight.add(body)
         queue.last = max(queue.last, id_of(event.ids[-1]))
 
     def _ack(self, queue: ReliableQueue, ids: Sequence[str]) -> None:
@@ -139,7 +140,20 @@ class ReliableQueues:
         for msg_id in ids:
             if msg_id in delivered:
                 self.messages -= 1
-                self.body_bytes -= len(delivered.pop(msg_id).body)
+                self.weight.drop(delivered.pop(msg_id).body)
+
+    def put_away(self, key: bytes, msg_id: str, body: bytes, place: Place) -> None:
+        """Let a body lie in a file from now on, if its message is there and has it."""
+        queue = self.by_key[key]
+        delivered = queue.delivered.get(msg_id)
+        if queue.undelivered.get(msg_id) is body:
+            queue.undelivered[msg_id] = place
+        elif delivered is not None and delivered.body is body:
+            delivered.body = place
+        else:
+            return
+        self.weight.drop(body)
+        self.weight.add(place)
 
 
 def _pop(queue: ReliableQueue, event: Popped) -> None:

@@ -17,6 +17,7 @@ from rq.broker.clock import CLOCK, Clock, Machine
 from rq.broker.compaction import Compaction
 from rq.broker.kept_members import Kept
 from rq.broker.lines import Event
+from rq.broker.moving import Moving
 from rq.broker.node import Node
 from rq.broker.place import Place, copied, new_node_id
 from rq.broker.recovery import Recovery
@@ -41,6 +42,7 @@ class Store:
         journal: Journal,
         clock: Clock,
         compaction: Compaction,
+        moving: Moving,
         bodies: Bodies,
     ) -> None:
         self.bodies = bodies
@@ -51,6 +53,7 @@ class Store:
         self._clock_at = 0.0
         self._unused: list[str] = []  # files of bodies whose jobs are gone
         self._compaction = compaction
+        self._moving = moving
 
     def new_node_id(self) -> str:
         """Let the node have another id, durably; return it."""
@@ -78,16 +81,20 @@ class Store:
 
     def append(self, events: Iterable[Event], now: float) -> None:
         """Take events; they are durable after `commit`."""
-        ts = int(now * 1e6)
+        ts, is_short = int(now * 1e6), self._moving.is_short
         for event in events:
             record = lines.record(event)
             record["ts"] = ts
             self._journal.append(record)
+            if is_short:
+                self._moving.take(event)
         # The lines that let these go are among those that were appended.
         self._unused += self.bodies.take_unused()
 
     def write(self) -> bool:
         """Write what was taken, so that a kill -9 cannot lose it; False: not all is."""
+        if not self._journal.pending:
+            self._remove_unused()  # as of a body that was refused: no line is waited for
         return self._journal.write(last=False)
 
     def commit(self) -> None:
@@ -97,6 +104,9 @@ class Store:
             self._clock_at = now + CLOCK_SECONDS
             self._note_clock()
         self._journal.commit()
+        self._remove_unused()
+
+    def _remove_unused(self) -> None:
         if self._unused:
             self._compaction.remove(self.bodies, self._unused)
             self._unused = []
@@ -114,10 +124,12 @@ class Store:
         return self._compaction.snapshots
 
     def mind_snapshot(self, node: Node) -> bool:
-        """Move a snapshot on; return whether one is on its way."""
-        if self.no_space is not None:
+        """Move a snapshot on, and bodies to disk; return whether one is on its way."""
+        no_space = self.no_space is not None
+        if no_space:
             self._journal.look_again()
-        return self._compaction.go_on(node)
+        is_moving = not no_space and self._moving.go_on()
+        return self._compaction.go_on(node) or is_moving
 
     def want_snapshot(self) -> None:
         """Let a snapshot begin, however short the journal is."""
@@ -128,6 +140,7 @@ class Store:
     def close(self) -> None:
         """Make all durable, and end. DiskFailed: what nobody was told may be lost."""
         self._compaction.close()
+        self._moving.close()
         try:
             self._note_clock()
             self._journal.commit()
@@ -165,17 +178,19 @@ def _opened(place: Place, node: Node, threads: Executor, machine: Machine) -> St
     dir_fd = os.open(place.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         bodies = Bodies(place.bodies)
-        recovery = Recovery(place, bodies.place)
+        bodies.make()
+        moving = Moving(node, bodies, threads)
+        recovery = Recovery(place, bodies.place, moving)
         recovery.read(node)
         journal = recovery.begin(dir_fd, threads)
-        bodies.begin(journal.start)
+        bodies.begin()
     except BaseException:
         os.close(dir_fd)
         raise
     clock = Clock(recovery.clock, machine, recovery.latest)
     _hold_expiry(node, clock)
     compaction = Compaction(place, journal, clock, threads, recovery.bytes_behind)
-    return Store(place, dir_fd, journal, clock, compaction, bodies)
+    return Store(place, dir_fd, journal, clock, compaction, moving, bodies)
 
 
 def _hold_expiry(node: Node, clock: Clock) -> None:

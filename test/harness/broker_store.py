@@ -29,6 +29,7 @@ class KeptNode:
         self.machine = machine
         self._random = random or SystemRandom()
         self.node = Node("ab" * 20, self._random)
+        self.limit = self.node.memory.limit  # bytes of memory
         self._store: Store | None = None
         self._lock = -1
 
@@ -44,6 +45,7 @@ class KeptNode:
     def open(self) -> Node:
         """Read what lies there, and go on behind it."""
         self.node = Node("ab" * 20, self._random)
+        self.node.memory.limit = self.limit
         self._lock = place_of_node.take(self.place)
         self._threads = ThreadPoolExecutor(1)
         try:
@@ -88,6 +90,11 @@ class KeptNode:
             assert self.store.mind_snapshot(self.node) or self.store.snapshots
             self._settle()
         self._settle()
+
+    def move(self) -> None:
+        """Let bodies go to disk until those in memory have their share."""
+        while self.store._moving.go_on():
+            self._settle()
 
     def _settle(self) -> None:
         """Wait until the threads have done what they were asked."""

@@ -29,6 +29,7 @@ from rq.journal import mark as journal_mark
 QUEUED, GIVEN, GONE = "queued", "given", NOWHERE
 LARGE = b"l" * 9000  # with a few of these a segment is full
 HUGE = b"h" * 12_000  # it gets a file of its own
+MOVED = files.SMALLEST  # bytes of one that goes to disk when memory is short
 FILE = 10_000  # bytes from which on a body does
 
 
@@ -218,6 +219,27 @@ def bodies(told: Told) -> None:
     told.commit()
 
 
+def moved(told: Told) -> None:
+    """Memory is short: bodies that are in lines go to files, and snapshots name these."""
+    told.kept.node.memory.limit = 4 * MOVED
+    told.add(*(b"m" * MOVED + b"%d" % n for n in range(3)))
+    told.commit()
+    told.add(*(b"m" * MOVED + b"%d" % n for n in range(3, 6)))
+    told.commit()
+    told.kept.move()
+    told.ack(told.give())
+    told.commit()
+    told.kept.snapshot()
+    told.add(b"m" * MOVED + b"6")
+    told.ack(told.give(), told.give(), told.give())
+    told.commit()
+    told.kept.move()
+    told.kept.snapshot()
+    told.kept.again()
+    told.ack(told.give(), told.give())
+    told.commit()
+
+
 def started(told: Told) -> None:
     """It ends in every way, and starts over what was left."""
     told.add(b"a")
@@ -239,7 +261,8 @@ def started(told: Told) -> None:
 
 
 STORIES: dict[str, Callable[[Told], None]] = {
-    story.__name__: story for story in (accepted, delivered, snapshots, bodies, started)
+    story.__name__: story
+    for story in (accepted, delivered, snapshots, bodies, moved, started)
 }
 
 

@@ -59,6 +59,29 @@ def test_a_file_goes_when_its_job_is_gone_and_not_before(broker):
     assert len(files(broker)) == 1
 
 
+def test_the_file_of_a_body_that_is_refused_goes_at_once(broker):
+    client = broker.start()
+    assert isinstance(client.ask("ADDJOB", "q", LARGE, 0, "WRONG"), Refused)
+    assert isinstance(client.ask("QADD", "e", "never", LARGE), Refused)
+    wait_until(lambda: not files(broker))
+
+
+def test_bodies_lie_on_disk_while_memory_is_short_and_come_as_they_were(broker):
+    client = broker.start()
+    client.ask("CONFIG", "SET", "maxmemory", 400_000)
+    bodies = [b"%03d" % n + LARGE[:5000] for n in range(60)]
+    ids = [client.ask("ADDJOB", "q", body, 0).encode() for body in bodies]
+    wait_until(lambda: len(files(broker)) > 0)
+    told = client.ask("INFO", "memory").decode()
+    assert int(told.partition("used_memory:")[2].split()[0]) < 300_000
+    expected = [[b"q", *each] for each in zip(ids, bodies, strict=True)]
+    assert client.ask("QPEEK", "q", 60) == expected
+    client = broker.restart()
+    assert client.ask("GETJOB", "COUNT", 60, "FROM", "q") == expected
+    assert client.ask("ACKJOB", *ids) == 60
+    wait_until(lambda: not files(broker))
+
+
 @pytest.mark.parametrize("point", ["body:written", "body:synced", "journal:written"])
 def test_a_kill_before_the_line_leaves_no_file(broker, point):
     broker.begin(crash_at=point)

@@ -58,7 +58,7 @@ def test_what_is_counted_is_there(commands):
         held = sum(len(group.in_progress) + len(group.redo) for group in every)
         assert (node.groups.groups, node.groups.held) == (len(every), held)
         bodies = [each.body for each in node.jobs.by_id.values()]
-        assert node.jobs.body_bytes == sum(map(len, bodies))
+        assert node.jobs.weight.bytes == sum(map(len, bodies))
 
 
 def test_a_message_that_is_handed_out_while_a_snapshot_is_written_is_in_it():
