@@ -32,6 +32,7 @@ async def call(
     try:
         return function(kept)
     except Refusal as refusal:
+        kept.clear()  # the thread may hold the list still: these bodies are to go now
         return refusal.failure
 
 
