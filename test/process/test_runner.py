@@ -154,7 +154,7 @@ def test_quick(): pass
     [
         ("", "7", [], 3),
         ("", "7", ["-k", "slow"], 10),
-        ("true", "7", [], 6),
+        ("true", "7", [], 4),
         ("true", "", [], 11),
     ],
     ids=["every day", "named", "in CI", "in CI, of no commit"],
