@@ -203,6 +203,16 @@ def test_a_check_names_a_job_whose_body_is_gone_or_damaged(kept):
     kept.open()
 
 
+def test_a_group_has_no_event_again_that_only_a_snapshot_knows_of(kept):
+    kept.node.emit(came(7, kept.now + 60), kept.now)
+    assert kept.node.consumers.get(b"e", b"g", 0.0, kept.now).number == 7
+    kept.commit()
+    kept.snapshot()
+    node = kept.again()
+    assert node.groups.events == 1
+    assert node.consumers.get(b"e", b"g", 0.0, kept.now) is None
+
+
 # ---- time
 
 

@@ -163,6 +163,7 @@ class BrokerMachine(RuleBasedStateMachine):
     @rule()
     def a_snapshot_is_finished(self) -> None:
         compaction = self.kept.store._compaction
+        self.a_snapshot_goes_on(1)
         while compaction._writing is not None:
             self.is_fuzzy = True
             self.kept.store.mind_snapshot(self.node)

@@ -181,7 +181,7 @@ def test_jobs_are_changed_and_long_names_are_cut(daemon):
     daemon.start()
     assert verb(daemon, "enable", "--port", str(port)).returncode == 0
     client = Client(port)
-    long = "q" * 5000
+    long = "q" * 1000
     ids = [client.ask("ADDJOB", long, "b" * 9000, 0, "RETRY", 60) for _ in range(3)]
     listed = verb(daemon, "queues").stdout
     assert "qqq…" in listed

@@ -238,7 +238,7 @@ def test_metrics_hold_a_bounded_number_of_queues(web, tmp_path):
         client.ask("ADDJOB", b'a"\\\n\xff', "x", 0)
         client.ask("ADDJOB", "alike\\xff", "x", 0)
         client.ask("ADDJOB", b"alike\xff", "x", 0)
-        client.ask("RQ.PUSH", "n" * 5000, "x")
+        client.ask("RQ.PUSH", "n" * 1000, "x")
         client.ask("ADDJOB", "mail", "x", 0)
         client.ask("ADDJOB", "mail", "x", 0, "DELAY", 900)
         client.ask("GETJOB", "FROM", "mail")
