@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rq.errors import BadInput, Refused
+from rq.errors import BadInput
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Observation, Row
@@ -30,7 +30,7 @@ class Parsed:
     most_rejects: float | None  # share of the lines; None: not all
 
     def check(self, most_rejects: float | None = None) -> None:
-        """Raise Refused if too many lines did not fit: more than `most_rejects`, else
+        """Raise BadInput if too many lines did not fit: more than `most_rejects`, else
         than what the parsing was told. Nothing when none were read."""
         lines, rejected = self.counts()
         limit = self.most_rejects if most_rejects is None else most_rejects
@@ -43,7 +43,7 @@ class Parsed:
         rows = self.rejects.take(_SAMPLES)
         samples = "; ".join(repr(row["line"])[:_WIDTH] for row in rows)
         most = "" if limit is None else f", at most {limit:.0%} may"
-        raise Refused(
+        raise BadInput(
             f"{rejected:,} of {lines:,} lines do not fit {self.form!r}{most}: {samples}"
         )
 
@@ -105,8 +105,8 @@ def _is_there(counted: Observation) -> bool:
 def check(
     rows: DataFrame, least: int, not_null: Sequence[str], unique: Sequence[str]
 ) -> str:
-    """Return what holds of a table, in words; Refused says what does not, BadInput that
-    a column is missing. One pass over the table, and one more for `unique`."""
+    """Return what holds of a table, in words; BadInput says what does not, or that a
+    column is missing. One pass over the table, and one more for `unique`."""
     strange = {*not_null, *unique} - {*rows.columns}
     if strange:
         raise BadInput(
@@ -116,10 +116,10 @@ def check(
     totals = _totals(rows, not_null)
     total = int(totals[_ALL])
     if total < least:
-        raise Refused(f"expected at least {least:,} rows, there are {total:,}")
+        raise BadInput(f"expected at least {least:,} rows, there are {total:,}")
     for name in not_null:
         if totals[f"null {name}"]:
-            raise Refused(
+            raise BadInput(
                 f"expected no nulls in {name}, {totals[f'null {name}']:,} of {total:,} "
                 "rows have one"
             )
@@ -146,7 +146,7 @@ def _check_unique(rows: DataFrame, unique: Sequence[str]) -> None:
     several = rows.groupBy(*columns).count().where("count > 1").take(1)
     if several:
         values = ", ".join(f"{name}={several[0][name]!r:.60}" for name in unique)
-        raise Refused(
+        raise BadInput(
             f"expected one row for each {', '.join(unique)}, there are "
             f"{several[0]['count']:,} with {values}"
         )

@@ -177,7 +177,7 @@ class Pipe:
         if broken is not None:
             _trace()
             return Verb.RESEND, f"{_PAUSE}-{broken}"
-        return _failure(error)
+        return verdict(error)
 
     def _write(self, line: str) -> None:
         data = line.encode("utf-8", "replace") + b"\n"
@@ -265,8 +265,8 @@ def _summary(sent: Sequence[Prepared], checked: Sequence[str] = ()) -> str:
     return "; ".join(parts)
 
 
-def _failure(error: Exception) -> tuple[Verb, str]:
-    """Return how all messages end that have not."""
+def verdict(error: Exception) -> tuple[Verb, str]:
+    """Return how all messages end that have not, when the job itself has failed."""
     if isinstance(error, RQError):
         if error.kind in AGAIN:
             return Verb.RESEND, f"{_PAUSE}-{error}"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from rq import names
-from rq.errors import BadInput, Refused
+from rq.errors import BadInput
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,7 +22,7 @@ def write(
     result: DataFrame | str | bytes | Path, path: Path, at_least: int = 0
 ) -> int | None:
     """Write a DataFrame, text or bytes, or copy a file, to `path`; return how many rows a
-    DataFrame has, None of all else. Refused when these are not `at_least` so many."""
+    DataFrame has, None of all else. BadInput when these are not `at_least` so many."""
     names.attachment(path.name)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)  # never into what a link leads to
@@ -35,7 +35,7 @@ def write(
     else:
         kind, table = _kind(path), result.toArrow()
         if table.num_rows < at_least:
-            raise Refused(
+            raise BadInput(
                 f"{path.name} has {table.num_rows:,} rows, at least {at_least:,} were "
                 "promised"
             )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -118,9 +119,9 @@ class Work:
         columns, and one row for each value of others (together); and unless of the lines
         that were parsed for it a share of `most_rejects` fits. The message says what holds.
         """
-        holds = expectations.check(table, rows, not_null, unique)
-        for parsed in self._parsed:
-            parsed.check(most_rejects)
+        with self._lines_first(most_rejects):
+            holds = expectations.check(table, rows, not_null, unique)
+        self._check_lines(most_rejects)
         self.checked.append(holds)
         self.run(f"checked: {holds}")
 
@@ -139,7 +140,9 @@ class Work:
         path = self._results() / name
         if path in self._files:
             raise BadInput(f"{name} is attached to the next message already")
-        self._figures.output(name, results.write(result, path, at_least))
+        with self._lines_first():
+            rows = results.write(result, path, at_least)
+        self._figures.output(name, rows)
         self._files.append(path)
         return path
 
@@ -182,13 +185,26 @@ class Work:
         return self._figures.text(len(self.remaining), self._parsed, sent)
 
     def check(self) -> None:
-        """Raise Refused if too many lines did not fit, BadInput if something was
-        attached to nothing."""
-        for parsed in self._parsed:
-            parsed.check()
+        """Raise BadInput if too many lines did not fit, or something was attached to
+        nothing."""
+        self._check_lines()
         if self._files:
             names = ", ".join(path.name for path in self._files)
             raise BadInput(f"{names}: attached, but no q.send follows")
+
+    def _check_lines(self, most_rejects: float | None = None) -> None:
+        for parsed in self._parsed:
+            parsed.check(most_rejects)
+
+    @contextlib.contextmanager
+    def _lines_first(self, most_rejects: float | None = None) -> Iterator[None]:
+        """Do what reads lines, and check these: when they do not fit, that is why the rest
+        is not as promised, so it is said first."""
+        try:
+            yield
+        except BadInput:
+            self._check_lines(most_rejects)
+            raise
 
 
 def seconds(delay: str | float) -> int:

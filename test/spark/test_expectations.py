@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 
-from rq.errors import BadInput, Refused
-from rq.spark import expectations, parsing, results
+from rq.errors import BadInput
+from rq.pipe import Verb
+from rq.spark import expectations, jobs, parsing, results
 from rq.spark.given import Batch
 from rq.spark.work import Work
 
@@ -30,6 +33,14 @@ def q(spark):
     return Work(Batch("b", "logs", ()), Desk(spark), [])
 
 
+@contextlib.contextmanager
+def fails(match):
+    """What is done fails a job for good: nobody tries it again in a minute."""
+    with pytest.raises(BadInput, match=match) as failed:
+        yield
+    assert jobs.verdict(failed.value) == (Verb.ERR, str(failed.value))
+
+
 def lines(spark, fit, others):
     texts = [LINE] * fit + [f"no log {number}" for number in range(others)]
     return spark.createDataFrame([(text,) for text in texts], "line string")
@@ -37,7 +48,7 @@ def lines(spark, fit, others):
 
 def test_when_no_line_fits_the_job_has_failed_and_shows_some(spark, q):
     q.parse(lines(spark, 0, 5), "common").count()
-    with pytest.raises(Refused, match=r"^5 of 5 lines do not fit 'common': 'no log"):
+    with fails(match=r"^5 of 5 lines do not fit 'common': 'no log"):
         q.check()
 
 
@@ -56,15 +67,13 @@ def test_the_share_that_does_not_fit_is_limited(spark, q, others, is_wrong):
     if not is_wrong:
         q.check()
         return
-    with pytest.raises(
-        Refused, match="3 of 10 lines do not fit 'common', at most 20% "
-    ):
+    with fails(match="3 of 10 lines do not fit 'common', at most 20% "):
         q.check()
 
 
 def test_what_does_not_fit_is_counted_with_what_was_made_of_it(spark, q):
     hits = q.parse(lines(spark, 5, 5), "common")
-    with pytest.raises(Refused, match="5 of 10 lines do not fit"):
+    with fails(match="5 of 10 lines do not fit"):
         q.expect(hits.groupBy("url").count(), most_rejects=0.4)
 
 
@@ -96,7 +105,7 @@ def test_what_is_expected_and_holds_is_told(spark, q):
     ids=["rows", "not_null", "unique"],
 )
 def test_what_is_expected_and_does_not_hold_fails_the_job(spark, q, given, why):
-    with pytest.raises(Refused, match=why):
+    with fails(match=why):
         q.expect(table(spark), **given)
     assert not q.checked
 
@@ -110,7 +119,7 @@ def test_a_result_that_is_empty_is_not_attached_where_rows_were_promised(
     spark, tmp_path
 ):
     empty = table(spark).where("name = 'z'")
-    with pytest.raises(Refused, match=r"bad\.csv has 0 rows, at least 1 were promised"):
+    with fails(match=r"bad\.csv has 0 rows, at least 1 were promised"):
         results.write(empty, tmp_path / "bad.csv", at_least=1)
     assert not (tmp_path / "bad.csv").exists()
     assert results.write(empty, tmp_path / "bad.csv") == 0
@@ -122,3 +131,16 @@ def test_names_of_groups_are_those_of_python(spark):
     hits, parsed = parsing.split(frame, form)
     assert [row.asDict() for row in hits.collect()] == [{"dep_time": "7", "b_2": "xx"}]
     assert parsed.rejects.count() == 1
+
+
+@pytest.mark.parametrize("promise", ["attach", "expect"])
+def test_of_lines_that_do_not_fit_is_spoken_before_what_follows(
+    spark, q, tmp_path, monkeypatch, promise
+):
+    """Who reads "0 rows" still has to find out why."""
+    monkeypatch.chdir(tmp_path)
+    hits = q.parse(lines(spark, 0, 3), "common")
+    with fails(match="3 of 3 lines do not fit 'common'"):
+        q.attach(hits, "hits.csv", at_least=1) if promise == "attach" else q.expect(
+            hits
+        )
