@@ -10,13 +10,46 @@ from typing import TYPE_CHECKING
 from rq.errors import BadInput
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, Observation, Row
+    from pyspark.sql import Column, DataFrame, Row
 
 _SAMPLES = 3  # lines that a sentence quotes
 _WIDTH = 120  # characters of each
 _PATIENCE = 2.0  # seconds until Spark has told what an action that has ended counted
 _LOOK = 0.02
 _ALL, _REJECTED, _FITS = "lines", "rejected", "_rq_fits"
+
+
+class Counted:
+    """Figures of rows, which the first action of Spark that reads them counts on its
+    way."""
+
+    def __init__(self, rows: DataFrame, *figures: Column) -> None:
+        from pyspark.sql import Observation
+
+        self._observation = Observation()
+        self._rows, self._figures = rows, figures
+        self.observed = rows.observe(self._observation, *figures)
+
+    def get(self) -> Row | None:
+        """Return the figures; None: no action has read the rows."""
+        if not self._is_there():
+            return None
+        row = self._observation._jo.future().value().get().get()
+        if row.length():
+            return self._observation.get
+        # Nothing was left of them, so Spark has taken the rest out of its plan, and with
+        # it what was counted.
+        return self._rows.agg(*self._figures).collect()[0]
+
+    def _is_there(self) -> bool:
+        """Whether an action has counted; Spark tells it a moment after the action. `get`
+        of the observation would wait for ever if there was none."""
+        until = time.monotonic() + _PATIENCE
+        while not self._observation._jo.future().isCompleted():
+            if time.monotonic() > until:
+                return False
+            time.sleep(_LOOK)
+        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +59,7 @@ class Parsed:
 
     form: str
     rejects: DataFrame
-    counted: Observation
+    counted: Counted
     most_rejects: float | None  # share of the lines; None: not all
 
     def check(self, most_rejects: float | None = None) -> None:
@@ -49,38 +82,35 @@ class Parsed:
 
     def counts(self) -> tuple[int, int]:
         """Return how many lines were read, and did not fit."""
-        if not _is_there(self.counted):
-            return 0, 0
-        counts = self.counted.get
-        return int(counts[_ALL]), int(counts[_REJECTED])
+        counts = self.counted.get()
+        return (int(counts[_ALL]), int(counts[_REJECTED])) if counts else (0, 0)
 
 
-def observed(lines: DataFrame, fits: Column) -> tuple[DataFrame, Observation]:
-    """Return lines with a column that says whether they fit, and what counts them while
-    an action reads them."""
-    from pyspark.sql import Observation, functions
+def marked(lines: DataFrame, fits: Column) -> Counted:
+    """Count lines, and those that do not fit; the observed ones have a column that says
+    whether they do."""
+    from pyspark.sql import functions
 
-    counted = Observation()
     is_out = functions.when(~functions.col(_FITS), 1)
-    all_lines = functions.count(functions.lit(1)).alias(_ALL)
     rejected = functions.count(is_out).alias(_REJECTED)
-    marked = lines.withColumn(_FITS, fits)
-    return marked.observe(counted, all_lines, rejected), counted
+    return Counted(lines.withColumn(_FITS, fits), _all_lines(), rejected)
 
 
-def counted(lines: DataFrame) -> tuple[DataFrame, Observation]:
-    """Return lines, and what counts them while an action reads them."""
-    from pyspark.sql import Observation, functions
-
-    counted = Observation()
-    return lines.observe(
-        counted, functions.count(functions.lit(1)).alias(_ALL)
-    ), counted
+def counted(lines: DataFrame) -> Counted:
+    """Count lines."""
+    return Counted(lines, _all_lines())
 
 
-def count_of(counted: Observation) -> int:
+def _all_lines() -> Column:
+    from pyspark.sql import functions
+
+    return functions.count(functions.lit(1)).alias(_ALL)
+
+
+def count_of(counted: Counted) -> int:
     """Return how many lines an action has counted; 0 when there was none."""
-    return int(counted.get[_ALL]) if _is_there(counted) else 0
+    counts = counted.get()
+    return int(counts[_ALL]) if counts else 0
 
 
 def fitting(marked: DataFrame, wanted: bool) -> DataFrame:
@@ -89,17 +119,6 @@ def fitting(marked: DataFrame, wanted: bool) -> DataFrame:
 
     column = functions.col(_FITS)
     return marked.where(column if wanted else ~column).drop(_FITS)
-
-
-def _is_there(counted: Observation) -> bool:
-    """Whether an action has counted; Spark tells it a moment after the action. `get`
-    would wait for ever if there was none."""
-    until = time.monotonic() + _PATIENCE
-    while not counted._jo.future().isCompleted():
-        if time.monotonic() > until:
-            return False
-        time.sleep(_LOOK)
-    return True
 
 
 def check(

@@ -17,7 +17,7 @@ from rq.spark.expectations import Parsed
 from rq.spark.remote import ADDRESSES
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Observation
+    from pyspark.sql import DataFrame
 
 _NAMES = 20  # outputs that are named
 
@@ -27,7 +27,7 @@ class Figures:
 
     def __init__(self) -> None:
         self._files = self._bytes = 0
-        self._lines: list[Observation] = []
+        self._lines: list[expectations.Counted] = []
         self._outputs: dict[str, int | None] = {}
         self._began: float | None = None  # a monotonic time
 
@@ -42,9 +42,9 @@ class Figures:
         for file in every:
             self._files += 1
             self._bytes += 0 if file.where.startswith(ADDRESSES) else file.size
-        observed, counted = expectations.counted(lines)
+        counted = expectations.counted(lines)
         self._lines.append(counted)
-        return observed
+        return counted.observed
 
     def output(self, name: str, rows: int | None) -> None:
         """Count an output; `rows` of a table, None of anything else."""

@@ -47,9 +47,9 @@ def split(
     ]
     fits = functions.coalesce(line.rlike(pattern), functions.lit(False))
     kept = [name for name in _KEPT if name in lines.columns]
-    marked, counted = expectations.observed(lines, fits)
-    table = expectations.fitting(marked, True).select(*kept, *columns)
-    rejects = expectations.fitting(marked, False)
+    counted = expectations.marked(lines, fits)
+    table = expectations.fitting(counted.observed, True).select(*kept, *columns)
+    rejects = expectations.fitting(counted.observed, False)
     return table, Parsed(form, rejects, counted, most_rejects)
 
 

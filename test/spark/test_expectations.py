@@ -133,6 +133,17 @@ def test_names_of_groups_are_those_of_python(spark):
     assert parsed.rejects.count() == 1
 
 
+def test_what_was_counted_is_there_when_nothing_was_left_to_group(spark, q):
+    """Spark takes what follows out of its plan then, and forgets what it has counted."""
+    table = lines(spark, 0, 3)
+    everything = expectations.counted(table)
+    hits = q.parse(everything.observed, "common")
+    assert hits.groupBy("url").count().collect() == []
+    assert expectations.count_of(everything) == 3
+    with fails(match="3 of 3 lines do not fit 'common'"):
+        q.check()
+
+
 @pytest.mark.parametrize("promise", ["attach", "expect"])
 def test_of_lines_that_do_not_fit_is_spoken_before_what_follows(
     spark, q, tmp_path, monkeypatch, promise
