@@ -46,9 +46,7 @@ class Driver:
         """Return a session on the Spark that runs, with settings, views and functions of
         its own."""
         assert self._session is not None
-        session = self._session.newSession()
-        sessions.register(session)
-        return session
+        return self._session.newSession()
 
     def forget(self) -> None:
         """Give back what jobs have asked Spark to keep in memory."""

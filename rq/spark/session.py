@@ -29,6 +29,7 @@ from rq.spark import failures, java, scratch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.datasource import DataSource
 
 DEFAULT_MASTER = "local[*]"
 LOOPBACK = "127.0.0.1"
@@ -253,7 +254,19 @@ def register(spark: SparkSession) -> None:
     if importlib.util.find_spec("pyspark_rq") is None:
         return
     module = importlib.import_module("pyspark_rq")
-    spark.dataSource.register(module.DefaultSource)
+    add_source(spark, module.DefaultSource)
+
+
+def add_source(spark: SparkSession, source: type[DataSource]) -> None:
+    """Make a source known to a session. One that was made from another session knows the
+    sources of that, and Spark lets it take none of the same name."""
+    from pyspark.errors import AnalysisException
+
+    try:
+        spark.dataSource.register(source)
+    except AnalysisException as error:
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise
 
 
 def _loopback() -> dict[str, str]:

@@ -75,3 +75,12 @@ def test_a_place_that_is_away_is_asked_again(spark, tmp_path):
     bad = attachments.Bad("m1", "http://h/: 503", is_passing=True)
     assert attachments.unreadable(bad.error()) == bad
     assert jobs._end_of(bad) == (Verb.RESEND, "60-http://h/: 503")
+
+
+def test_sessions_that_share_a_java_each_read_lines(spark, tmp_path):
+    """The sessions of a job that stays: one was made from the other."""
+    path = tmp_path / "a.log"
+    path.write_text("one\ntwo\n")
+    every = [attachments.File("m", "host", path.name, str(path), path.stat().st_size)]
+    for each in (spark, spark.newSession()):
+        assert attachments.rows(each, every, ()).count() == 2

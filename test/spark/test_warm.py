@@ -17,6 +17,7 @@ from pyspark import SparkContext
 @job
 def run(q):
     what = q.messages[0]["param1"]
+    assert q.lines().count() == 1
     rows = q.spark.range(int(what) if what.isdigit() else 5).cache()
     number = rows.count()
     views = [table.name for table in q.spark.catalog.listTables()]
@@ -50,7 +51,7 @@ def queue(tmp_path, spark_env):
 def told(queue, param1):
     """Let a message be worked on; return the text of what it sends."""
     before = set(queue.box.root.path.glob("queue/box/done/**/attach/told"))
-    msg_id = prepared(queue, {}, param1=param1)
+    msg_id = prepared(queue, {"a": b"line"}, param1=param1)
     assert queue.ended(msg_id, seconds=PATIENCE)["status"].startswith("done")
 
     def new():
@@ -67,7 +68,7 @@ def test_a_job_that_stays(queue):
     assert place.endswith("/job")
     assert told(queue, "4").split(" ")[:3] == ["4", "[]", java]
 
-    failed = prepared(queue, {}, param1="fails")
+    failed = prepared(queue, {"a": b"line"}, param1="fails")
     assert (
         queue.ended(failed, seconds=PATIENCE)["status"]
         == "err - ValueError: of the job"
@@ -79,7 +80,7 @@ def test_a_job_that_stays(queue):
     second = told(queue, "6").split(" ")[2]
     assert second != java
 
-    broken = prepared(queue, {}, param1="breaks")
+    broken = prepared(queue, {"a": b"line"}, param1="breaks")
     wait_until(lambda: queue.get(broken)["count"] == 1, PATIENCE)
     assert "Java was ended by KILL" in wait_until(
         lambda: (m := queue.get(broken)) and "Java" in m["status"] and m["status"],
