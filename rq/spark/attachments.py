@@ -24,7 +24,7 @@ from typing import IO, TYPE_CHECKING, cast
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from rq.errors import BadInput, RQError, Unreachable
-from rq.spark import remote, session
+from rq.spark import remote
 from rq.spark.given import Given
 from rq.spark.remote import Allow, Source
 
@@ -133,7 +133,7 @@ def find_bad(
 def _read(
     spark: SparkSession, every: Sequence[File], allow: Sequence[str], what: str
 ) -> DataFrame:
-    session.add_source(spark, Lines)
+    spark.dataSource.register(Lines)
     groups = max(1, spark.sparkContext.defaultParallelism) * 4
     text = json.dumps(
         [[file.msg_id, file.src, file.name, file.where, file.size] for file in every]

@@ -46,7 +46,7 @@ class Driver:
         """Return a session on the Spark that runs, with settings, views and functions of
         its own."""
         assert self._session is not None
-        return self._session.newSession()
+        return sessions.another(self._session)
 
     def forget(self) -> None:
         """Give back what jobs have asked Spark to keep in memory."""

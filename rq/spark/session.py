@@ -29,7 +29,6 @@ from rq.spark import failures, java, scratch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.datasource import DataSource
 
 DEFAULT_MASTER = "local[*]"
 LOOPBACK = "127.0.0.1"
@@ -254,19 +253,19 @@ def register(spark: SparkSession) -> None:
     if importlib.util.find_spec("pyspark_rq") is None:
         return
     module = importlib.import_module("pyspark_rq")
-    add_source(spark, module.DefaultSource)
+    spark.dataSource.register(module.DefaultSource)
 
 
-def add_source(spark: SparkSession, source: type[DataSource]) -> None:
-    """Make a source known to a session. One that was made from another session knows the
-    sources of that, and Spark lets it take none of the same name."""
-    from pyspark.errors import AnalysisException
+def another(spark: SparkSession) -> SparkSession:
+    """Return a session on the Java of another one, with settings, views and functions of
+    its own. It is the active one of this thread, where Spark looks for sources."""
+    from pyspark.sql import SparkSession
 
-    try:
-        spark.dataSource.register(source)
-    except AnalysisException as error:
-        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
-            raise
+    session = spark.newSession()
+    SparkSession._activeSession = session
+    spark._jvm.SparkSession.setActiveSession(session._jsparkSession)
+    register(session)
+    return session
 
 
 def _loopback() -> dict[str, str]:

@@ -7,7 +7,7 @@ import gzip
 import pytest
 
 from rq.pipe import Verb
-from rq.spark import attachments, jobs
+from rq.spark import attachments, jobs, session
 from rq.spark.given import Batch, Given
 from rq.spark.jobs import Job
 
@@ -82,5 +82,8 @@ def test_sessions_that_share_a_java_each_read_lines(spark, tmp_path):
     path = tmp_path / "a.log"
     path.write_text("one\ntwo\n")
     every = [attachments.File("m", "host", path.name, str(path), path.stat().st_size)]
-    for each in (spark, spark.newSession()):
-        assert attachments.rows(each, every, ()).count() == 2
+    try:
+        for each in (spark, session.another(spark), session.another(spark)):
+            assert attachments.rows(each, every, ()).count() == 2
+    finally:
+        spark._jvm.SparkSession.setActiveSession(spark._jsparkSession)
