@@ -257,8 +257,9 @@ def _figures(said: Mapping[str, Any]) -> list[tuple[str, str]]:
             for name, count in outputs.items()
         )
         rows.append(("made", ", ".join(names)))
-    if "spark_us" in said:
-        rows.append(("Spark", duration(float(said["spark_us"]) / 1e6)))
+    for name, engine in (("spark_us", "Spark"), ("duckdb_us", "DuckDB")):
+        if name in said:
+            rows.append((engine, duration(float(said[name]) / 1e6)))
     return rows
 
 

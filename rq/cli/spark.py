@@ -25,7 +25,7 @@ VERBS: dict[str, tuple[str, str]] = {
 }
 # Of what a job says when it is tried; results go into this directory.
 _TRIED = "rq-try"
-_EXTRA, _EXTRA_JAVA = "spark", "spark-java"
+_EXTRA, _EXTRA_JAVA, _EXTRA_DUCKDB = "spark", "spark-java", "duckdb"
 
 
 def spark(root: Root, words: list[str]) -> int:
@@ -80,9 +80,6 @@ def trial(_root: Root, words: list[str]) -> int:
         "--out", metavar="DIR", type=Path, default=Path(_TRIED), help=f"({_TRIED}/)"
     )
     args = parser.parse_args(words)
-    from rq.spark import session
-
-    session.demand_spark()
     from rq.spark import trial as trials
 
     trials.run(args.script, args.messages, args.out, _print)
@@ -93,7 +90,14 @@ def _print(text: str) -> None:
     print(text, flush=True)
 
 
-# ---- `rq up --spark`
+# ---- `rq up --spark`, `rq up --duckdb`
+
+
+def install_duckdb() -> None:
+    """Put into the checkout's .venv what jobs without Spark need."""
+    if not bootstrapped(_EXTRA_DUCKDB):
+        raise Refused("DuckDB was not installed; RQ itself is as it was")
+    print('DuckDB is installed: a job runs on it by @job(engine="duckdb")')
 
 
 def install() -> None:

@@ -46,6 +46,11 @@ def up(root: Root, words: list[str]) -> int:
         "--spark", action="store_true", help="add the data pipeline (about 1.1 GB)"
     )
     parser.add_argument(
+        "--duckdb",
+        action="store_true",
+        help="add what jobs without Spark need (about 250 MB)",
+    )
+    parser.add_argument(
         "--demo",
         nargs="?",
         type=int,
@@ -67,6 +72,8 @@ def up(root: Root, words: list[str]) -> int:
     ready = full_disk.all_take_messages(root) and ready
     if first and ready and not args.no_samples:
         samples.send(root)
+    if args.duckdb:
+        spark.install_duckdb()
     if args.spark:
         spark.install()
         _link(root)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeGuard
 
 from rq import limits, moments, names
-from rq.config import notices, retries, starts, unique
+from rq.config import jobs, notices, retries, starts, unique
 from rq.config.settings import (
     EXIT,
     LEASE_SECONDS,
@@ -192,14 +192,6 @@ def _window(value: object) -> float:
     return float(value)
 
 
-def _spark_conf(value: object) -> dict[str, str]:
-    conf = _environment(value)
-    for name in conf:
-        if not name.startswith("spark."):
-            raise ValueError(f"{name} does not begin with spark.")
-    return conf
-
-
 def _pull(value: object) -> dict[str, object]:
     """Return the setting `pull` whole: the defaults with what `value` says."""
     return {**PULL, **_each(value, _PULL)}
@@ -222,8 +214,11 @@ def _each(value: object, checks: _Checks) -> dict[str, object]:
 
 
 _SPARK: _Checks = {
+    "engine": jobs.engine,
+    "memory": jobs.memory,
+    "threads": _whole(1, jobs.THREADS),
     "master": _text,
-    "conf": _spark_conf,
+    "conf": lambda value: jobs.conf(_environment(value)),
     "idle": _duration,
     "allow": _texts,
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 
-_OFFERED = {"job": ("rq.spark.jobs", "job"), "F": ("pyspark.sql.functions", "")}
+_OFFERED = {"job": ("rq.spark.jobs", "job"), "F": ("rq.spark.functions", "F")}
 
 
 def __getattr__(name: str) -> object:
@@ -16,5 +16,4 @@ def __getattr__(name: str) -> object:
     if name not in _OFFERED:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module, attribute = _OFFERED[name]
-    loaded = importlib.import_module(module)
-    return getattr(loaded, attribute) if attribute else loaded
+    return getattr(importlib.import_module(module), attribute)

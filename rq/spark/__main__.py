@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 from rq.errors import RQError
-from rq.spark import session
 
 _USAGE = """usage: rq-spark SCRIPT, as the first line of a queue's script:
   #!/usr/bin/env rq-spark
@@ -22,7 +21,6 @@ def main(argv: list[str] | None = None) -> int:
         sys.stderr.write(_USAGE)
         return 2
     try:
-        session.demand_spark()
         from rq.spark import jobs, warm
 
         main_of = warm.main if warm.is_wanted(os.environ) else jobs.main

@@ -1,7 +1,6 @@
-"""Lines of many files as rows: attachments, and what http:// and s3:// lead to.
+"""Lines of files: attachments, and what http:// and s3:// lead to.
 
-A task reads a group of files; the first bytes tell the compression, not the name. If one
-cannot be read, all of them are looked through, so that all that are bad are found at once.
+The first bytes tell the compression, not the name.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import gzip
 import heapq
 import http.client
 import io
-import json
 import lzma
 import re
 import zlib
@@ -21,8 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, cast
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-
 from rq.errors import BadInput, RQError, Unreachable
 from rq.spark import remote
 from rq.spark.given import Given
@@ -30,13 +26,9 @@ from rq.spark.remote import Allow, Source
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
     from typing_extensions import Buffer
 
-FORMAT = "rq_lines"
-SCHEMA = "msg_id string, src string, file string, lineno long, line string"
-_BAD = "msg_id string, why string, passing boolean"
+COLUMNS = ["msg_id", "src", "file", "lineno", "line"]
 _BLOCK = 1024 * 1024
 _GUESS = 16 * 1024 * 1024  # bytes that a file of unknown size is taken for
 _LONGEST = 64 * 1024 * 1024  # bytes of a line: more is no text, and would fill memory
@@ -114,83 +106,6 @@ def _bad(msg_id: str, name: str, error: BaseException) -> Bad:
     return Bad(msg_id, f"{name}: {why}", remote.is_passing(error))
 
 
-def rows(
-    spark: SparkSession, every: Sequence[File], allow: Sequence[str] = ()
-) -> DataFrame:
-    """Return the lines of files as a DataFrame of SCHEMA."""
-    return _read(spark, every, allow, "lines")
-
-
-def find_bad(
-    spark: SparkSession, messages: Iterable[Given], allow: Sequence[str]
-) -> list[Bad]:
-    """Look through all files of messages; return those that cannot be read."""
-    every, bad = listed(messages, allow)
-    spoiled = _read(spark, every, allow, "bad").collect() if every else []
-    return [*bad, *(Bad(*row) for row in spoiled)]
-
-
-def _read(
-    spark: SparkSession, every: Sequence[File], allow: Sequence[str], what: str
-) -> DataFrame:
-    spark.dataSource.register(Lines)
-    groups = max(1, spark.sparkContext.defaultParallelism) * 4
-    text = json.dumps(
-        [[file.msg_id, file.src, file.name, file.where, file.size] for file in every]
-    )
-    reader = spark.read.format(FORMAT).option("files", text).option("of", what)
-    reader = reader.option("allow", json.dumps(list(allow)))
-    return reader.option("groups", str(groups)).load()
-
-
-class Lines(DataSource):
-    """The source behind `q.lines()`."""
-
-    @classmethod
-    def name(cls) -> str:
-        return FORMAT
-
-    def schema(self) -> str:
-        schema, _ = _WAYS[self.options["of"]]
-        return schema
-
-    def reader(self, schema: StructType) -> DataSourceReader:
-        every = [File(*fields) for fields in json.loads(self.options["files"])]
-        allow = json.loads(self.options["allow"])
-        _, way = _WAYS[self.options["of"]]
-        return Reader(every, int(self.options["groups"]), way, allow)
-
-
-class Group(InputPartition):
-    """The files of one task."""
-
-    def __init__(self, members: Sequence[File]) -> None:
-        super().__init__(tuple(members))
-
-
-Way = Callable[[File, Allow], "Iterator[pa.RecordBatch]"]
-
-
-class Reader(DataSourceReader):
-    """Reads groups of files of about the same size."""
-
-    def __init__(
-        self, every: Sequence[File], groups: int, way: Way, allow: Sequence[str]
-    ) -> None:
-        self.files = every
-        self.groups = groups
-        self.way = way
-        self.allow = allow
-
-    def partitions(self) -> Sequence[InputPartition]:
-        return [Group(members) for members in grouped(self.files, self.groups)]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        may = remote.allow(self.allow)
-        for file in partition.value:
-            yield from self.way(file, may)
-
-
 def grouped(every: Sequence[File], count: int) -> list[list[File]]:
     """Share files out to at most `count` groups: the largest first, to the smallest."""
     heap: list[tuple[int, int, list[File]]] = [
@@ -216,8 +131,17 @@ def unreadable(error: Exception) -> Bad | None:
 # ---- reading one
 
 
-def _batches(file: File, may: Allow) -> Iterator[pa.RecordBatch]:
-    """Give the lines of a file as Arrow batches of SCHEMA."""
+def schema() -> pa.Schema:
+    """Return what `batches` gives."""
+    import pyarrow as pa
+
+    text = pa.string()
+    return pa.schema(zip(COLUMNS, (text, text, text, pa.int64(), text), strict=True))
+
+
+def batches(file: File, may: Allow) -> Iterator[pa.RecordBatch]:
+    """Give the lines of a file as Arrow batches: msg_id, src, file, lineno, line.
+    BadInput or Unreachable, which `unreadable` reads, when that cannot be."""
     import pyarrow as pa
 
     number = 1
@@ -229,17 +153,15 @@ def _batches(file: File, may: Allow) -> Iterator[pa.RecordBatch]:
                     *(pa.repeat(text, count) for text in (file.msg_id, file.src)),
                     pa.repeat(file.name, count),
                     pa.array(range(number, number + count), pa.int64()),
-                    pa.array(lines, pa.string()),
+                    lines,
                 ]
-                yield pa.RecordBatch.from_arrays(
-                    columns, ["msg_id", "src", "file", "lineno", "line"]
-                )
+                yield pa.RecordBatch.from_arrays(columns, COLUMNS)
                 number += count
     except _SPOILED as error:
         raise _bad(file.msg_id, file.name, error).error() from error
 
 
-def _checked(file: File, may: Allow) -> Iterator[pa.RecordBatch]:
+def checked(file: File, may: Allow) -> Iterator[pa.RecordBatch]:
     """Give a row if a file cannot be read to its end."""
     import pyarrow as pa
 
@@ -255,22 +177,33 @@ def _checked(file: File, may: Allow) -> Iterator[pa.RecordBatch]:
         )
 
 
-_WAYS: dict[str, tuple[str, Way]] = {
-    "lines": (SCHEMA, _batches),
-    "bad": (_BAD, _checked),
-}
-
-
-def _blocks(stream: Source) -> Iterator[list[str]]:
+def _blocks(stream: Source) -> Iterator[pa.Array]:
+    """Give the lines of a stream, some at a time."""
     rest = b""
     while block := stream.read(_BLOCK):
-        *whole, rest = (rest + block).split(b"\n")
-        if whole:
-            yield [_text(line) for line in whole]
+        whole, newline, after = block.rpartition(b"\n")
+        if newline:
+            yield _lines(rest + whole)
+            rest = after
+        else:
+            rest += after
         if len(rest) > _LONGEST:
             raise ValueError(f"it has a line of more than {_LONGEST:,} bytes")
     if rest:
-        yield [_text(rest)]
+        yield _lines(rest)
+
+
+def _lines(text: bytes) -> pa.Array:
+    """Return the lines of a text; Arrow splits what is UTF-8 and has no \\r many times
+    faster than Python."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    if b"\r" not in text:
+        parts = compute.split_pattern(pa.array([text], pa.binary()), b"\n").flatten()
+        with contextlib.suppress(pa.ArrowInvalid):  # it is not UTF-8
+            return parts.cast(pa.string())
+    return pa.array([_text(line) for line in text.split(b"\n")], pa.string())
 
 
 def _text(line: bytes) -> str:

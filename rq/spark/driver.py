@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import functools
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rq.spark import machine
+from rq.spark import duck, machine
 from rq.spark import session as sessions
+from rq.spark.duck_tables import DuckTables
+from rq.spark.functions import DUCKDB
 from rq.spark.machine import Engine
+from rq.spark.tables import Tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,7 +27,9 @@ class Driver:
     def __init__(self, load: Callable[[], Job]) -> None:
         self._load = load
         self._session: SparkSession | None = None
-        self.engine: Engine | None = None  # what its Spark runs on, when it was started
+        self._engine: Engine | None = (
+            None  # what its Spark runs on, when it was started
+        )
 
     @functools.cached_property
     def job(self) -> Job:
@@ -35,18 +41,38 @@ class Driver:
         """Whether a Spark was started, and has not ended since."""
         return self._session is not None and machine.java_runs()
 
-    def start(self) -> SparkSession:
+    def tables(self, tell: Callable[[str], None], readable: Iterable[Path]) -> Tables:
+        """Return the tables of one call, whose files lie in `readable`; `tell` hears what
+        takes a while."""
+        if self.job.engine == DUCKDB:
+            within = duck.limits()
+            return DuckTables(duck.session(within, readable), within.threads)
+        from rq.spark.spark_tables import SparkTables
+
+        if self.is_warm:
+            return SparkTables(self._another())
+        tell("starting Spark")
+        return SparkTables(self._start())
+
+    def _start(self) -> SparkSession:
         """Start Spark; return its session. What was there before is ended."""
         self.close()
         self._session = self.job.session()
-        self.engine = machine.engine(self._session)
+        self._engine = machine.engine(self._session)
         return self._session
 
-    def another(self) -> SparkSession:
+    def _another(self) -> SparkSession:
         """Return a session on the Spark that runs, with settings, views and functions of
         its own."""
         assert self._session is not None
         return sessions.another(self._session)
+
+    def failure(self, error: Exception) -> str | None:
+        """Return what has broken under a job, what it had, and what to do about it; None:
+        nothing did, the error is of the job."""
+        if self._engine is not None:
+            return machine.failure(error, self._engine)
+        return duck.failure(error)
 
     def forget(self) -> None:
         """Give back what jobs have asked Spark to keep in memory."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from rq.errors import BadInput
+from rq.spark.functions import F
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row
@@ -16,7 +17,14 @@ _SAMPLES = 3  # lines that a sentence quotes
 _WIDTH = 120  # characters of each
 _PATIENCE = 2.0  # seconds until Spark has told what an action that has ended counted
 _LOOK = 0.02
-_ALL, _REJECTED, _FITS = "lines", "rejected", "_rq_fits"
+LINES, REJECTED, _FITS = "lines", "rejected", "_rq_fits"
+
+
+class Counts(Protocol):
+    """Figures of rows, by name: `lines`, `rejected`."""
+
+    def get(self) -> Mapping[str, int] | None:
+        """Return them; None: nothing has read the rows."""
 
 
 class Counted:
@@ -59,7 +67,7 @@ class Parsed:
 
     form: str
     rejects: DataFrame
-    counted: Counted
+    counted: Counts
     most_rejects: float | None  # share of the lines; None: not all
 
     def check(self, most_rejects: float | None = None) -> None:
@@ -83,7 +91,7 @@ class Parsed:
     def counts(self) -> tuple[int, int]:
         """Return how many lines were read, and did not fit."""
         counts = self.counted.get()
-        return (int(counts[_ALL]), int(counts[_REJECTED])) if counts else (0, 0)
+        return (int(counts[LINES]), int(counts[REJECTED])) if counts else (0, 0)
 
 
 def marked(lines: DataFrame, fits: Column) -> Counted:
@@ -92,7 +100,7 @@ def marked(lines: DataFrame, fits: Column) -> Counted:
     from pyspark.sql import functions
 
     is_out = functions.when(~functions.col(_FITS), 1)
-    rejected = functions.count(is_out).alias(_REJECTED)
+    rejected = functions.count(is_out).alias(REJECTED)
     return Counted(lines.withColumn(_FITS, fits), _all_lines(), rejected)
 
 
@@ -104,13 +112,13 @@ def counted(lines: DataFrame) -> Counted:
 def _all_lines() -> Column:
     from pyspark.sql import functions
 
-    return functions.count(functions.lit(1)).alias(_ALL)
+    return functions.count(functions.lit(1)).alias(LINES)
 
 
-def count_of(counted: Counted) -> int:
+def count_of(counted: Counts) -> int:
     """Return how many lines an action has counted; 0 when there was none."""
     counts = counted.get()
-    return int(counts[_ALL]) if counts else 0
+    return int(counts[LINES]) if counts else 0
 
 
 def fitting(marked: DataFrame, wanted: bool) -> DataFrame:
@@ -133,7 +141,7 @@ def check(
             f"{', '.join(rows.columns)}"
         )
     totals = _totals(rows, not_null)
-    total = int(totals[_ALL])
+    total = int(totals[LINES])
     if total < least:
         raise BadInput(f"expected at least {least:,} rows, there are {total:,}")
     for name in not_null:
@@ -148,16 +156,12 @@ def check(
 
 
 def _totals(rows: DataFrame, not_null: Sequence[str]) -> Row:
-    from pyspark.sql import functions
-
     nulls = (
-        functions.count(functions.when(functions.col(f"`{name}`").isNull(), 1)).alias(
-            f"null {name}"
-        )
+        F.count(F.when(F.col(f"`{name}`").isNull(), 1)).alias(f"null {name}")
         for name in not_null
     )
-    counted = functions.count(functions.lit(1)).alias(_ALL)
-    return rows.agg(counted, *nulls).collect()[0]
+    counted = F.count(F.lit(1)).alias(LINES)
+    return rows.groupBy().agg(counted, *nulls).collect()[0]
 
 
 def _check_unique(rows: DataFrame, unique: Sequence[str]) -> None:

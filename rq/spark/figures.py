@@ -8,16 +8,12 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from rq.nesting import Json
 from rq.spark import expectations
 from rq.spark.attachments import File
-from rq.spark.expectations import Parsed
+from rq.spark.expectations import Counts, Parsed
 from rq.spark.remote import ADDRESSES
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 _NAMES = 20  # outputs that are named
 
@@ -27,24 +23,21 @@ class Figures:
 
     def __init__(self) -> None:
         self._files = self._bytes = 0
-        self._lines: list[expectations.Counted] = []
+        self._lines: list[Counts] = []
         self._outputs: dict[str, int | None] = {}
         self._began: float | None = None  # a monotonic time
 
-    def began(self) -> None:
-        """Spark is wanted from now on."""
+    def began(self, engine: str) -> None:
+        """An engine, `spark` or `duckdb`, is at work from now on."""
         if self._began is None:
-            self._began = time.monotonic()
+            self._engine, self._began = engine, time.monotonic()
 
-    def read(self, every: Iterable[File], lines: DataFrame) -> DataFrame:
-        """Count files, and their lines when the first action of Spark reads them; return
-        the lines."""
+    def read(self, every: Iterable[File], lines: Counts) -> None:
+        """Count files, and their lines, once something has read them."""
         for file in every:
             self._files += 1
             self._bytes += 0 if file.where.startswith(ADDRESSES) else file.size
-        counted = expectations.counted(lines)
-        self._lines.append(counted)
-        return counted.observed
+        self._lines.append(lines)
 
     def output(self, name: str, rows: int | None) -> None:
         """Count an output; `rows` of a table, None of anything else."""
@@ -67,5 +60,5 @@ class Figures:
         if sent:
             figures["sent"] = list(sent[:_NAMES])
         if self._began is not None:
-            figures["spark_us"] = int((time.monotonic() - self._began) * 1e6)
+            figures[f"{self._engine}_us"] = int((time.monotonic() - self._began) * 1e6)
         return json.dumps(figures, ensure_ascii=False)

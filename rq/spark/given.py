@@ -57,6 +57,11 @@ class Batch:
     def ids(self) -> list[str]:
         return [message.msg_id for message in self.messages]
 
+    @property
+    def readable(self) -> list[Path]:
+        """The directories that its messages bring, and the working directory."""
+        return [Path.cwd(), *(message.folder / ATTACH for message in self.messages)]
+
 
 def from_queue(env: Mapping[str, str]) -> Batch:
     """Return what the queue that started this process wants to be done."""

@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, overload
 from rq import config
 from rq.errors import BadInput, Refused, RQError
 from rq.pipe import Verb
-from rq.spark import attachments, failures, given, machine, remote, sending
+from rq.spark import attachments, duck, failures, functions, given, remote, sending
 from rq.spark import session as sessions
 from rq.spark.driver import Driver
 from rq.spark.given import Batch, Given
 from rq.spark.progress import Progress
 from rq.spark.queue_door import AGAIN
 from rq.spark.sending import Prepared
+from rq.spark.tables import Tables
 from rq.spark.work import Outlet, Work
 
 if TYPE_CHECKING:
@@ -42,12 +43,34 @@ class Job:
     """A function over the messages of a batch, and how its session is made."""
 
     def __init__(
-        self, function: Function, master: str | None, conf: Mapping[str, str]
+        self,
+        function: Function,
+        master: str | None = None,
+        conf: Mapping[str, str] | None = None,
+        engine: str | None = None,
     ) -> None:
         self.function = function
         self.master = master
-        self.conf = conf
+        self.conf = conf or {}
         self.__doc__ = function.__doc__
+        self._engine = engine
+
+    @property
+    def engine(self) -> str:
+        """What it runs on; what the queue's config says comes before the script."""
+        return os.environ.get("RQ_SPARK_ENGINE") or self._engine or functions.SPARK
+
+    def demand(self) -> None:
+        """Raise BadInput or BadConfig unless what it runs on is there."""
+        engines = (functions.SPARK, functions.DUCKDB)
+        if self.engine not in engines:
+            names = " nor ".join(engines)
+            raise BadInput(f"@job(engine={self.engine!r:.40}) is neither {names}")
+        if self.engine == functions.DUCKDB:
+            duck.demand()
+        else:
+            sessions.demand_spark()
+        functions.F.use(self.engine)
 
     def session(self) -> SparkSession:
         """Start its session; what the queue's config says comes before the script."""
@@ -60,29 +83,40 @@ class Job:
 def job(function: Function) -> Job: ...
 @overload
 def job(
-    *, master: str | None = None, conf: Mapping[str, str] | None = None
+    *,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    engine: str | None = None,
 ) -> Callable[[Function], Job]: ...
 def job(
     function: Function | None = None,
     *,
     master: str | None = None,
     conf: Mapping[str, str] | None = None,
+    engine: str | None = None,
 ) -> Job | Callable[[Function], Job]:
-    """Make a job of a function: `@job`, or `@job(master="local[2]")`."""
+    """Make a job of a function: `@job`, `@job(master="local[2]")`, or without Spark
+    `@job(engine="duckdb")`."""
     if function is not None:
-        return Job(function, None, {})
-    return lambda function: Job(function, master, conf or {})
+        return Job(function)
+    return lambda function: Job(function, master, conf, engine)
 
 
 def load(script: Path) -> Job:
     """Return the one job of a script."""
     if not script.is_file():
         raise BadInput(f"there is no script {script}")
-    names = runpy.run_path(str(script), run_name="rq_spark_script")
+    try:
+        names = runpy.run_path(str(script), run_name="rq_spark_script")
+    except ModuleNotFoundError as error:
+        if error.name == "pyspark":
+            sessions.demand_spark()  # it says how to get it
+        raise
     by_id = {id(value): value for value in names.values() if isinstance(value, Job)}
     jobs = list(by_id.values())
     if len(jobs) != 1:
         raise BadInput(f"{script} has {len(jobs)} functions with @job: it needs one")
+    jobs[0].demand()
     return jobs[0]
 
 
@@ -112,12 +146,12 @@ def _try(job: Job, q: Work) -> Endings:
         job.function(q)
         q.check()
     except Exception as error:
-        first = attachments.unreadable(error)
+        first = attachments.unreadable(q.tables.cause(error))
         ids = [message.msg_id for message in q.messages]
         if first is None or first.msg_id not in ids:
             raise
         allow = remote.texts(os.environ)
-        bad = [first, *attachments.find_bad(q.spark, q.messages, allow)]
+        bad = [first, *q.tables.find_bad(q.messages, allow)]
         return {entry.msg_id: _end_of(entry) for entry in bad}
     return {}
 
@@ -140,7 +174,7 @@ class Pipe:
         self._driver = driver
         self._turn = threading.Lock()
         self.progress = Progress(self.tell)
-        self._session: SparkSession | None = None
+        self._tables: Tables | None = None
 
     @property
     def job(self) -> Job:
@@ -157,23 +191,20 @@ class Pipe:
     def tell(self, text: str) -> None:
         self.say(Verb.RUN, text)
 
-    def session(self) -> SparkSession:
-        if self._session is None:
-            self._session = self._warm() or self._started()
-            self.progress.watch(self._session)
-        return self._session
+    def tables(self) -> Tables:
+        if self._tables is None:
+            self._tables = self._driver.tables(self.tell, self.batch.readable)
+            self.progress.watch(self._tables.watched)
+        return self._tables
 
-    def _warm(self) -> SparkSession | None:
-        return self._driver.another() if self._driver.is_warm else None
-
-    def _started(self) -> SparkSession:
-        self.tell("starting Spark")
-        return self._driver.start()
+    def close(self) -> None:
+        """Give back what the messages have used."""
+        if self._tables is not None:
+            self._tables.close()
 
     def failure(self, error: Exception) -> tuple[Verb, str]:
         """Return how all messages end that have not."""
-        engine = self._driver.engine
-        broken = machine.failure(error, engine) if engine else None
+        broken = self._driver.failure(error)
         if broken is not None:
             _trace()
             return Verb.RESEND, f"{_PAUSE}-{broken}"
@@ -224,6 +255,7 @@ def attempt(pipe: Pipe) -> Verb | None:
         return Verb.DONE
     finally:
         pipe.progress.stop()
+        pipe.close()
 
 
 def of_exit(code: object) -> str:
@@ -283,7 +315,7 @@ def _trace() -> None:
 
 def last_line(error: Exception) -> str:
     """Return what went wrong in one line; of a Python worker, its own last line."""
-    if text := failures.sentence(error):
+    if text := failures.sentence(error) or duck.sentence(error):
         return text
     lines = [line for line in str(error).splitlines() if line.strip()]
     traced = [n for n, line in enumerate(lines) if line.startswith("Traceback ")]

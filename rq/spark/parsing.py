@@ -25,9 +25,9 @@ FORMS = {
 }
 # What is escaped comes first: it begins no group.
 _NAMED = re.compile(r"\\.|\(\?P<(?P<group>\w+)>|\(\?P=(?P<again>\w+)\)", re.DOTALL)
-_KEPT = ("msg_id", "src", "file", "lineno")
+KEPT = ("msg_id", "src", "file", "lineno")
 _TIME = "dd/MMM/yyyy:HH:mm:ss Z"
-_TYPES = {"status": "int", "bytes": "long"}
+TYPES = {"status": "int", "bytes": "long"}
 
 
 def split(
@@ -38,15 +38,15 @@ def split(
     from pyspark.sql import functions
 
     expression = FORMS.get(form, form)
-    names = _names(expression)
-    pattern = _by_number(expression, names)
+    groups = names(expression)
+    pattern = _by_number(expression, groups)
     line = functions.col("line")
     columns = [
         _typed(name, functions.regexp_extract(line, pattern, index), form in FORMS)
-        for name, index in names.items()
+        for name, index in groups.items()
     ]
     fits = functions.coalesce(line.rlike(pattern), functions.lit(False))
-    kept = [name for name in _KEPT if name in lines.columns]
+    kept = [name for name in KEPT if name in lines.columns]
     counted = expectations.marked(lines, fits)
     table = expectations.fitting(counted.observed, True).select(*kept, *columns)
     rejects = expectations.fitting(counted.observed, False)
@@ -68,7 +68,8 @@ def _by_number(expression: str, names: dict[str, int]) -> str:
     return _NAMED.sub(plain, expression)
 
 
-def _names(expression: str) -> dict[str, int]:
+def names(expression: str) -> dict[str, int]:
+    """Return the named groups of an expression, and their numbers; BadInput."""
     try:
         groups = dict(re.compile(expression).groupindex)
     except re.error as error:
@@ -89,6 +90,6 @@ def _typed(name: str, column: Column, is_known: bool) -> Column:
 
     if is_known and name == "time":
         column = functions.try_to_timestamp(column, functions.lit(_TIME))
-    elif is_known and name in _TYPES:
-        column = column.try_cast(_TYPES[name])
+    elif is_known and name in TYPES:
+        column = column.try_cast(TYPES[name])
     return column.alias(name)

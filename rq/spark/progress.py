@@ -1,4 +1,4 @@
-"""Tell how far Spark is, from the side, and end its jobs when that is wanted."""
+"""Tell how far a job is, from the side, and end it when that is wanted."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from pyspark import StatusTracker
@@ -20,15 +20,41 @@ _ALONE = 30.0  # seconds without an executor until that is said, and again
 Say = Callable[[str], None]
 
 
+class Watched(Protocol):
+    """What is at work for a job."""
+
+    def far(self) -> str:
+        """Return how far it is; nothing, if that cannot be told."""
+
+    def cancel(self) -> None:
+        """End what it does now."""
+
+
+class OnSpark:
+    """Spark at work, since it was first looked at."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self._context = session.sparkContext
+        self._session = session
+        # Jobs of Spark, of earlier messages.
+        self._before = frozenset(_jobs(self._context.statusTracker()))
+        self._alone = Alone()
+
+    def far(self) -> str:
+        alone = self._alone.text(is_alone(self._session), time.monotonic())
+        return alone or summary(self._context.statusTracker(), self._before)
+
+    def cancel(self) -> None:
+        self._context.cancelAllJobs()
+
+
 class Progress:
-    """A thread that looks at the status tracker of a session and says what changes."""
+    """A thread that looks at what is at work and says what changes."""
 
     def __init__(self, say: Say) -> None:
         self._say = say
-        self._session: SparkSession | None = None
-        self._before: frozenset[int] = frozenset()  # jobs of Spark, of earlier messages
+        self._watched: Watched | None = None
         self._last = ""
-        self._alone = Alone()
         self._ended = threading.Event()
         self.cancelled = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -36,10 +62,9 @@ class Progress:
     def start(self) -> None:
         self._thread.start()
 
-    def watch(self, session: SparkSession) -> None:
-        """Look at a session from now on, at what it has not begun yet."""
-        self._before = frozenset(_jobs(session.sparkContext.statusTracker()))
-        self._session = session
+    def watch(self, watched: Watched) -> None:
+        """Look at something from now on."""
+        self._watched = watched
 
     def stop(self) -> None:
         """Say nothing more."""
@@ -54,28 +79,27 @@ class Progress:
             try:
                 self._look(since)
             except Exception as error:  # noqa: BLE001 - a loop iteration
-                self._session = None
+                self._watched = None
                 sys.stderr.write(f"progress cannot be shown any more: {error}\n")
 
     def _look(self, since: float | None) -> None:
-        session = self._session
+        watched = self._watched
         if since is not None:
-            self._cancel(session, since)
-        elif session is not None:
-            text = summary(session.sparkContext.statusTracker(), self._before)
-            text = self._alone.text(is_alone(session), time.monotonic()) or text
+            self._cancel(watched, since)
+        elif watched is not None:
+            text = watched.far()
             if text not in ("", self._last):
                 self._last = text
                 self._say(text)
 
-    def _cancel(self, session: SparkSession | None, since: float) -> None:
+    def _cancel(self, watched: Watched | None, since: float) -> None:
         """End what runs, again and again: the job may start another."""
         if time.monotonic() - since > PATIENCE:
             # Nothing else ends the main thread while it waits in foreign code; Java ends
             # with the pipe that it holds of this process.
             os._exit(1)
-        if session is not None:
-            session.sparkContext.cancelAllJobs()
+        if watched is not None:
+            watched.cancel()
 
 
 class Alone:

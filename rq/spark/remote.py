@@ -38,7 +38,6 @@ _LATER = frozenset({408, 425, 429, 500, 502, 503, 504})
 _PLAIN = "/%:=&?~+!$,;'@()*[]"
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
 _OPTIONS = frozenset({"region", "scheme", "endpoint_override"})
-_MEND = 'the queue\'s config may allow it: "spark": {{"allow": [{!r}]}}'
 _GONE = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN})
 # What pyarrow says of a store that was away, or had too much to do.
 _AWAY = re.compile(
@@ -139,8 +138,7 @@ def _store(where: str, may: Allow) -> tuple[fs.FileSystem, str]:
     path = f"{bucket}/{key}" if key else bucket
     if not any(path == top or path.startswith(f"{top}/") for top in may.stores):
         raise Refused(
-            f"this queue may not read {STORE}{bucket}; "
-            + _MEND.format(f"{STORE}{bucket}/")
+            f"this queue may not read {STORE}{bucket}; " + _mend(f"{STORE}{bucket}/")
         )
     options = _options(parts, may)
     from pyarrow import fs
@@ -163,9 +161,16 @@ def _options(parts: SplitResult, may: Allow) -> str:
         host, port = addresses.split_port(endpoint)
         usual = 443 if scheme == "https" else 80
         if not _is_named(addresses.plain(host), port or usual, may.web):
-            raise Refused(f"the store {host} is not named; {_MEND.format(endpoint)}")
+            raise Refused(f"the store {host} is not named; {_mend(endpoint)}")
     words = "&".join(f"{name}={quote(text)}" for name, text in options.items())
     return f"?{words}" if words else ""
+
+
+def _mend(place: str) -> str:
+    """Return what lets a queue go to a place, as it is written there: as JSON."""
+    return (
+        f'the queue\'s config may allow it: "spark": {json.dumps({"allow": [place]})}'
+    )
 
 
 def _is_named(host: str, port: int, web: Allowed) -> bool:
@@ -228,7 +233,7 @@ def _asked_once(url: str, may: Allow) -> _Page:
     try:
         places = addresses.find(host, port, may.web)
     except Internal as error:
-        raise Internal(f"{error}; {_MEND.format(host)}") from None
+        raise Internal(f"{error}; {_mend(host)}") from None
     sock = connection.connect(places, _PATIENCE)
     line = http.client.HTTPConnection(host, port, timeout=_PATIENCE)
     try:

@@ -50,8 +50,8 @@ def session(
     """Return the session of this process, started if there is none.
 
     `quiet`: what Java has to say goes to `log/spark.log` and not to standard error.
-    Refused when Spark is not installed or does not start, NoJava when there is no Java
-    for it.
+    BadConfig when Spark is not installed, Refused when it does not start, NoJava when
+    there is no Java for it.
     """
     demand_spark()
     root = config.find_root(None)
@@ -172,18 +172,18 @@ def _scratch(root: Root) -> Path:
 
 
 def demand_spark() -> None:
-    """Raise Refused when Spark, or the shell of its launcher, is not installed."""
+    """Raise BadConfig when Spark, or the shell of its launcher, is not installed."""
     missing = [
         name
         for name in ("pyspark", "pandas", "pyarrow")
         if importlib.util.find_spec(name) is None
     ]
     if missing:
-        raise Refused(
+        raise BadConfig(
             f"{', '.join(missing)} not installed: run `rq up --spark` (about 1.1 GB)"
         )
     if shutil.which("bash") is None:
-        raise Refused("Spark's launcher is a bash script: install bash")
+        raise BadConfig("Spark's launcher is a bash script: install bash")
 
 
 def environment() -> dict[str, str]:

@@ -7,17 +7,15 @@ import os
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rq.errors import Refused, RQError
 from rq.pipe import Verb
 from rq.spark import given, jobs
-from rq.spark import session as sessions
+from rq.spark.driver import Driver
+from rq.spark.given import Batch
 from rq.spark.progress import Progress
 from rq.spark.sending import Letter
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from rq.spark.tables import Tables
 
 Print = Callable[[str], None]
 
@@ -25,26 +23,32 @@ Print = Callable[[str], None]
 class Console:
     """The outlet of a job that is tried: a person reads what it says."""
 
-    def __init__(self, job: jobs.Job, tell: Print) -> None:
-        self._job = job
+    def __init__(self, job: jobs.Job, batch: Batch, tell: Print) -> None:
+        self._driver = Driver(lambda: job)
+        self._batch = batch
         self._tell = tell
-        self._session: SparkSession | None = None
+        self._tables: Tables | None = None
         self.progress = Progress(lambda text: tell(f"run {text}"))
 
     def say(self, verb: Verb, text: str) -> None:
         self._tell(f"{verb} {text}")
 
-    def session(self) -> SparkSession:
-        if self._session is None:
-            self._session = self._job.session()
+    def tables(self) -> Tables:
+        if self._tables is None:
+            self._tables = self._driver.tables(_unsaid, self._batch.readable)
             self.progress.start()
-            self.progress.watch(self._session)
-        return self._session
+            self.progress.watch(self._tables.watched)
+        return self._tables
 
     def close(self) -> None:
-        if self._session is not None:
+        if self._tables is not None:
             self.progress.stop()
-            sessions.close(self._session)
+            self._tables.close()
+        self._driver.close()
+
+
+def _unsaid(_text: str) -> None:
+    """A person sees that it starts."""
 
 
 def run(script: Path, messages: Path, out: Path, tell: Print) -> None:
@@ -54,10 +58,11 @@ def run(script: Path, messages: Path, out: Path, tell: Print) -> None:
     tell(f"{len(batch.messages)} messages from {messages}")
     out.mkdir(parents=True, exist_ok=True)
     before = Path.cwd()
-    console = Console(job, tell)
+    console = Console(job, batch, tell)
     os.chdir(out)  # where a queue's script finds itself: in a directory of its own
     try:
         q = jobs.call(job, batch, console, batch.messages)
+        figures = q.figures([])  # some are asked from the engine, which ends below
     except RQError:
         raise
     except Exception as error:  # noqa: BLE001 - what a queue would say with err
@@ -72,7 +77,7 @@ def run(script: Path, messages: Path, out: Path, tell: Print) -> None:
     for letter in q.letters:
         tell(_described(letter))
     if q.remaining:
-        tell(f"result {q.figures([])}")
+        tell(f"result {figures}")
         tell(f"done, {len(q.remaining)} messages")
 
 

@@ -80,7 +80,7 @@ class Worker:
         finally:
             self._pipe = None
             for name in values:
-                del os.environ[name]
+                os.environ.pop(name, None)  # a job may have taken it away
             os.chdir("/")
         return fit is not Verb.RESEND
 

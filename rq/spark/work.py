@@ -14,11 +14,12 @@ from rq.errors import BadInput
 from rq.message import PARAMS
 from rq.nesting import Json
 from rq.pipe import Verb
-from rq.spark import attachments, expectations, parsing, remote, results
+from rq.spark import attachments, expectations, remote, results
 from rq.spark.expectations import Parsed
 from rq.spark.figures import Figures
 from rq.spark.given import Batch, Given
 from rq.spark.sending import Letter
+from rq.spark.tables import Tables
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -34,8 +35,8 @@ class Outlet(Protocol):
     def say(self, verb: Verb, text: str) -> None:
         """Say something of all messages."""
 
-    def session(self) -> SparkSession:
-        """Return the SparkSession, started now if need be."""
+    def tables(self) -> Tables:
+        """Return Spark, or DuckDB, started now if need be."""
 
 
 class Work:
@@ -57,9 +58,15 @@ class Work:
 
     @property
     def spark(self) -> SparkSession:
-        """The SparkSession."""
-        self._figures.began()
-        return self._outlet.session()
+        """The SparkSession; on DuckDB, what stands in for it."""
+        return self.tables.session
+
+    @property
+    def tables(self) -> Tables:
+        """What makes the tables: Spark, or DuckDB."""
+        tables = self._outlet.tables()
+        self._figures.began(tables.engine)
+        return tables
 
     @property
     def ids(self) -> list[str]:
@@ -78,7 +85,9 @@ class Work:
         a DataFrame: msg_id, src, file, lineno, line."""
         allow = remote.texts(os.environ)
         every = attachments.files(self.messages, allow)
-        return self._figures.read(every, attachments.rows(self.spark, every, allow))
+        lines, counts = self.tables.lines(every, allow)
+        self._figures.read(every, counts)
+        return lines
 
     def parse(
         self, lines: DataFrame, form: str, most_rejects: float | None = None
@@ -91,7 +100,7 @@ class Work:
         """
         if most_rejects is not None and not 0 <= most_rejects <= 1:
             raise BadInput(f"q.parse: most_rejects={most_rejects} is not 0 to 1")
-        table, parsed = parsing.split(lines, form, most_rejects)
+        table, parsed = self.tables.split(lines, form, most_rejects)
         self._parsed.append(parsed)
         return table
 

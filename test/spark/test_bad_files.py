@@ -7,9 +7,10 @@ import gzip
 import pytest
 
 from rq.pipe import Verb
-from rq.spark import attachments, jobs, session
+from rq.spark import attachments, jobs, lines_source, session
 from rq.spark.given import Batch, Given
 from rq.spark.jobs import Job
+from rq.spark.spark_tables import SparkTables
 
 WHOLE = gzip.compress(b"a line\n" * 1000)
 
@@ -20,8 +21,8 @@ class Desk:
     def __init__(self, spark):
         self.spark = spark
 
-    def session(self):
-        return self.spark
+    def tables(self):
+        return SparkTables(self.spark)
 
     def say(self, verb, text):
         pass
@@ -84,6 +85,6 @@ def test_sessions_that_share_a_java_each_read_lines(spark, tmp_path):
     every = [attachments.File("m", "host", path.name, str(path), path.stat().st_size)]
     try:
         for each in (spark, session.another(spark), session.another(spark)):
-            assert attachments.rows(each, every, ()).count() == 2
+            assert lines_source.rows(each, every, ()).count() == 2
     finally:
         spark._jvm.SparkSession.setActiveSession(spark._jsparkSession)

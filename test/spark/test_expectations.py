@@ -10,6 +10,7 @@ from rq.errors import BadInput
 from rq.pipe import Verb
 from rq.spark import expectations, jobs, parsing, results
 from rq.spark.given import Batch
+from rq.spark.spark_tables import SparkTables
 from rq.spark.work import Work
 
 LINE = '10.0.0.1 - - [21/Nov/2026:10:00:00 +0000] "GET /a HTTP/1.1" 200 12'
@@ -21,8 +22,8 @@ class Desk:
     def __init__(self, spark):
         self.spark, self.said = spark, []
 
-    def session(self):
-        return self.spark
+    def tables(self):
+        return SparkTables(self.spark)
 
     def say(self, verb, text):
         self.said.append(f"{verb} {text}")

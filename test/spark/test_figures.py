@@ -8,6 +8,7 @@ import pytest
 
 from rq.spark import journal_source
 from rq.spark.given import Batch, Given
+from rq.spark.spark_tables import SparkTables
 from rq.spark.work import Work
 
 FORM = r"^(?P<url>\S+) (?P<status>\d+)$"
@@ -19,8 +20,8 @@ class Desk:
     def __init__(self, spark):
         self.spark = spark
 
-    def session(self):
-        return self.spark
+    def tables(self):
+        return SparkTables(self.spark)
 
     def say(self, verb, text):
         pass

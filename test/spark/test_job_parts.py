@@ -26,10 +26,19 @@ from harness.waiting import wait_until
 from pyarrow import parquet
 
 from rq.errors import BadInput, Unreachable
-from rq.spark import attachments, given, jobs, parsing, remote, results, work
+from rq.spark import (
+    attachments,
+    given,
+    jobs,
+    lines_source,
+    parsing,
+    remote,
+    results,
+    work,
+)
 from rq.spark.attachments import File
 from rq.spark.given import Given
-from rq.spark.progress import Alone, Progress, is_alone
+from rq.spark.progress import Alone, OnSpark, Progress, is_alone
 
 PATIENCE = 90.0
 HERE = ["127.0.0.1"]  # what a queue of these tests may fetch
@@ -83,7 +92,7 @@ def test_lines_come_from_files_of_every_kind_and_from_the_web(spark, tmp_path, s
         Given("m1", folder, {"src": "web1", "param1": "no address"}),
         Given("m2", tmp_path / "m2", {"param1": url}),
     ]
-    found = rows(attachments.rows(spark, attachments.files(messages, HERE), HERE))
+    found = rows(lines_source.rows(spark, attachments.files(messages, HERE), HERE))
     wanted = {("m1", "web1", name) for name in KINDS} | {("m2", "", url)}
     assert sorted(found) == sorted(
         (*of, number, line) for of in wanted for number, line in enumerate(LINES, 1)
@@ -95,7 +104,7 @@ def test_a_file_that_cannot_be_read_is_named(spark, tmp_path):
     broken.write_bytes(gzip.compress(TEXT * 100)[:-9])
     file = File("m1", "", "broken.gz", str(broken), 10)
     with pytest.raises(Exception, match=r"broken\.gz") as failed:
-        attachments.rows(spark, [file]).count()
+        lines_source.rows(spark, [file]).count()
     bad = attachments.unreadable(failed.value)
     assert (bad.msg_id, bad.is_passing) == ("m1", False)
     assert bad.why.startswith("broken.gz: Compressed file ended")
@@ -145,8 +154,8 @@ def test_whatever_is_wrong_with_a_file_is_told_of_that_file(
             error = Unreachable if kind == "http" else BadInput
             file, may = File("m1", "", "a log", str(where), 1), remote.allow(HERE)
             with pytest.raises(error, match=r"^\[m1\] a log: .+"):
-                list(attachments._batches(file, may))
-            [row] = next(attachments._checked(file, may)).to_pylist()
+                list(attachments.batches(file, may))
+            [row] = next(attachments.checked(file, may)).to_pylist()
             assert row["passing"] is (kind == "http")
         finally:
             server.shutdown()
@@ -241,7 +250,7 @@ def test_progress_is_told_when_it_changes_and_twice_a_second_at_most(spark):
         return int(tasks[1])
 
     progress = Progress(lambda text: told.append((time.monotonic(), text)))
-    progress.watch(spark)
+    progress.watch(OnSpark(spark))
     progress.start()
     try:
         spark.range(0, 8, 1, 8).mapInArrow(slow, "id long").count()
@@ -372,14 +381,34 @@ def test_the_launcher_of_jobs_says_how_it_is_used():
     assert "#!/usr/bin/env rq-spark" in ended.stderr
 
 
-def test_without_spark_the_queue_is_told_how_to_get_it(tmp_path):
+@pytest.mark.parametrize(
+    ("engine", "told"),
+    [
+        ({}, "pyspark, pandas, pyarrow not installed: run `rq up --spark`"),
+        (
+            {"RQ_SPARK_ENGINE": "duckdb"},
+            "duckdb, pyarrow not installed: run `rq up --d",
+        ),
+    ],
+)
+def test_without_spark_the_queue_is_told_how_to_get_it(tmp_path, engine, told):
     reader, writer = os.pipe()
     # Without site-packages nothing is there but what is put there.
     (tmp_path / "orjson").symlink_to(Path(orjson.__file__).parent)
-    path = f"{tmp_path}{os.pathsep}{CHECKOUT}"
+    script = tmp_path / "job.py"
+    script.write_text("from rq.spark import job\n@job\ndef run(q): pass\n")
+    env = {
+        "PYTHONPATH": f"{tmp_path}{os.pathsep}{CHECKOUT}",
+        "RQ_ROOT": str(tmp_path),
+        "RQ_MSG_DIR": str(tmp_path / "m" / "job"),
+        "RQ_MSG_ID": "m",
+        "RQ_FULL_MSG_ID": "http://h/q/logs/m",
+        "RQ_WRITE": str(writer),
+        **engine,
+    }
     ended = subprocess.run(
-        [sys.executable, "-S", "-m", "rq.spark", "job.py"],
-        env={"PYTHONPATH": path, "RQ_MSG_DIR": "/", "RQ_WRITE": str(writer)},
+        [sys.executable, "-S", "-m", "rq.spark", str(script)],
+        env=env,
         pass_fds=(writer,),
         stderr=subprocess.PIPE,
         text=True,
@@ -388,8 +417,8 @@ def test_without_spark_the_queue_is_told_how_to_get_it(tmp_path):
     os.close(writer)
     with open(reader) as pipe:
         said = pipe.read()
-    assert ended.returncode == 2
-    assert said.startswith("err pyspark, pandas, pyarrow not installed: run `rq up")
+    assert ended.returncode == 1
+    assert said.startswith(f"err {told}")
     assert said.endswith("\n")
     assert "Traceback" not in ended.stderr
 

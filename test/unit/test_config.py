@@ -330,11 +330,18 @@ def test_where_jobs_on_spark_run_is_checked():
     known = {"master": "spark://h:7077", "conf": {"spark.executor.cores": "2"}}
     assert queue(spark=said).spark == known
     assert queue(spark={}).spark == {}
+    said = {"engine": "duckdb", "memory": "2GB", "threads": 4}
+    assert queue(spark=said).spark == said
     for wrong in (
         {"mastre": "local"},
         {"master": 7},
         {"conf": {"executor.cores": "2"}},
         {"conf": {"spark.x": ["a"]}},
+        {"engine": "dukdb"},
+        {"memory": "2"},
+        {"memory": 2},
+        {"memory": "1GB; SET x"},
+        {"threads": 0},
         "local[2]",
     ):
         assert "spark" in refused(queue, spark=wrong)

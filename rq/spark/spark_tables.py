@@ -1,0 +1,45 @@
+"""Tables on Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from rq.spark import expectations, functions, lines_source, parsing
+from rq.spark.attachments import Bad, File
+from rq.spark.expectations import Counts, Parsed
+from rq.spark.given import Given
+from rq.spark.progress import OnSpark
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class SparkTables:
+    """The tables of a session of Spark, which outlives them."""
+
+    engine = functions.SPARK
+
+    def __init__(self, session: SparkSession) -> None:
+        self.session = session
+        self.watched = OnSpark(session)
+
+    def lines(
+        self, every: Sequence[File], allow: Sequence[str]
+    ) -> tuple[DataFrame, Counts]:
+        counted = expectations.counted(lines_source.rows(self.session, every, allow))
+        return counted.observed, counted
+
+    def find_bad(self, messages: Iterable[Given], allow: Sequence[str]) -> list[Bad]:
+        return lines_source.find_bad(self.session, messages, allow)
+
+    def split(
+        self, lines: DataFrame, form: str, most_rejects: float | None
+    ) -> tuple[DataFrame, Parsed]:
+        return parsing.split(lines, form, most_rejects)
+
+    def cause(self, error: Exception) -> Exception:
+        return error
+
+    def close(self) -> None:
+        pass

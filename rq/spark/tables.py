@@ -1,0 +1,49 @@
+"""What a job's tables are made by: Spark, or DuckDB in the process of the job itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from rq.spark.attachments import Bad, File
+from rq.spark.expectations import Counts, Parsed
+from rq.spark.given import Given
+from rq.spark.progress import Watched
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class Tables(Protocol):
+    """The tables of one call of a job."""
+
+    @property
+    def engine(self) -> str:
+        """`spark` or `duckdb`."""
+
+    @property
+    def session(self) -> SparkSession:
+        """What a job knows as `q.spark`."""
+
+    @property
+    def watched(self) -> Watched:
+        """What tells how far it is, and ends it."""
+
+    def lines(
+        self, every: Sequence[File], allow: Sequence[str]
+    ) -> tuple[DataFrame, Counts]:
+        """Return the lines of files, and what counts them when they are read."""
+
+    def find_bad(self, messages: Iterable[Given], allow: Sequence[str]) -> list[Bad]:
+        """Look through all files of messages; return those that cannot be read."""
+
+    def split(
+        self, lines: DataFrame, form: str, most_rejects: float | None
+    ) -> tuple[DataFrame, Parsed]:
+        """Return lines as columns, and those that `form` does not fit; BadInput."""
+
+    def cause(self, error: Exception) -> Exception:
+        """Return what an error of the engine comes from, if this knows it better."""
+
+    def close(self) -> None:
+        """Give back what only this call needed."""
