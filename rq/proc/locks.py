@@ -29,6 +29,14 @@ def lock_waiting(path: Path) -> int:
     return fd
 
 
+def lock_shared(path: Path) -> int:
+    """Take the lock file `path` beside others who do so, waiting for whoever has it alone;
+    FileNotFoundError when its directory is gone."""
+    fd = _taken(path, fcntl.LOCK_SH)
+    assert fd is not None  # it was waited for
+    return fd
+
+
 def own(fd: int) -> None:
     """Let an open lock file be ours, that was given to another user by root."""
     if os.geteuid() == 0 and os.fstat(fd).st_uid != 0:

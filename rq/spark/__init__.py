@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 
-_OFFERED = {"job": ("rq.spark.jobs", "job"), "F": ("rq.spark.functions", "F")}
+_OFFERED = {"job": ("rq.spark.job_file", "job"), "F": ("rq.spark.functions", "F")}
 
 
 def __getattr__(name: str) -> object:

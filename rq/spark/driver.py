@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import traceback
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -13,38 +12,43 @@ from rq.spark import session as sessions
 from rq.spark.duck_tables import DuckTables
 from rq.spark.functions import DUCKDB
 from rq.spark.machine import Engine
+from rq.spark.packages import Tell
 from rq.spark.tables import Tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from rq.spark.jobs import Job
+    from rq.spark.job_file import Job
 
 
 class Driver:
     """A job and its Spark, each made when it is first asked for."""
 
-    def __init__(self, load: Callable[[], Job]) -> None:
+    def __init__(self, load: Callable[[Tell], Job]) -> None:
         self._load = load
+        self._job: Job | None = None
         self._session: SparkSession | None = None
         self._engine: Engine | None = (
             None  # what its Spark runs on, when it was started
         )
 
-    @functools.cached_property
-    def job(self) -> Job:
-        """The job in the script, which is run when it is asked for."""
-        return self._load()
+    def job(self, tell: Tell) -> Job:
+        """Return the job in the script, which is run when it is asked for first; `tell`
+        hears what takes a while."""
+        if self._job is None:
+            self._job = self._load(tell)
+        return self._job
 
     @property
     def is_warm(self) -> bool:
         """Whether a Spark was started, and has not ended since."""
         return self._session is not None and machine.java_runs()
 
-    def tables(self, tell: Callable[[str], None], readable: Iterable[Path]) -> Tables:
+    def tables(self, tell: Tell, readable: Iterable[Path]) -> Tables:
         """Return the tables of one call, whose files lie in `readable`; `tell` hears what
         takes a while."""
-        if self.job.engine == DUCKDB:
+        job = self.job(tell)
+        if job.engine == DUCKDB:
             within = duck.limits()
             return DuckTables(duck.session(within, readable), within.threads)
         from rq.spark.spark_tables import SparkTables
@@ -52,12 +56,12 @@ class Driver:
         if self.is_warm:
             return SparkTables(self._another())
         tell("starting Spark")
-        return SparkTables(self._start())
+        return SparkTables(self._start(job))
 
-    def _start(self) -> SparkSession:
+    def _start(self, job: Job) -> SparkSession:
         """Start Spark; return its session. What was there before is ended."""
         self.close()
-        self._session = self.job.session()
+        self._session = job.session()
         self._engine = machine.engine(self._session)
         return self._session
 

@@ -1,25 +1,31 @@
-"""Jobs in one file: `@job def run(q)`, started by a queue through `rq-spark SCRIPT`."""
+"""Jobs in one file, called for what a queue gives them through `rq-spark SCRIPT`."""
 
 from __future__ import annotations
 
 import os
-import runpy
 import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING
 
 from rq import config
-from rq.errors import BadInput, Refused, RQError
+from rq.errors import Refused, RQError
 from rq.pipe import Verb
-from rq.spark import attachments, duck, failures, functions, given, remote, sending
-from rq.spark import session as sessions
+from rq.spark import (
+    attachments,
+    duck,
+    failures,
+    given,
+    remote,
+    sending,
+)
 from rq.spark.driver import Driver
 from rq.spark.given import Batch, Given
+from rq.spark.job_file import Job, load
 from rq.spark.progress import Progress
 from rq.spark.queue_door import AGAIN
 from rq.spark.sending import Prepared
@@ -27,9 +33,8 @@ from rq.spark.tables import Tables
 from rq.spark.work import Outlet, Work
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
-Function = Callable[[Work], object]
 Endings = dict[str, tuple[Verb, str]]
 _PAUSE = 60  # seconds until a queue that takes nothing now is asked again
 _CALLS = 2  # of a job's function, when files cannot be read
@@ -37,87 +42,6 @@ _WORSE = (
     Verb.RESEND,
     f"{_PAUSE}-files of this batch could be read, and could not a moment later",
 )
-
-
-class Job:
-    """A function over the messages of a batch, and how its session is made."""
-
-    def __init__(
-        self,
-        function: Function,
-        master: str | None = None,
-        conf: Mapping[str, str] | None = None,
-        engine: str | None = None,
-    ) -> None:
-        self.function = function
-        self.master = master
-        self.conf = conf or {}
-        self.__doc__ = function.__doc__
-        self._engine = engine
-
-    @property
-    def engine(self) -> str:
-        """What it runs on; what the queue's config says comes before the script."""
-        return os.environ.get("RQ_SPARK_ENGINE") or self._engine or functions.SPARK
-
-    def demand(self) -> None:
-        """Raise BadInput or BadConfig unless what it runs on is there."""
-        engines = (functions.SPARK, functions.DUCKDB)
-        if self.engine not in engines:
-            names = " nor ".join(engines)
-            raise BadInput(f"@job(engine={self.engine!r:.40}) is neither {names}")
-        if self.engine == functions.DUCKDB:
-            duck.demand()
-        else:
-            sessions.demand_spark()
-        functions.F.use(self.engine)
-
-    def session(self) -> SparkSession:
-        """Start its session; what the queue's config says comes before the script."""
-        master = os.environ.get("RQ_SPARK_MASTER") or self.master
-        name = getattr(self.function, "__name__", "job")
-        return sessions.session(f"rq {name}", master=master, conf=self.conf)
-
-
-@overload
-def job(function: Function) -> Job: ...
-@overload
-def job(
-    *,
-    master: str | None = None,
-    conf: Mapping[str, str] | None = None,
-    engine: str | None = None,
-) -> Callable[[Function], Job]: ...
-def job(
-    function: Function | None = None,
-    *,
-    master: str | None = None,
-    conf: Mapping[str, str] | None = None,
-    engine: str | None = None,
-) -> Job | Callable[[Function], Job]:
-    """Make a job of a function: `@job`, `@job(master="local[2]")`, or without Spark
-    `@job(engine="duckdb")`."""
-    if function is not None:
-        return Job(function)
-    return lambda function: Job(function, master, conf, engine)
-
-
-def load(script: Path) -> Job:
-    """Return the one job of a script."""
-    if not script.is_file():
-        raise BadInput(f"there is no script {script}")
-    try:
-        names = runpy.run_path(str(script), run_name="rq_spark_script")
-    except ModuleNotFoundError as error:
-        if error.name == "pyspark":
-            sessions.demand_spark()  # it says how to get it
-        raise
-    by_id = {id(value): value for value in names.values() if isinstance(value, Job)}
-    jobs = list(by_id.values())
-    if len(jobs) != 1:
-        raise BadInput(f"{script} has {len(jobs)} functions with @job: it needs one")
-    jobs[0].demand()
-    return jobs[0]
 
 
 def call(job: Job, batch: Batch, outlet: Outlet, messages: Sequence[Given]) -> Work:
@@ -179,7 +103,7 @@ class Pipe:
     @property
     def job(self) -> Job:
         """The job in the script, which is run when it is asked for."""
-        return self._driver.job
+        return self._driver.job(self.tell)
 
     def say(self, verb: Verb, text: str) -> None:
         self._write(f"{verb} {_one_line(text)}")
@@ -220,7 +144,7 @@ class Pipe:
 def main(script: Path) -> int:
     """Run a script on the messages that a queue gives; return the exit status."""
     batch = given.from_queue(os.environ)
-    driver = Driver(lambda: load(script))
+    driver = Driver(lambda tell: load(script, tell))
     pipe = Pipe(int(os.environ.get("RQ_WRITE", "3")), batch, driver)
 
     def cancel(_number: int, _frame: FrameType | None) -> None:

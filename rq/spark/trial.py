@@ -10,9 +10,10 @@ from pathlib import Path
 
 from rq.errors import Refused, RQError
 from rq.pipe import Verb
-from rq.spark import given, jobs
+from rq.spark import given, job_file, jobs
 from rq.spark.driver import Driver
 from rq.spark.given import Batch
+from rq.spark.job_file import Job
 from rq.spark.progress import Progress
 from rq.spark.sending import Letter
 from rq.spark.tables import Tables
@@ -23,8 +24,8 @@ Print = Callable[[str], None]
 class Console:
     """The outlet of a job that is tried: a person reads what it says."""
 
-    def __init__(self, job: jobs.Job, batch: Batch, tell: Print) -> None:
-        self._driver = Driver(lambda: job)
+    def __init__(self, job: Job, batch: Batch, tell: Print) -> None:
+        self._driver = Driver(lambda _: job)
         self._batch = batch
         self._tell = tell
         self._tables: Tables | None = None
@@ -53,7 +54,7 @@ def _unsaid(_text: str) -> None:
 
 def run(script: Path, messages: Path, out: Path, tell: Print) -> None:
     """Run a script on the messages in a folder; what it would send goes to `out`."""
-    job = jobs.load(script)
+    job = job_file.load(script.absolute(), tell)
     batch = given.from_folder(messages.absolute())
     tell(f"{len(batch.messages)} messages from {messages}")
     out.mkdir(parents=True, exist_ok=True)

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import FrameType
 
 from rq.pipe import Verb
-from rq.spark import given, jobs
+from rq.spark import given, job_file, jobs
 from rq.spark.driver import Driver
 from rq.spark.jobs import Pipe
 
@@ -45,7 +45,7 @@ class Worker:
     """A process of a queue's job, between its first message and its last."""
 
     def __init__(self, script: Path, idle: float) -> None:
-        self.driver = Driver(lambda: jobs.load(script))
+        self.driver = Driver(lambda tell: job_file.load(script, tell))
         self._idle = idle
         self._pipe: Pipe | None = None  # of the message that is worked on
         self._rest = b""  # of what was read, after its last line

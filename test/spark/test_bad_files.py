@@ -9,7 +9,7 @@ import pytest
 from rq.pipe import Verb
 from rq.spark import attachments, jobs, lines_source, session
 from rq.spark.given import Batch, Given
-from rq.spark.jobs import Job
+from rq.spark.job_file import Job
 from rq.spark.spark_tables import SparkTables
 
 WHOLE = gzip.compress(b"a line\n" * 1000)

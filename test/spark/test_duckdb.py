@@ -11,11 +11,11 @@ from harness.spark_jobs import HEAD, prepared, tools
 
 from rq.errors import BadConfig, BadInput
 from rq.pipe import Verb
-from rq.spark import duck, functions, jobs
+from rq.spark import duck, functions, job_file, jobs
 from rq.spark.duck_tables import DuckTables
 from rq.spark.functions import F
 from rq.spark.given import Batch, Given
-from rq.spark.jobs import Job
+from rq.spark.job_file import Job
 from rq.spark.spark_tables import SparkTables
 
 LINE = (
@@ -217,13 +217,13 @@ def test_an_engine_that_is_not_there_is_named(tmp_path, monkeypatch):
     text = "from rq.spark import job\n@job(engine='dukdb')\ndef run(q): pass\n"
     script.write_text(text)
     with pytest.raises(BadInput, match=r"'dukdb'\) is neither spark nor duckdb"):
-        jobs.load(script)
+        job_file.load(script, print)
     monkeypatch.setattr(duck.importlib.util, "find_spec", lambda name: None)
     monkeypatch.setenv("RQ_SPARK_ENGINE", "duckdb")
     with pytest.raises(
         BadConfig, match="duckdb, pyarrow not installed: run `rq up --du"
     ):
-        jobs.load(script)
+        job_file.load(script, print)
 
 
 JOB = """
