@@ -37,6 +37,7 @@ _MOVED = frozenset({301, 302, 303, 307, 308})
 _LATER = frozenset({408, 425, 429, 500, 502, 503, 504})
 _PLAIN = "/%:=&?~+!$,;'@()*[]"
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
+_REGION = re.compile(r"[a-z0-9][a-z0-9-]{0,39}", re.ASCII)
 _OPTIONS = frozenset({"region", "scheme", "endpoint_override"})
 _GONE = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN})
 # What pyarrow says of a store that was away, or had too much to do.
@@ -154,6 +155,9 @@ def _options(parts: SplitResult, may: Allow) -> str:
     if strange := options.keys() - _OPTIONS:
         options_text = ", ".join(sorted(_OPTIONS))
         raise BadInput(f"?{min(strange):.40}= is not one of {options_text}")
+    # It becomes a part of the name of a host, to which signed requests go.
+    if not _REGION.fullmatch(options.get("region", "auto")):
+        raise BadInput(f"?region={options['region']!r:.40} is no region")
     scheme = options.get("scheme", "https")
     if scheme not in ("http", "https"):
         raise BadInput(f"?scheme={scheme!r:.40} is neither http nor https")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import http.server
+import socket
 import threading
 
 import pytest
@@ -76,6 +77,68 @@ def test_where_a_redirect_leads_is_judged_as_the_first_address_is(site):
         fetch(f"{site}/302/" + "/302/" * 9, *HERE)
 
 
+@pytest.mark.parametrize(
+    "host",
+    [
+        "2130706433",
+        "0177.0.0.1",
+        "0x7f.1",
+        "127.1",
+        "[::ffff:127.0.0.1]",
+        "[::ffff:a9fe:a9fe]",
+        "[64:ff9b::7f00:1]",
+        "[2002:7f00:1::]",
+        "[fe80::1%25lo]",
+        "0.0.0.0",
+        "localhost",
+        "localhost.",
+        "\uff11\uff12\uff17.0.0.1",
+        "example.com@127.0.0.1",
+        "8.8.8.8:80@127.0.0.1",
+        "127.0.0.1#@8.8.8.8",
+        "127.0.0.1\\@8.8.8.8",
+    ],
+)
+def test_no_way_to_write_an_internal_host_leads_there(host):
+    """Nor does one that is written so get a request at all."""
+    with pytest.raises((RQError, OSError)) as failed:
+        fetch(f"http://{host}/latest")
+    assert not isinstance(failed.value, Unreachable | ConnectionError | TimeoutError)
+
+
+def test_the_address_that_was_judged_is_the_one_that_is_asked(site, monkeypatch):
+    """A name that leads elsewhere when it is looked up again is not looked up again."""
+    port = int(site.rpartition(":")[2])
+    real, asked = socket.getaddrinfo, []
+
+    def turning(host, *args, **kwargs):
+        asked.append(host)
+        place = "127.0.0.1" if len(asked) == 1 else "127.0.0.2"
+        return real(place, *args, **kwargs)
+
+    monkeypatch.setattr(socket, "getaddrinfo", turning)
+    assert fetch(f"http://logs.example:{port}/200/", "127.0.0.1") == b"log"
+    with pytest.raises(Refused, match=r"127\.0\.0\.2"):
+        fetch(f"http://logs.example:{port}/200/", "127.0.0.1")
+
+
+def test_a_password_goes_to_no_other_host(site):
+    """What an address says before its @ is not repeated to where a redirect leads."""
+    user = site.replace("http://", "http://ann:secret@")
+    seen = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            Site,
+            "parse_request",
+            lambda self: (
+                http.server.BaseHTTPRequestHandler.parse_request(self)
+                and not seen.append(self.headers["Authorization"])
+            ),
+        )
+        assert fetch(f"{user}/302/{site}/200/", *HERE) == b"log"
+    assert [entry is None for entry in seen] == [False, True]
+
+
 @pytest.mark.parametrize(("status", "kind"), [(404, BadInput), (503, Unreachable)])
 def test_a_host_that_is_away_is_asked_again_and_a_wrong_page_is_not(site, status, kind):
     with pytest.raises(kind, match=str(status)) as failed:
@@ -100,6 +163,14 @@ def test_a_host_that_is_away_is_asked_again_and_a_wrong_page_is_not(site, status
         "s3://logs/incoming/a?endpoint_override=10.0.0.2:80",
         "s3://logs/incoming/a?allow_bucket_creation=true",
         "s3://logs/incoming/a?scheme=file",
+        "s3://logs/incoming/a?region=x.evil.example/",
+        "s3://logs/incoming/a?region=evil.example%2523",
+        "s3://logs/incoming/a?region=",
+        "s3://logs/incoming/a?region=EU",
+        "s3://logs/incoming/%2e%2e/b",
+        "s3://../incoming/a",
+        "s3://logs%2fincoming/a",
+        "s3:///logs/incoming/a",
     ],
 )
 def test_a_store_is_read_only_where_the_queue_names_it(where):
