@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rq.spark import duck, machine
+from rq.spark import duck, leftovers, machine
 from rq.spark import session as sessions
 from rq.spark.duck_tables import DuckTables
 from rq.spark.functions import DUCKDB
@@ -28,6 +28,7 @@ class Driver:
         self._load = load
         self._job: Job | None = None
         self._session: SparkSession | None = None
+        self._added: frozenset[str] = frozenset()  # for all tasks, by its start
         self._engine: Engine | None = (
             None  # what its Spark runs on, when it was started
         )
@@ -42,7 +43,10 @@ class Driver:
     @property
     def is_warm(self) -> bool:
         """Whether a Spark was started, and has not ended since."""
-        return self._session is not None and machine.java_runs()
+        session = self._session
+        # A job may have stopped its context, which does not end Java.
+        is_whole = session is not None and session.sparkContext._jsc is not None
+        return is_whole and machine.java_runs()
 
     def tables(self, tell: Tell, readable: Iterable[Path]) -> Tables:
         """Return the tables of one call, whose files lie in `readable`; `tell` hears what
@@ -63,6 +67,7 @@ class Driver:
         self.close()
         self._session = job.session()
         self._engine = machine.engine(self._session)
+        self._added = leftovers.added(self._session.sparkContext)
         return self._session
 
     def _another(self) -> SparkSession:
@@ -79,9 +84,18 @@ class Driver:
         return duck.failure(error)
 
     def forget(self) -> None:
-        """Give back what jobs have asked Spark to keep in memory."""
-        if self.is_warm and self._session is not None:
-            self._session.catalog.clearCache()
+        """Take away what a message has left in Spark; end it if that cannot be."""
+        if not self.is_warm or self._session is None:
+            return
+        context = self._session.sparkContext
+        try:
+            leftovers.remove(self._session)
+            is_clean = leftovers.added(context) == self._added
+        except Exception:  # noqa: BLE001 - the message has ended, the next needs a Spark
+            traceback.print_exc()
+            is_clean = False
+        if not is_clean:
+            self.close()
 
     def close(self) -> None:
         """End Spark; what was said holds, however that goes."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -54,7 +55,11 @@ def call(job: Job, batch: Batch, outlet: Outlet, messages: Sequence[Given]) -> W
     for _ in range(_CALLS):
         left = [message for message in messages if message.msg_id not in endings]
         q = Work(batch, outlet, left)
-        bad = _try(job, q) if left else {}
+        try:
+            bad = _try(job, q) if left else {}
+        except (Exception, SystemExit):
+            outlet.failed(q)
+            raise
         if not bad:
             q.endings.update(endings)
             return q
@@ -115,11 +120,22 @@ class Pipe:
     def tell(self, text: str) -> None:
         self.say(Verb.RUN, text)
 
+    def end(self, verb: Verb, text: str) -> None:
+        """Say how all messages end that have not, and nothing after it: what is told
+        later would take the place of this text."""
+        self.progress.stop()
+        self.say(verb, text)
+
     def tables(self) -> Tables:
         if self._tables is None:
             self._tables = self._driver.tables(self.tell, self.batch.readable)
             self.progress.watch(self._tables.watched)
         return self._tables
+
+    def failed(self, q: Work) -> None:
+        # What it has read is of use to whoever looks why; Java may be gone.
+        with contextlib.suppress(Exception):
+            self.say(Verb.RESULT, q.figures([]))
 
     def close(self) -> None:
         """Give back what the messages have used."""
@@ -168,14 +184,14 @@ def attempt(pipe: Pipe) -> Verb | None:
         if pipe.progress.cancelled.is_set():
             return None
         verb, why = pipe.failure(error)
-        pipe.say(verb, why)
+        pipe.end(verb, why)
         return verb
     except SystemExit as leaving:  # the job has said why it gives up
-        pipe.say(Verb.ERR, of_exit(leaving.code))
+        pipe.end(Verb.ERR, of_exit(leaving.code))
         return Verb.ERR
     else:
         if text is not None:
-            pipe.say(Verb.DONE, text)
+            pipe.end(Verb.DONE, text)
         return Verb.DONE
     finally:
         pipe.progress.stop()
@@ -206,12 +222,16 @@ def work(batch: Batch, pipe: Pipe) -> str | None:
         raise Refused("cancelled")
     for msg_id, (verb, text) in q.endings.items():
         pipe.say_of(msg_id, verb, text)
-    # Without a message there is nothing to note it beside, and nothing to tell.
-    prepared = sender.prepare(q.letters, q.remaining) if q.remaining else []
+    prepared = _prepared(sender, q)
     sender.commit(prepared)
     if q.remaining:
         pipe.say(Verb.RESULT, q.figures([entry.name for entry in prepared]))
     return _summary(prepared, q.checked) if q.remaining else None
+
+
+def _prepared(sender: sending.Sender, q: Work) -> list[Prepared]:
+    # Without a message there is nothing to note it beside, and nothing to tell.
+    return sender.prepare(q.letters, q.remaining, q.batch_id) if q.remaining else []
 
 
 def _summary(sent: Sequence[Prepared], checked: Sequence[str] = ()) -> str:

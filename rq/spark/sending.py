@@ -27,6 +27,8 @@ from rq.spool import script_files
 NOTE = "spark.json"  # in job/ of each message that is in a result
 REMEMBERED = 6.5 * 86400.0  # seconds; queues know a key for seven days
 RELAY = "relay"
+ORIGIN = "made_from"  # a field of what is sent: the messages behind it
+_NAMED = 100  # of these are named
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +66,24 @@ class Sender:
         self._queue = queue
 
     def prepare(
-        self, letters: Sequence[Letter], given: Sequence[Given]
+        self, letters: Sequence[Letter], given: Sequence[Given], batch_id: str
     ) -> list[Prepared]:
-        """Prepare all letters, and note them beside each message."""
+        """Prepare all letters, and note them beside each message; each letter says of
+        which messages it was made."""
         if not letters:
             return []
         # Of this start alone: a message that an earlier one has prepared may say
         # something else.
+        origin: dict[str, Json] = {
+            "queue": self._queue,
+            "batch": batch_id,
+            "messages": len(given),
+            "ids": [message.msg_id for message in given[:_NAMED]],
+        }
         base = f"spark/{self._queue}/{secrets.token_hex(16)}"
         prepared = [
-            self._prepare(letter, f"{base}/{n}") for n, letter in enumerate(letters)
+            self._prepare(letter, f"{base}/{n}", origin)
+            for n, letter in enumerate(letters)
         ]
         note = {
             "time": time.time(),
@@ -108,8 +118,8 @@ class Sender:
                 sent[message.msg_id] = settled[first]
         return sent
 
-    def _prepare(self, letter: Letter, key: str) -> Prepared:
-        fields = {"dest": letter.dest, **letter.fields, "_key": key}
+    def _prepare(self, letter: Letter, key: str, origin: Json) -> Prepared:
+        fields = {"dest": letter.dest, **letter.fields, ORIGIN: origin, "_key": key}
         full, _state = self._begin(letter.queue, fields)
         for path in letter.files:
             request = {

@@ -132,7 +132,7 @@ def close(spark: SparkSession) -> None:
     gateway = SparkContext._gateway
     process = getattr(gateway, "proc", None)
     if process is None or process.poll() is None:  # else its Java is gone
-        spark.stop()
+        type(spark).stop(spark)  # that of a job's session does nothing
     if gateway is None:
         return
     SparkContext._gateway = SparkContext._jvm = None

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from rq.spark import expectations, functions, lines_source, parsing
+from rq.spark import expectations, functions, leftovers, lines_source, parsing
 from rq.spark.attachments import Bad, File
 from rq.spark.expectations import Counts, Parsed
 from rq.spark.given import Given
@@ -21,6 +22,8 @@ class SparkTables:
     engine = functions.SPARK
 
     def __init__(self, session: SparkSession) -> None:
+        # A job that ends with `q.spark.stop()` means well: it is RQ that ends Spark.
+        session.stop = _do_nothing
         self.session = session
         self.watched = OnSpark(session)
 
@@ -42,4 +45,9 @@ class SparkTables:
         return error
 
     def close(self) -> None:
-        pass
+        with contextlib.suppress(Exception):  # Java may be gone
+            leftovers.end_streams(self.session)
+
+
+def _do_nothing() -> None:
+    pass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import traceback
@@ -17,6 +18,7 @@ from rq.spark.job_file import Job
 from rq.spark.progress import Progress
 from rq.spark.sending import Letter
 from rq.spark.tables import Tables
+from rq.spark.work import Work
 
 Print = Callable[[str], None]
 
@@ -40,6 +42,10 @@ class Console:
             self.progress.start()
             self.progress.watch(self._tables.watched)
         return self._tables
+
+    def failed(self, q: Work) -> None:
+        with contextlib.suppress(Exception):  # Java may be gone
+            self._tell(f"result {q.figures([])}")
 
     def close(self) -> None:
         if self._tables is not None:

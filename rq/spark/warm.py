@@ -11,6 +11,7 @@ import os
 import select
 import signal
 import sys
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
@@ -24,6 +25,7 @@ IDLE = 300.0  # seconds without a message until the memory of Java is given back
 _SAY, _HEAR = 3, 4
 _READY = b"ready\n"
 _PIECE = 65_536
+_OF_SPARK = ("SPARK_", "PYSPARK_", "RQ_SPARK_", "PYTHONPATH", "JAVA_HOME", "TZ")
 
 
 def is_wanted(env: Mapping[str, str]) -> bool:
@@ -69,8 +71,10 @@ class Worker:
         if "RQ_MSG_DIR" not in values:
             _write(b'err a job needs a directory: take "worker_dir": false away\n')
             return True
+        before, threads = dict(os.environ), _threads()
         os.environ.update(values)
         os.chdir(values["RQ_MSG_DIR"])
+        signal.signal(signal.SIGTERM, self.end)  # a job may have taken it
         self._pipe = pipe = Pipe(_SAY, given.from_queue(os.environ), self.driver)
         try:
             fit = jobs.attempt(pipe)
@@ -79,9 +83,12 @@ class Worker:
             self.driver.forget()
         finally:
             self._pipe = None
-            for name in values:
-                os.environ.pop(name, None)  # a job may have taken it away
+            _restore(before)
             os.chdir("/")
+        if left := _threads() - threads:
+            names = ", ".join(sorted(thread.name for thread in left))
+            sys.stderr.write(f"this process ends: the job has left threads: {names}\n")
+            os._exit(0)  # nobody waits for them
         return fit is not Verb.RESEND
 
     def _next(self) -> bytes | None:
@@ -109,6 +116,21 @@ class Worker:
         if not self.driver.is_warm:
             return True
         return bool(select.select([_HEAR], [], [], self._idle)[0])
+
+
+def _threads() -> set[threading.Thread]:
+    """Return the threads that would keep this process from its end."""
+    return {thread for thread in threading.enumerate() if not thread.daemon}
+
+
+def _restore(before: Mapping[str, str]) -> None:
+    """Let the environment be what it was, but for what Spark was started with."""
+    for name in os.environ.keys() - before.keys():
+        if not name.startswith(_OF_SPARK):
+            del os.environ[name]
+    for name, value in before.items():
+        if not name.startswith(_OF_SPARK):
+            os.environ[name] = value
 
 
 def _write(data: bytes) -> None:

@@ -35,6 +35,9 @@ class Outlet(Protocol):
     def say(self, verb: Verb, text: str) -> None:
         """Say something of all messages."""
 
+    def failed(self, q: Work) -> None:
+        """Hear that a job's function has failed, and what it has done until then."""
+
     def tables(self) -> Tables:
         """Return Spark, or DuckDB, started now if need be."""
 

@@ -33,6 +33,9 @@ class Desk:
     def tables(self):
         return self._tables
 
+    def failed(self, q):
+        pass
+
     def say(self, verb, text):
         self.said.append(f"{verb} {text}")
 
@@ -262,4 +265,14 @@ def test_a_queue_whose_job_needs_no_spark(tmp_path, worker):
             assert made.read_text().splitlines()[1:] == ['"a",1', '"b",1'][:number]
         figures = json.loads(queue.get(msg_id)["result"]["result"])
         assert figures["rows_in"] == 2
+        assert message["made_from"] == {
+            "queue": "words",
+            "batch": msg_id,
+            "messages": 1,
+            "ids": [msg_id],
+        }
+        bad = prepared(queue, {"log": b"- - -\n-\n"})
+        assert queue.ended(bad, seconds=PATIENCE)["status"].startswith("err - 2 of 2 l")
+        figures = json.loads(queue.get(bad)["result"]["result"])
+        assert (figures["rows_in"], figures["rejected"]) == (2, 2)
         assert figures["duckdb_us"] > 0

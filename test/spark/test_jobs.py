@@ -132,8 +132,8 @@ def die_once(self, when):
         mark.touch()
         os.kill(os.getpid(), 9)
 
-def prepare_and_die(self, letters, given):
-    made = prepare(self, letters, given)
+def prepare_and_die(self, *of):
+    made = prepare(self, *of)
     die_once(self, "prepared")
     return made
 

@@ -18,10 +18,13 @@ from pyspark import SparkContext
 def run(q):
     what = q.messages[0]["param1"]
     assert q.lines().count() == 1
+    assert "LEFT" not in os.environ
+    os.environ["LEFT"] = os.environ.pop("RQ_SRC", "a job may do so")
     rows = q.spark.range(int(what) if what.isdigit() else 5).cache()
     number = rows.count()
     views = [table.name for table in q.spark.catalog.listTables()]
     rows.createOrReplaceTempView("mine")
+    rows.createGlobalTempView("everybodys")
     q.spark.conf.set("spark.sql.shuffle.partitions", "7")
     if what == "fails":
         raise ValueError("of the job")
@@ -32,6 +35,7 @@ def run(q):
     q.attach(f"{number} {views} {SparkContext._gateway.proc.pid} {os.getcwd()}", "told")
     q.send("box")
     print("worked on", what)
+    q.spark.stop()
 """
 
 
