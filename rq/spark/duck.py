@@ -104,7 +104,7 @@ def _literal(value: object) -> str:
 
 def failure(error: BaseException) -> str | None:
     """Return what DuckDB lacked and what to do about it; None: the error is the job's."""
-    if type(error).__name__ == "OutOfMemoryException" and _is_of_duckdb(error):
+    if type(error).__name__ == "OutOfMemoryException" and is_of_duckdb(error):
         return (
             f"DuckDB ran out of memory, it had {limits().memory}: give it more, in the "
             'queue\'s config "spark": {"memory": "4GB"}'
@@ -114,7 +114,7 @@ def failure(error: BaseException) -> str | None:
 
 def sentence(error: BaseException) -> str | None:
     """Return what an error of DuckDB means; None: it is none."""
-    if _is_of_duckdb(error):
+    if is_of_duckdb(error):
         return failures.first_line(error)
     lacks = getattr(error, "obj", None)
     if isinstance(error, AttributeError) and _is_its(lacks):
@@ -124,7 +124,8 @@ def sentence(error: BaseException) -> str | None:
     return None
 
 
-def _is_of_duckdb(error: BaseException) -> bool:
+def is_of_duckdb(error: BaseException) -> bool:
+    """Whether DuckDB has raised it."""
     return type(error).__module__.partition(".")[0] == _ERRORS
 
 

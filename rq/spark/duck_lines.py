@@ -73,14 +73,16 @@ class Files:
         threads = [
             threading.Thread(target=reading.run, daemon=True) for _ in range(count)
         ]
+        left = len(self._every)  # of this scan: there may be others at once
         for thread in threads:
             thread.start()
         try:
-            while self.ended < len(self._every):
+            while left:
                 piece = reading.pieces.get()
                 if isinstance(piece, Exception):
                     raise piece
                 if piece is None:
+                    left -= 1
                     self.ended += 1
                 else:
                     yield piece

@@ -99,6 +99,8 @@ class DuckTables:
 
     def cause(self, error: Exception) -> Exception:
         """Return why the rows of a table ended, of which DuckDB knows the text alone."""
+        if not duck.is_of_duckdb(error):
+            return error
         failed = (stream.failed for stream in self._streams if stream.failed)
         return next(failed, error)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
+import threading
 
 import pytest
 from harness.queues import running_queue
@@ -11,7 +13,8 @@ from harness.spark_jobs import HEAD, prepared, tools
 
 from rq.errors import BadConfig, BadInput
 from rq.pipe import Verb
-from rq.spark import duck, functions, job_file, jobs
+from rq.spark import attachments, duck, functions, job_file, jobs, remote
+from rq.spark.duck_lines import Files
 from rq.spark.duck_tables import DuckTables
 from rq.spark.functions import F
 from rq.spark.given import Batch, Given
@@ -140,12 +143,57 @@ def test_all_bad_files_are_found_at_once(duckdb, messages):
     assert texts == [['"host2",301', '"src","count"']]
 
 
+def test_an_error_after_a_bad_file_is_told_as_it_is(duckdb, messages):
+    (messages[0].folder / "attach" / "b.gz").write_bytes(
+        gzip.compress(b"a\n" * 99)[:-9]
+    )
+
+    def job(q):
+        with contextlib.suppress(Exception):
+            q.lines().count()
+        raise KeyError("of the job")
+
+    with pytest.raises(KeyError, match="of the job"):
+        made(duckdb, messages, job)
+
+
 def test_a_file_that_was_read_once_is_read_again_by_each_action(duckdb, messages):
     def job(q):
         lines = q.lines()
         assert [lines.count(), len(lines.take(1)), lines.count()] == [903, 1, 903]
 
     assert made(duckdb, messages, job)[1]["rows_in"] == 903
+
+
+def test_files_are_read_twice_at_once(duckdb, messages):
+    def job(q):
+        lines = q.lines()
+        twice = lines.join(lines.select("src").distinct(), "src").union(lines)
+        assert [twice.count() for _ in range(5)] == [1806] * 5
+        hits = q.parse(lines, "combined").select("src", "file")
+        assert hits.union(q.rejects.select("src", "file")).count() == 903
+
+    assert made(duckdb, messages, job)[1]["rejected"] == 3
+
+
+def test_a_scan_ends_when_its_own_files_have_been_read(messages):
+    """Not when those of another one that began meanwhile have been."""
+    every = attachments.files(messages, [])
+    files = Files(every, remote.allow([]), 2)
+    first, second = (files.batches(lambda batch: batch) for _ in range(2))
+    rows = next(first).num_rows + next(second).num_rows
+    for scan in (first, second):
+        rows += sum(batch.num_rows for batch in scan)
+    assert rows == 2 * 903
+
+
+def test_a_job_that_is_cancelled_ends_at_once(duckdb):
+    query = "SELECT count(*) FROM range(1000000000) a, range(1000000000) b"
+    timer = threading.Timer(0.3, duckdb.cancel)
+    timer.start()
+    with pytest.raises(Exception, match="Interrupt"):
+        duckdb.session.conn.sql(query).fetchall()
+    timer.join()
 
 
 @pytest.mark.parametrize(
