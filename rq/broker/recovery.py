@@ -80,7 +80,7 @@ class Recovery:
     def _refuse_gap(self, point: Checkpoint | None) -> None:
         """Damaged when the journal does not begin where the snapshot ends."""
         place = self._place.journal_dir
-        if point is not None and not self._is_ours(point.position.journal):
+        if point is not None and not self._is_ours(point):
             raise Damaged(
                 f"{place.path}: the snapshot is of another journal than the one that "
                 f"lies beside it: {ADVICE}"
@@ -94,9 +94,12 @@ class Recovery:
                 f"{after + 1} on are missing: {ADVICE}"
             )
 
-    def _is_ours(self, journal: str) -> bool:
-        """Whether the journal that lies there is, or goes on from, the one named."""
-        here = self._journal
+    def _is_ours(self, point: Checkpoint) -> bool:
+        """Whether the journal that lies there is, or goes on from, the one that a snapshot
+        is of; one that was written before the first line is of whichever lies there."""
+        if point.position.seq == 0:
+            return True
+        here, journal = self._journal, point.position.journal
         return here is not None and journal in history.lineage(
             self._place.journal_dir, here
         )

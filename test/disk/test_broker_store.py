@@ -125,6 +125,18 @@ def test_a_journal_that_ends_before_its_snapshot_is_damage(kept):
     assert "ends too early" in refused(kept)
 
 
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_snapshot_before_there_is_anything_hinders_no_start(kept, times):
+    for _ in range(times):
+        kept.snapshot()
+    kept.again()
+    kept.stop()
+    kept.open()
+    fill(kept, b"one")
+    kept.again()
+    assert kept.bodies() == [b"one"]
+
+
 def test_a_segment_that_was_never_sealed_hinders_no_start_when_the_next_are_gone(kept):
     """Its sealing failed; a snapshot let those after it go."""
     first, second, *_ = in_segments(kept, b"one", b"two", b"three")
