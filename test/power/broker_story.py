@@ -83,6 +83,11 @@ class Told:
         assert isinstance(body, bytes)
         return job_token(body)
 
+    def again(self, job: Job) -> None:
+        """Let a job be queued again: nobody acknowledged it in time."""
+        self.may(self.token(job), QUEUED, f"{job.nacks}/{job.deliveries + 1}")
+        assert self.kept.node.desk.enqueue(job, self.now)
+
     def nack(self, job: Job) -> None:
         self.may(self.token(job), QUEUED, f"{job.nacks + 1}/{job.deliveries}")
         assert self.kept.node.desk.enqueue(job, self.now, nack=True)
@@ -179,6 +184,62 @@ def delivered(told: Told) -> None:
     assert once.body == b"once"
 
 
+def doubled(told: Told) -> None:
+    """A job that nobody acknowledged comes again, to two who both say that it is done."""
+    told.add(b"a", b"b")
+    told.commit()
+    first = told.give()
+    told.kept.write()
+    told.again(first)
+    told.commit()
+    second, other = told.give(), told.give()
+    assert second is first
+    told.kept.write()
+    told.ack(second)
+    told.kept.write()
+    told.ack(first)  # it is gone: this says nothing
+    told.again(other)
+    told.commit()
+    told.kept.again()
+    told.ack(told.give())
+    told.commit()
+    told.add(b"c")
+    told.commit()
+
+
+def later(told: Told) -> None:
+    """`appendfsync everysec`, or `no`: answers leave when their lines are written, and
+    are promises from the next sync on; a kill in between loses nothing."""
+    told.add(b"a")
+    told.kept.write()
+    told.add(HUGE + b"1", b"c")
+    told.push(b"m1", b"m2")
+    told.kept.write()
+    told.add(b"once", retry=0.0)
+    told.ack(told.give(), told.give())  # the file of one of them may go, but not yet
+    told.event(b"e1")
+    told.kept.write()
+    told.commit()
+    told.ack(told.give())
+    given = told.give()  # once: what is not synced may come again
+    told.pop(1)
+    told.kept.write()
+    told.get()
+    told.kept.write()
+    told.kept.again()
+    assert look(told.kept)[told.token(given)].state == GIVEN
+    told.add(LARGE, HUGE + b"2")
+    told.kept.write()
+    told.commit()
+    told.kept.snapshot()
+    told.ack(told.give(), told.give())
+    told.kept.write()
+    told.add(b"last")
+    told.kept.write()
+    told.kept.again()
+    told.commit()
+
+
 def snapshots(told: Told) -> None:
     """What lives goes into a snapshot, and the journal before it is removed."""
     told.add(b"a", b"b", LARGE)
@@ -262,7 +323,10 @@ def started(told: Told) -> None:
 
 STORIES: dict[str, Callable[[Told], None]] = {
     story.__name__: story
-    for story in (accepted, delivered, snapshots, bodies, moved, started)
+    for story in (
+        *(accepted, delivered, doubled, later),
+        *(snapshots, bodies, moved, started),
+    )
 }
 
 
