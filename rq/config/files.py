@@ -31,7 +31,8 @@ def write_secret(path: Path, text: str) -> None:
 
 
 def write_secret_state(path: Path, data: object) -> None:
-    """Replace a JSON file that nobody else may read, durably."""
+    """Replace a JSON file that nobody else may read, durably; make its directory."""
+    durable.make_dirs(str(path.parent))
     write_secret(path, json.dumps(data, indent=1, ensure_ascii=False) + "\n")
 
 

@@ -86,6 +86,14 @@ def test_it_is_enabled_before_rq_is_up_and_wants_the_password_that_was_set(daemo
     client.close()
 
 
+def test_it_is_enabled_where_rq_was_never_up(tmp_path):
+    enabled = rq("broker", "enable", root=tmp_path)
+    assert (enabled.returncode, enabled.stderr) == (0, "")
+    assert "when RQ is up" in enabled.stdout
+    told = json.loads(rq("broker", "status", "--json", root=tmp_path).stdout)
+    assert told["enabled"]
+
+
 def test_what_it_holds_is_shown(daemon):
     assert verb(daemon, "queues").returncode == 6
     port = free_port()
