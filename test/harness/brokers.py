@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -53,6 +54,16 @@ class Nodes:
         lines = self.ask(index, "CLUSTER", "INFO").decode().split()
         return dict(line.split(":", 1) for line in lines)
 
+    def holders(self, job_id):
+        """Return which nodes have a job, by index."""
+        numbers = range(len(self.clients))
+        return [n for n in numbers if self.ask(n, "SHOW", job_id) is not None]
+
+    def registered(self):
+        """Return how many jobs each node has, queued or not."""
+        infos = [self.ask(n, "INFO", "jobs") for n in range(len(self.clients))]
+        return [int(_fact(info, b"registered_jobs")) for info in infos]
+
     def all_reach(self, others):
         """Whether each node reaches so many others."""
         counts = [
@@ -72,9 +83,25 @@ class Nodes:
     def kill(self, index):
         self.brokers[index].kill()
 
-    def start(self, index):
-        self.clients[index] = self.brokers[index].start()
-        self.hurry(index)
+    def kill_all(self):
+        """End all at the same moment, as a power cut of a rack does to processes."""
+        for broker in self.brokers:
+            broker.process.send_signal(signal.SIGKILL)
+        for broker in self.brokers:
+            broker.process.wait(20)
+
+    def start(self, *indexes):
+        """Start some together."""
+        for index in indexes:
+            self.brokers[index].begin()
+        for index in indexes:
+            self.clients[index] = wait_until(self.brokers[index].client)
+            self.hurry(index)
+
+
+def _fact(info: bytes, name: bytes) -> bytes:
+    rows = dict(line.split(b":", 1) for line in info.split() if b":" in line)
+    return rows[name]
 
 
 @contextlib.contextmanager
