@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 
-from rq import limits, next_attempt, wording
+from rq import limits, lineage, next_attempt, wording
 from rq.cli import ids, output, owner, place, term
 from rq.fieldnames import LIMITS
 from rq.layout import Root
@@ -96,8 +96,10 @@ def _facts(message: MessageView) -> Iterator[tuple[str, object]]:
         yield "next", again["text"]
     yield "retries", next_attempt.retries(message)
     yield from limits.of_view(message)
+    if origin := lineage.origin(fields.get(lineage.MADE_FROM)):
+        yield origin.label, lineage.text(origin)
     for name, value in fields.items():
-        if name not in _SHOWN_APART:
+        if name not in _SHOWN_APART | lineage.fields_of_kin(fields):
             yield name, value
     if message.get("removed_at"):
         yield "will be removed", _when(float(message["removed_at"]))

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
-from rq import client, names
+from rq import client, lineage, names
 from rq.errors import BadInput
 from rq.layout import JOB, Root
 from rq.nesting import Json
@@ -27,7 +27,7 @@ from rq.spool import script_files
 NOTE = "spark.json"  # in job/ of each message that is in a result
 REMEMBERED = 6.5 * 86400.0  # seconds; queues know a key for seven days
 RELAY = "relay"
-ORIGIN = "made_from"  # a field of what is sent: the messages behind it
+ORIGIN = lineage.MADE_FROM  # a field of what is sent: the messages behind it
 _NAMED = 100  # of these are named
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from falcon import HTTP_303
 from falcon.asgi import Request, Response
 
-from rq import names, wording
+from rq import lineage, names, wording
 from rq.causes import Cause
 from rq.errors import NoSuchMessage, RQError
 from rq.fieldnames import LIMITS
@@ -117,6 +117,7 @@ class View:
     life: list[Step]
     params: list[tuple[str, object]]
     results: list[tuple[str, str]]
+    kin: list[lineage.Kin]
     others: list[tuple[str, object]]
 
 
@@ -141,12 +142,18 @@ def view_of(message: Message) -> View:
         life=life(message, now),
         params=[(name, fields[name]) for name in PARAMS if name in message],
         results=wording.results(result),
-        others=[
-            (name, value)
-            for name, value in message.items()
-            if name not in _SHOWN_APART and not _is_own(name, value, message)
-        ],
+        kin=lineage.kin(message, result),
+        others=_others(message),
     )
+
+
+def _others(message: Message) -> list[tuple[str, object]]:
+    apart = _SHOWN_APART | lineage.fields_of_kin(message)
+    return [
+        (name, value)
+        for name, value in message.items()
+        if name not in apart and not _is_own(name, value, message)
+    ]
 
 
 def _how(message: Message, state: str) -> str:
