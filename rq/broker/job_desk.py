@@ -156,6 +156,13 @@ class JobDesk:
         self._outlet.emit(Put(job.job_id, job.due), now)
         return True
 
+    def withhold(self, now: float) -> None:
+        """Hand out no job that comes at most once: of this directory there is another,
+        or was, which has handed out some of them."""
+        for job in list(self.jobs.by_id.values()):
+            if not job.retry and (job.due or job.state is State.QUEUED):
+                self._outlet.emit(Put(job.job_id, 0.0), now)
+
     def remove(self, job_ids: Iterable[str], why: str, now: float) -> int:
         """Remove the jobs that are there; return how many."""
         there = tuple(

@@ -48,6 +48,12 @@ class Place:
         return self.path / "node"
 
     @property
+    def copy(self) -> Path:
+        """There when a person has said that the directory is a copy, until a start has
+        done what follows from that."""
+        return self.path / "copy"
+
+    @property
     def members(self) -> Path:
         """Who else belongs to its cluster."""
         return self.path / "members"
@@ -86,7 +92,8 @@ def copied(place: Place) -> str:
     return (
         f"{place.path} was copied or restored from a backup, and nothing is served before "
         "a person says what it is: `rq broker accept` for the same broker, moved here; "
-        "the same with `--copy` for a copy, or a backup older than what has run since"
+        "the same with `--copy` for a copy, or a backup older than what has run since; "
+        "of a node without a supervisor `rq broker run --dir` with `--accept same` or `copy`"
     )
 
 
@@ -97,6 +104,7 @@ def accept(place: Place, *, copy: bool) -> None:
     dir_fd = os.open(place.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         if copy:
+            durable.write_durable(place.copy, b"")
             durable.unlink_durable(place.node)
             durable.unlink_durable(place.members)  # they know the other one
         before = history.journal_of(journal, history.active_segments(journal))

@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import SystemRandom
 
-from rq import client, config, helper, logs, passwords
+from rq import client, config, durable, helper, logs, passwords
 from rq.access.tls import Certificate
 from rq.broker import place as place_of_node
 from rq.broker.door import People, people_of
 from rq.broker.node import Node
 from rq.broker.place import Place
 from rq.broker.server import Server
-from rq.broker.store import open_store
+from rq.broker.store import Store, open_store
 from rq.config import broker as broker_settings
 from rq.config import broker_secret
 from rq.config.broker import BrokerConfig
@@ -34,6 +34,7 @@ from rq.logs import fields
 from rq.proc import collector, descriptors, listening
 
 PASSWORD = "RQ_BROKER_PASSWORD"  # in the environment of a node without a supervisor
+_SOME = 10_000  # events in one sync
 DO_NOT_RESTART = 3  # only a person can mend it
 
 log = logging.getLogger(__name__)
@@ -168,7 +169,7 @@ async def _serve(setup: Setup, sockets: Served, bus: socket.socket | None) -> No
         node.memory.limit = chosen.maxmemory
         collector.pause()
         store = open_store(place, node, threads)
-        node.begin(store.clock.now())
+        _begin(node, store, place)
         collector.collect_young()
         server = Server(node, store, chosen, setup.people, loop, setup.root)
         try:
@@ -189,6 +190,20 @@ async def _serve(setup: Setup, sockets: Served, bus: socket.socket | None) -> No
         finally:
             server.close()
     log.info("stopped")
+
+
+def _begin(node: Node, store: Store, place: Place) -> None:
+    """Let a node go on with what its directory holds; one that was accepted as a copy
+    hands out no job that comes at most once. DiskFailed: that cannot be kept."""
+    now = store.clock.now()
+    if place.copy.exists():
+        node.desk.withhold(now)
+        while node.events:
+            some, node.events = node.events[:_SOME], node.events[_SOME:]
+            store.append(some, now)
+            store.commit()
+        durable.unlink_durable(place.copy)
+    node.begin(now)
 
 
 def _jobs(node: Node) -> int:

@@ -20,7 +20,9 @@ from rq.replies import ChildView
 from rq.states import Child
 
 _SETTLED = (Child.UP, Child.FATAL, Child.BACKOFF)
-_PASSED_ON = "bus_port bus_addr secret_file password_file tls_cert tls_key tls_clients"
+_PASSED_ON = (
+    "bus_port bus_addr secret_file password_file tls_cert tls_key tls_clients accept"
+)
 _ENDED = (Child.DOWN, Child.FATAL)
 _PATIENCE = 60.0  # seconds until it says how far the start is
 
@@ -85,6 +87,11 @@ def _parser() -> argparse.ArgumentParser:
         "--password-file",
         metavar="FILE",
         help="its first line is the password; or RQ_BROKER_PASSWORD in the environment",
+    )
+    run.add_argument(
+        "--accept",
+        choices=("same", "copy"),
+        help="only accept DIR, which was copied or restored",
     )
     run.add_argument("--tls-cert", metavar="PEM", help="the port speaks TLS alone")
     run.add_argument("--tls-key", metavar="PEM", help="the key of the certificate")
