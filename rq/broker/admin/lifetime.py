@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rq.access.roles import Role
 from rq.broker.admin.command import Args, require
 from rq.broker.connection import Connection
-from rq.broker.dialects.call import SYNTAX, Blocked, Refusal
+from rq.broker.dialects.call import SYNTAX, Blocked, Refusal, decimal
 from rq.resp import OK, Status, Value
 
 if TYPE_CHECKING:
@@ -79,10 +79,10 @@ def _end(server: Server) -> Blocked:
 
 
 def _seconds(text: bytes) -> float:
-    try:
-        return min(max(float(text), 0.0), _LONGEST_SLEEP)
-    except ValueError:
-        raise Refusal("ERR value is not a valid float") from None
+    number = decimal(text)
+    if number is None:
+        raise Refusal("ERR value is not a valid float")
+    return min(max(number, 0.0), _LONGEST_SLEEP)
 
 
 def shutdown(server: Server, connection: Connection, args: Args) -> Value | Blocked:

@@ -3,7 +3,6 @@ spec/resp.md 3 and 4; where they differ, 3 decides."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from rq.broker import groups
@@ -18,17 +17,19 @@ from rq.broker.dialects.call import (
     Refusal,
     Table,
     at_most,
+    decimal,
     queues_in,
 )
 from rq.broker.group_desk import Getting
 from rq.broker.groups import Came, Done, Flushed
+from rq.broker.hidden import quoted
 from rq.broker.waiters import Waiter
 from rq.resp import OK, Value
 
 _SECONDS = 30.0  # that a group has for an event, unless it says others
 _LONGEST = 10.0 * 365 * 86400  # seconds that a number may mean
 _ROWS = "groups of queues"
-_COUNTS = ("total", "inprogress", "redo", "done", "available")
+_IN_CODE = ("available", "inprogress", "redo")  # what bananaq's code tells of a group
 
 
 def _name(data: bytes) -> bytes:
@@ -40,12 +41,9 @@ def _name(data: bytes) -> bytes:
 
 def seconds_in(data: bytes, now: float, wall_ms: int) -> float:
     """Return how long something is, in seconds, given so or as `@` and a time of day."""
-    try:
-        at = data.startswith(b"@")
-        number = float(data[at:])
-    except ValueError:
-        number = math.nan
-    if not math.isfinite(number):
+    at = data.startswith(b"@")
+    number = decimal(data[at:])
+    if number is None:
         text = data.decode(errors="replace")
         raise Refusal(f"ERR '{text:.64}' is not a number of seconds")
     seconds = number - wall_ms / 1000 if at else number
@@ -100,9 +98,11 @@ def getting_in(words: list[bytes], now: float, wall_ms: int) -> tuple[float, flo
     for option, value in zip(words[::2], words[1::2], strict=True):
         if option.upper() not in (b"EX", b"DEADLINE", b"BLOCK"):
             raise Refusal(SYNTAX)
-        length = max(0.0, seconds_in(value, now, wall_ms))
+        length = seconds_in(value, now, wall_ms)
         if option.upper() == b"BLOCK":
-            block = length
+            block = max(0.0, length)
+        elif length < 0:  # 0 means that it is done with it
+            raise Refusal("ERR a group has an event for 0 seconds or more")
         else:
             seconds = length
     return seconds, block
@@ -158,8 +158,9 @@ def flush(call: Call) -> Value:
 def _groups_by_queue(call: Call) -> dict[bytes, list[bytes]]:
     """Return which groups of which queues are asked about; all, if none is named."""
     words = list(call.args)
-    if words and words[0].upper() == b"QUEUE":
-        return _bounded(_pairs(queues_in(words)))
+    if _has_pairs(call):
+        pairs = _pairs(queues_in(words))
+        return _bounded({name: of or _groups(call, name) for name, of in pairs.items()})
     upper = [word.upper() for word in words]
     at = upper.index(b"GROUPS") if b"GROUPS" in upper else len(words)
     every = call.node.groups.by_name
@@ -168,7 +169,13 @@ def _groups_by_queue(call: Call) -> dict[bytes, list[bytes]]:
     at_most(MOST_QUEUES, wanted, "groups")
     if wanted:
         at_most(MOST_QUEUES, range(len(names) * len(wanted)), _ROWS)
-    return _bounded({name: wanted or sorted(_groups(call, name)) for name in names})
+    return _bounded({name: wanted or _groups(call, name) for name in names})
+
+
+def _has_pairs(call: Call) -> bool:
+    """Whether queues are named as bananaq's code has it, QUEUE q GROUP g …; it answers
+    that in a form of its own."""
+    return bool(call.args) and call.args[0].upper() == b"QUEUE"
 
 
 def _bounded(chosen: dict[bytes, list[bytes]]) -> dict[bytes, list[bytes]]:
@@ -177,9 +184,9 @@ def _bounded(chosen: dict[bytes, list[bytes]]) -> dict[bytes, list[bytes]]:
     return chosen
 
 
-def _groups(call: Call, name: bytes) -> Iterable[bytes]:
+def _groups(call: Call, name: bytes) -> list[bytes]:
     queue = call.node.groups.by_name.get(name)
-    return queue.groups if queue is not None else ()
+    return sorted(queue.groups) if queue is not None else []
 
 
 def _pairs(words: list[bytes]) -> dict[bytes, list[bytes]]:
@@ -207,32 +214,70 @@ def _counts(call: Call, name: bytes, group: bytes) -> Mapping[str, int]:
     return {**queue.counts(group), "consumers": waits}
 
 
+def _total(call: Call, name: bytes) -> int:
+    queue = call.node.groups.by_name.get(name)
+    return len(queue.events) if queue is not None else 0
+
+
 def status(call: Call) -> Value:
     """Tell of queues and groups, in numbers."""
-    return [
-        [name, *(_flat(group, _counts(call, name, group)) for group in wanted)]
-        for name, wanted in _groups_by_queue(call).items()
-    ]
+    chosen = _groups_by_queue(call)
+    if not _has_pairs(call):
+        return [
+            [
+                name,
+                _flat(
+                    (group, _flat(_counts(call, name, group).items()))
+                    for group in wanted
+                ),
+            ]
+            for name, wanted in chosen.items()
+        ]
+    return _flat((name, _status(call, name, wanted)) for name, wanted in chosen.items())
 
 
-def _flat(group: bytes, counts: Mapping[str, int]) -> Sequence[Value]:
-    flat: list[Value] = [group]
-    for name, count in counts.items():
-        flat += [name, count]
-    return flat
+def _flat(pairs: Iterable[tuple[Value, Value]]) -> list[Value]:
+    return [value for pair in pairs for value in pair]
+
+
+def _status(call: Call, name: bytes, wanted: Sequence[bytes]) -> Value:
+    """Return of a queue what bananaq's code tells."""
+    consumers: list[Value] = []
+    for group in wanted:
+        counts = _counts(call, name, group)
+        consumers += [group, _flat((each, counts[each]) for each in _IN_CODE)]
+    return ["total", _total(call, name), "consumers", consumers]
 
 
 def info(call: Call) -> Value:
     """Tell of queues and groups, a line each."""
+    chosen = _groups_by_queue(call)
+    if _has_pairs(call):
+        return [line for each in chosen.items() for line in _lines(call, *each)]
     return [
         b"%b %b %b" % (name, group, _line(_counts(call, name, group)))
-        for name, wanted in _groups_by_queue(call).items()
+        for name, wanted in chosen.items()
         for group in wanted
     ]
 
 
 def _line(counts: Mapping[str, int]) -> bytes:
     return " ".join(f"{name}:{count}" for name, count in counts.items()).encode()
+
+
+def _lines(call: Call, name: bytes, wanted: Sequence[bytes]) -> list[str]:
+    """Return the lines of a queue as bananaq's code has them: columns are as wide as the
+    widest of them."""
+    rows = []
+    for group in wanted:
+        counts = _counts(call, name, group)
+        numbers = zip(("avail", "inProg", "redo"), _IN_CODE, strict=True)
+        texts = (f"{short}:{counts[each]}" for short, each in numbers)
+        rows.append((f"consumerGroup:{quoted(group)}", *texts))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    padded = (map(str.ljust, row, widths) for row in rows)
+    first = f"queue:{quoted(name)} total:{_total(call, name)}"
+    return [first, *(" ".join(row).rstrip() for row in padded)]
 
 
 TABLE: Table = {

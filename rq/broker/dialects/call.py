@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -85,6 +86,21 @@ def whole(data: bytes) -> int | None:
         return None
     number = int(data)
     return number if -_LARGEST <= number < _LARGEST else None
+
+
+def decimal(data: bytes) -> float | None:
+    """Return the number in an argument that may have a fraction; None when it is none.
+
+    >>> decimal(b"-1.5"), decimal(b"1e3"), decimal(b"1_0"), decimal(b" 1"), decimal(b"inf")
+    (-1.5, 1000.0, None, None, None)
+    """
+    if data.strip() != data or b"_" in data:  # which Python would take
+        return None
+    try:
+        number = float(data)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
 
 
 def at_least(least: int, data: bytes, why: str) -> int:
