@@ -54,6 +54,11 @@ class Place:
         return self.path / "copy"
 
     @property
+    def settings(self) -> Path:
+        """What CONFIG REWRITE keeps of a node without a root."""
+        return self.path / "settings.json"
+
+    @property
     def members(self) -> Path:
         """Who else belongs to its cluster."""
         return self.path / "members"

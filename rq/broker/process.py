@@ -11,7 +11,7 @@ import socket
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import SystemRandom
 
@@ -236,13 +236,15 @@ def alone(argv: list[str] | None = None) -> int:
         if args.accept:
             place_of_node.accept(place, copy=args.accept == "copy")
             return 0
-        chosen = BrokerConfig(
+        kept = broker_settings.read(place.settings)
+        chosen = replace(
+            kept,
             addr=args.addr,
             port=args.port,
             bus_port=args.bus_port,
             bus_addr=args.bus_addr,
             secret_file=args.secret_file,
-            password=_password(args.password_file),
+            password=_password(args.password_file) or kept.password,
             tls=_tls(args),
         )
         broker_settings.check_door(chosen)

@@ -40,5 +40,8 @@ def refused(
 
 
 def is_http(name: bytes, command: list[bytes]) -> bool:
-    """Whether a command that there is not is the line of a request."""
+    """Whether a command that there is not is the line of a request. GET with the name of
+    a key is none."""
+    if name == b"GET" and not command[-1].startswith((b"/", b"HTTP/")):
+        return False
     return name in _HTTP or command[-1].startswith(b"HTTP/")

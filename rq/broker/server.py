@@ -33,7 +33,7 @@ from rq.broker.figures import Figures
 from rq.broker.later import Later
 from rq.broker.node import Node
 from rq.broker.store import Store
-from rq.config.broker import BrokerConfig
+from rq.config.broker import EVICTS, BrokerConfig
 from rq.layout import Root
 from rq.logs import fields
 from rq.resp import Failure, Value
@@ -59,9 +59,11 @@ class Server:
     ) -> None:
         self.node = node
         self.bridge = Bridge(root, node)
-        self.config_file = None if root is None else root.broker_config
+        self.has_supervisor = root is not None
+        self.config_file = store.settings_file if root is None else root.broker_config
         self.store = store
         self.settings = settings
+        self.idle_settings: dict[str, str] = {}  # told by CONFIG GET, of no effect
         self.door = Door(settings.password, people)
         self.arrivals = Arrivals(self, self.door, loop, lambda: self.settings)
         self.connections = self.arrivals.connections
@@ -212,6 +214,7 @@ class Server:
 
     def _no_room(self) -> Failure | None:
         self.node.memory.limit = self.settings.maxmemory  # which may have been changed
+        self.node.memory.evicts = self.settings.maxmemory_policy == EVICTS
         if self.node.is_full(self.store.clock.now()):
             return refusals.NO_MEMORY
         if (why := self.durability.trouble) is not None:

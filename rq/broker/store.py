@@ -10,6 +10,7 @@ import logging
 import os
 from collections.abc import Iterable
 from concurrent.futures import Executor
+from pathlib import Path
 
 from rq.broker import kept_members, lines
 from rq.broker.bodies import Bodies
@@ -54,6 +55,11 @@ class Store:
         self._unused: list[str] = []  # files of bodies whose jobs are gone
         self._compaction = compaction
         self._moving = moving
+
+    @property
+    def settings_file(self) -> Path:
+        """Where a node without a root keeps what is set."""
+        return self._place.settings
 
     def new_node_id(self) -> str:
         """Let the node have another id, durably; return it."""

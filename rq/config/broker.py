@@ -15,6 +15,7 @@ PORT = 7711
 BUS_ABOVE = 10_000  # how far the port for other nodes is above that for clients
 LOOPBACK = "127.0.0.1"
 MAXMEMORY = 1024**3
+EVICTS = "acks"  # what nobody will be handed again goes when memory is short
 FSYNC = ("always", "everysec", "no")
 
 
@@ -35,6 +36,7 @@ class BrokerConfig:
     node_timeout: int = 15_000  # milliseconds of silence until a node is suspected
     unixsocket: str = ""  # a path; "": there is none
     maxmemory: int = MAXMEMORY  # bytes of jobs
+    maxmemory_policy: str = EVICTS
     maxclients: int = 10_000
     login_timeout: int = 10  # seconds until who has not logged in is closed; 0: never
     appendfsync: str = FSYNC[0]
@@ -133,6 +135,12 @@ def _tls(value: object) -> dict[str, str]:
     return {name: _text(path) for name, path in given.items()}
 
 
+def _policy(value: object) -> str:
+    if value in (EVICTS, "noeviction"):
+        return str(value)
+    raise ValueError(f"{value!r:.60} is neither {EVICTS} nor noeviction")
+
+
 def _fsync(value: object) -> str:
     if value in FSYNC:
         return str(value)
@@ -151,6 +159,7 @@ _CHECKS: dict[str, Callable[[object], object]] = {
     "node_timeout": _whole(100, 3_600_000),
     "unixsocket": _text,
     "maxmemory": _whole(1, 2**50),
+    "maxmemory_policy": _policy,
     "maxclients": _whole(1, 1_000_000),
     "login_timeout": _whole(0, 86_400),
     "appendfsync": _fsync,

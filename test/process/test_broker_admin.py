@@ -64,7 +64,13 @@ def facts(client, *section):
         ("slowlog-log-slower-than", "-1", "-1"),
         ("slowlog-max-len", "3", "3"),
         ("latency-monitor-threshold", "100", "100"),
-        ("appendonly", "yes", "yes"),
+        ("maxmemory-policy", "noeviction", "noeviction"),
+        ("appendonly", "no", "no"),
+        ("aof-enqueue-jobs-once", "no", "no"),
+        ("hz", "500", "500"),
+        ("loglevel", "Debug", "debug"),
+        ("auto-aof-rewrite-min-size", "1mb", "1048576"),
+        ("client-output-buffer-limit", "normal 1 2 3", "normal 1 2 3"),
     ],
 )
 def test_a_setting_is_changed_while_it_runs(client, name, value, told):
@@ -85,7 +91,12 @@ def test_a_setting_is_changed_while_it_runs(client, name, value, told):
         (("SET", "maxmemory", "1x"), "ERR Invalid argument '1x' for CONFIG SET"),
         (("SET", "maxmemory", "gb"), "ERR Invalid argument 'gb' for CONFIG SET"),
         (("SET", "appendfsync", "now"), "ERR Invalid argument 'now' for CONFIG SET"),
-        (("SET", "appendonly", "no"), "ERR Invalid argument 'no' for CONFIG SET"),
+        (("SET", "appendonly", "x"), "ERR Invalid argument 'x' for CONFIG SET"),
+        (("SET", "hz", "501"), "ERR Invalid argument '501' for CONFIG SET 'hz'"),
+        (("SET", "hz", ""), "ERR Invalid argument '' for CONFIG SET 'hz'"),
+        (("SET", "loglevel", "loud"), "ERR Invalid argument 'loud' for CONFIG SET"),
+        (("SET", "maxmemory-policy", "lru"), "ERR Invalid argument 'lru' for CONF"),
+        (("SET", "timeout", "5"), "ERR Invalid argument '5' for CONFIG SET"),
         (("SET", "x"), "ERR Wrong number of arguments for CONFIG SET"),
         (("NO",), "ERR CONFIG subcommand must be one of GET, SET, RESETSTAT, REWRITE"),
     ],
@@ -130,10 +141,23 @@ def test_a_pattern_that_would_hold_all_others_up_is_refused(client, words):
     assert " at most " in client.ask(*words)
 
 
-def test_a_node_without_a_config_file_says_so(tmp_path):
+def test_a_node_without_a_root_keeps_what_is_set_too(tmp_path):
     with broker_in(tmp_path / "node") as broker:
-        why = broker.start().ask("CONFIG", "REWRITE")
-    assert why == "ERR The server is running without a config file"
+        client = broker.start()
+        client.ask("CONFIG", "SET", "aof-enqueue-jobs-once", "yes")
+        client.ask("CONFIG", "SET", "maxclients", 70)
+        client.ask("CONFIG", "SET", "requirepass", SECRET)
+        assert client.ask("AUTH", SECRET) == "OK"
+        assert client.ask("CONFIG", "REWRITE") == "OK"
+        job = client.ask("ADDJOB", "q", "once", 0, "RETRY", 0)
+        client.send("SHUTDOWN", "REWRITE-AOF")
+        with pytest.raises(EOFError):
+            client.answer()
+        client = broker.start()
+        assert client.ask("QLEN", "q").startswith("NOAUTH")
+        assert client.ask("AUTH", SECRET) == "OK"
+        assert client.ask("CONFIG", "GET", "maxclients")[1] == b"70"
+        assert client.ask("GETJOB", "FROM", "q") == [[b"q", job.encode(), b"once"]]
 
 
 def test_a_password_locks_who_is_there_and_is_shown_to_nobody(tmp_path):

@@ -53,7 +53,7 @@ def _server(server: Server) -> Facts:
         "tcp_port": server.settings.port,
         "uptime_in_seconds": uptime,
         "uptime_in_days": uptime // _DAY,
-        "config_file": server.config_file or "",
+        "config_file": server.config_file,
     }
 
 

@@ -67,7 +67,7 @@ def debug(server: Server, connection: Connection, args: Args) -> Value | Blocked
 
 
 def _restart(server: Server) -> Blocked:
-    if server.config_file is None:
+    if not server.has_supervisor:
         raise Refusal("ERR nobody would start this node again: it has no supervisor")
     return _end(server)
 

@@ -31,13 +31,7 @@ _UNITS = {
     b"g": 1000**3,
     b"gb": 1024**3,
 }
-_ALWAYS = {  # what other servers let one choose
-    "appendonly": "yes",
-    "aof-enqueue-jobs-once": "yes",
-    "save": "",
-    "timeout": "0",
-    "databases": "1",
-}
+_ALWAYS = {"save": "", "timeout": "0", "databases": "1"}  # what Redis lets one choose
 
 
 def _memory(data: bytes) -> int | None:
@@ -51,9 +45,40 @@ def _text(data: bytes) -> str:
     return data.decode(errors="replace").lower()
 
 
+def _word(*words: str) -> Callable[[bytes], str | None]:
+    return lambda data: _text(data) if _text(data) in words else None
+
+
+def _number(least: int, most: int = 2**63) -> Callable[[bytes], int | None]:
+    def read(data: bytes) -> int | None:
+        number = whole(data) if data else None
+        return number if number is not None and least <= number < most else None
+
+    return read
+
+
+_YES_OR_NO = _word("yes", "no")
+# What Disque lets one set and this broker has no use for: it is told, and changes nothing.
+# All that is answered is written, and what was queued is queued after any start.
+_IDLE: Mapping[str, tuple[str, Callable[[bytes], object]]] = {
+    "appendonly": ("yes", _YES_OR_NO),
+    "aof-enqueue-jobs-once": ("yes", _YES_OR_NO),
+    "aof-load-truncated": ("yes", _YES_OR_NO),
+    "aof-rewrite-incremental-fsync": ("yes", _YES_OR_NO),
+    "auto-aof-rewrite-percentage": ("100", _number(0)),
+    "auto-aof-rewrite-min-size": ("67108864", _memory),
+    "activerehashing": ("yes", _YES_OR_NO),
+    "client-output-buffer-limit": ("normal 0 0 0", _text),
+    "hz": ("10", _number(1, 501)),
+    "loglevel": ("notice", _word("debug", "verbose", "notice", "warning")),
+    "maxmemory-samples": ("5", _number(1)),
+    "tcp-keepalive": ("300", _number(0)),
+    "watchdog-period": ("0", _number(0)),
+}
 # The names of CONFIG, the setting that they are, and how it is read.
 _SETTABLE: Mapping[str, tuple[str, Callable[[bytes], object]]] = {
     "maxmemory": ("maxmemory", _memory),
+    "maxmemory-policy": ("maxmemory_policy", _text),
     "maxclients": ("maxclients", whole),
     "login-timeout": ("login_timeout", whole),
     "appendfsync": ("appendfsync", _text),
@@ -90,6 +115,8 @@ def _settings(server: Server) -> dict[str, str]:
         "requirepass": "(hidden)" if server.door.has_password else "",
         **{name: str(getattr(settings, of)) for name, (of, _) in _SETTABLE.items()},
         **_ALWAYS,
+        **{name: first for name, (first, _) in _IDLE.items()},
+        **server.idle_settings,
     }
 
 
@@ -100,13 +127,17 @@ def _set(
         return server.later.answer(connection, _use_password(server, connection, value))
     if name in _ALWAYS and _text(value) == _ALWAYS[name]:
         return OK
-    if name not in _SETTABLE and name not in _ALWAYS:
+    if not (name in _SETTABLE or name in _ALWAYS or name in _IDLE):
         raise Refusal(f"ERR Unsupported CONFIG parameter: {name:.64}")
     wanted = _changed(server.settings, name, value) if name in _SETTABLE else None
-    if wanted is None:
+    if wanted is not None:
+        server.settings = wanted
+        return OK
+    told = _IDLE[name][1](value) if name in _IDLE else None
+    if told is None:
         text = value.decode(errors="replace")
         raise Refusal(f"ERR Invalid argument '{text:.64}' for CONFIG SET '{name}'")
-    server.settings = wanted
+    server.idle_settings[name] = f"{told:.256}" if isinstance(told, str) else str(told)
     return OK
 
 
@@ -142,8 +173,6 @@ async def _use_password(server: Server, connection: Connection, value: bytes) ->
 def _rewrite(server: Server, connection: Connection) -> Blocked:
     """Keep what is set in the config file."""
     path = server.config_file
-    if path is None:
-        raise Refusal("ERR The server is running without a config file")
 
     async def write() -> Value:
         settings = server.settings.to_json()
