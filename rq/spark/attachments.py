@@ -95,7 +95,7 @@ def _of(given: Given, may: Allow) -> Iterator[File]:
     for path in given.attachments:
         size = path.stat().st_size
         yield File(given.msg_id, given.src, path.name, str(path.absolute()), size)
-    where = str(given["param1"] or "")
+    where = remote.address(str(given["param1"] or ""))
     if where.startswith(remote.ADDRESSES):
         for name in remote.below(where, may):
             yield File(given.msg_id, given.src, name, name, _GUESS)

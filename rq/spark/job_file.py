@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, overload
 
 from rq import config
 from rq.errors import BadInput
-from rq.spark import duck, functions, packages, requirements
+from rq.spark import duck, functions, packages, requirements, scratch
 from rq.spark import session as sessions
 from rq.spark.packages import Tell
 from rq.spark.work import Work
@@ -95,9 +95,10 @@ def load(script: Path, tell: Tell) -> Job:
     takes a while."""
     if not script.is_file():
         raise BadInput(f"there is no script {script}")
-    own = None
+    own, root = None, config.find_root(None)
+    scratch.demand(root.spark)
     if wanted := requirements.of_script(script):
-        own = packages.ready(config.find_root(None), wanted, tell)
+        own = packages.ready(root, wanted, tell)
         packages.use(own)
     try:
         names = runpy.run_path(str(script), run_name="rq_spark_script")

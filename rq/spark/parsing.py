@@ -6,11 +6,11 @@ import re
 from typing import TYPE_CHECKING
 
 from rq.errors import BadInput
-from rq.spark import expectations
+from rq.spark import expectations, failures
 from rq.spark.expectations import Parsed
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 _QUOTED = r'"(?P<{}>(?:[^"\\]|\\.)*)"'
 _COMMON = (
@@ -40,6 +40,7 @@ def split(
     expression = FORMS.get(form, form)
     groups = names(expression)
     pattern = _by_number(expression, groups)
+    _demand(lines.sparkSession, pattern, expression)
     line = functions.col("line")
     columns = [
         _typed(name, functions.regexp_extract(line, pattern, index), form in FORMS)
@@ -66,6 +67,21 @@ def _by_number(expression: str, names: dict[str, int]) -> str:
         return f"(?:\\{names[part['again']]})" if part["again"] else part[0]
 
     return _NAMED.sub(plain, expression)
+
+
+def _demand(session: SparkSession, pattern: str, expression: str) -> None:
+    """Raise BadInput unless Java can use a pattern: an action would not name it."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    try:
+        session._jvm.java.util.regex.Pattern.compile(pattern)
+    except (Py4JJavaError, PySparkException) as error:
+        why = failures.first_line(error)
+        raise BadInput(
+            f"{expression!r:.200} cannot be used on Spark, whose regular expressions are "
+            f"those of Java: {why}"
+        ) from None
 
 
 def names(expression: str) -> dict[str, int]:

@@ -86,6 +86,16 @@ def allow(given: Sequence[str]) -> Allow:
     return Allow(web, tuple(text.removeprefix(STORE).rstrip("/") for text in stores))
 
 
+def address(text: str) -> str:
+    """Return what a message names, with its scheme as it is compared here.
+
+    >>> address("HTTPS://Example.com/A"), address("a plain text"), address("A://b")
+    ('https://Example.com/A', 'a plain text', 'a://b')
+    """
+    scheme, colon, rest = text.partition("://")
+    return f"{scheme.lower()}{colon}{rest}" if colon else text
+
+
 def below(where: str, may: Allow) -> list[str]:
     """Return the files that an address stands for: an s3:// one that ends in a slash,
     all that are below. Refused when the queue may not go there; OSError."""

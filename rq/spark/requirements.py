@@ -20,7 +20,18 @@ from rq.errors import BadInput
 
 FILE = "requirements.txt"
 _BEGIN, _END = "# /// script", "# ///"
-_ELSEWHERE = re.compile(r"\s*(-r|--requirement|-c|--constraint|-e|--editable)\b")
+# A package by its name, with extras, versions, an address, a marker (PEP 508): no path,
+# and no option of pip behind it.
+_PACKAGE = re.compile(r"[A-Za-z0-9][\w.-]*\s*(?:[\[@(<>=!~;].*)?", re.ASCII)
+_BEHIND = re.compile(r"\s-|\bfile:|\\|[^\S ]")
+_HASH = re.compile(r"\s+--hash=\S+")
+# What a requirements file may say beside packages: it names no other file.
+_OPTIONS = frozenset(
+    {"-i", "--index-url", "--extra-index-url", "--no-index", "-f", "--find-links"}
+    | {"--no-binary", "--only-binary", "--prefer-binary", "--require-hashes", "--pre"}
+    | {"--trusted-host"}
+)
+_COMMENT = re.compile(r"(?:^|\s)#.*")
 _CLAUSE = re.compile(r"(~=|==|!=|<=|>=|<|>)\s*(\d+(?:\.\d+)*)(\.\*)?")
 _COMPARE: dict[str, Callable[[tuple[int, ...], tuple[int, ...]], bool]] = {
     ">=": operator.ge,
@@ -92,28 +103,48 @@ def _header(script: Path) -> dict[str, Any] | None:
 
 def _dependencies(script: Path, header: dict[str, Any]) -> list[str]:
     names = header["dependencies"]
-    is_good = isinstance(names, list) and all(
-        isinstance(name, str) and name.strip() and "\n" not in name and name[0] != "-"
-        for name in names
-    )
-    if not is_good:
+    if not isinstance(names, list):
         raise BadInput(
             f'{script.name}: dependencies is no list such as ["matplotlib>=3.9"]'
         )
-    return list(names)
+    for name in names:
+        if not (isinstance(name, str) and _is_package(name)):
+            raise BadInput(
+                f"{script.name}: {name!r:.80} in dependencies is no package such as "
+                "matplotlib>=3.9"
+            )
+    return names
+
+
+def _is_package(text: str) -> bool:
+    """Return whether a text asks for a package, and says nothing else to pip.
+
+    >>> [_is_package(name) for name in ("a[b]>=1, <2; python_version < '4'", "a -e .")]
+    [True, False]
+    """
+    is_plain = text.isprintable() and not _BEHIND.search(text)
+    return is_plain and _PACKAGE.fullmatch(text) is not None
 
 
 def _beside(path: Path) -> str:
     try:
-        text = path.read_text("utf-8")
+        text = path.read_text("utf-8-sig")
     except FileNotFoundError:
         return ""
     except (OSError, UnicodeError) as error:
         raise BadInput(f"{path} cannot be read: {error}") from None
-    for line in text.splitlines():
-        if _ELSEWHERE.match(line):
-            raise BadInput(f"{path}: `{line.strip():.80}`: it must say all by itself")
+    for line in text.replace("\\\n", " ").splitlines():  # pip joins them, too
+        said = " ".join(_COMMENT.sub("", line).split())
+        if said and not (_is_option(said) or _is_package(_HASH.sub("", said))):
+            raise BadInput(
+                f"{path}: `{said:.80}` is no package, by its name, and no option that it "
+                "may have: it must say all by itself"
+            )
     return text
+
+
+def _is_option(said: str) -> bool:
+    return re.split(r"[=\s]", said, maxsplit=1)[0] in _OPTIONS
 
 
 def fits(wanted: str, version: tuple[int, ...]) -> bool:

@@ -7,15 +7,37 @@ drivers have ended: each holds a lock as long as it lives.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 from pathlib import Path
 
 from rq.config import files
+from rq.errors import BadConfig
 from rq.proc import locks, processes
 
 _LOCK = "lock"
 _NAME = re.compile(r"\d+-\d+", re.ASCII)  # pid, and when it was started
+
+
+def demand(place: Path) -> None:
+    """Raise BadConfig unless this process may write to `place`, where jobs keep what they
+    need."""
+    try:
+        files.make_dir(place)
+    except OSError as error:
+        why = error.strerror
+    else:
+        why = "" if _is_open(place) else os.strerror(errno.EACCES)
+    if why:
+        raise BadConfig(
+            f"a job needs to write to {place}: {why}; it runs as the user of RQ, so its "
+            'queue has no "user"'
+        )
+
+
+def _is_open(place: Path) -> bool:
+    return os.access(place, os.W_OK | os.X_OK, effective_ids=True)
 
 
 def enter(place: Path) -> Path:

@@ -131,8 +131,9 @@ class Work:
         columns, and one row for each value of others (together); and unless of the lines
         that were parsed for it a share of `most_rejects` fits. The message says what holds.
         """
+        nulls, keys = _columns(not_null), _columns(unique)
         with self._lines_first(most_rejects):
-            holds = expectations.check(table, rows, not_null, unique)
+            holds = expectations.check(table, rows, nulls, keys)
         self._check_lines(most_rejects)
         self.checked.append(holds)
         self.run(f"checked: {holds}")
@@ -217,6 +218,11 @@ class Work:
         except BadInput:
             self._check_lines(most_rejects)
             raise
+
+
+def _columns(given: Sequence[str]) -> Sequence[str]:
+    """Return the names of columns; a text is the name of one, not one for each letter."""
+    return [given] if isinstance(given, str) else given
 
 
 def seconds(delay: str | float) -> int:

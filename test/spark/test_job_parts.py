@@ -208,6 +208,15 @@ def test_a_form_that_cannot_be_used_is_refused(form):
         parsing.split(None, form)
 
 
+def test_an_expression_that_java_refuses_is_named(spark):
+    """And none of those is that Python and Java write alike, whatever its groups are called."""
+    frame = spark.createDataFrame([("0700 0700 b",)], "line string")
+    with pytest.raises(BadInput, match=r"'\(\?P<n>a\).*those of Java: Unknown inline"):
+        parsing.split(frame, "(?P<n>a)?(?(n)b|c)")
+    again = r"^(?P<dep_time>\d+) (?P=dep_time) (?P<_b>\w)"
+    assert rows(parsing.split(frame, again)[0]) == [("0700", "b")]
+
+
 def test_results_are_written_as_their_name_says(spark, tmp_path):
     frame = spark.createDataFrame([(1, "a,b"), (2, "ü")], "n int, t string")
     results.write(frame, tmp_path / "r.csv.gz")

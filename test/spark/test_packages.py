@@ -12,14 +12,15 @@ import zipfile
 
 import pytest
 from harness.checkout import CHECKOUT
+from harness.processes import acting_as, open_to_others
 from harness.queues import running_queue
 from harness.spark_jobs import prepared, tools
 from harness.waiting import wait_until
 
-from rq.errors import BadInput
+from rq.errors import BadConfig, BadInput
 from rq.layout import Root
 from rq.proc import locks
-from rq.spark import packages, requirements
+from rq.spark import job_file, packages, requirements
 
 PATIENCE = 120.0
 
@@ -78,8 +79,32 @@ def test_what_a_script_asks_for_stands_in_it_or_beside_it(place):
         (header('requires-python = "new"'), "'new' is not such as >=3.11"),
         (header("requires-python = 3"), "asks for Python 3, and"),
         (header("dependencies = 'a'"), r"is no list such as \[\"matplotlib"),
-        (header("dependencies = ['-r /etc/passwd']"), "is no list such as"),
-        (header('dependencies = ["a\\n--pre"]'), "is no list such as"),
+        (header("dependencies = [1]"), "run: 1 in dependencies is no package"),
+        *(
+            (
+                header(f"dependencies = ['a', \"{name}\"]"),
+                "in dependencies is no package",
+            )
+            for name in (
+                "",
+                " ",
+                "# a",
+                "; rm -rf /",
+                "-r /etc/passwd",
+                " -e .",
+                "\\t--pre",
+                "a\\n--pre",
+                "a\\r--index-url http://h/",
+                "a\\u2028-e .",
+                "a --config-settings=b=c",
+                "a \\\\",
+                "a @ file:///tmp/a",
+                "./a",
+                "/etc/passwd",
+                "http://h/a.whl",
+                "${HOME}",
+            )
+        ),
         (header("dependencies = "), "run, `# /// script`: Invalid value"),
         (["# /// script", "# a = 1"], "and no `# ///` to end it"),
         ([*header(), "", *header()], "`# /// script` twice"),
@@ -90,10 +115,48 @@ def test_what_cannot_be_read_is_one_sentence(place, lines, sentence):
         requirements.of_script(script(place, *lines))
 
 
-def test_a_file_beside_it_says_all_by_itself(place):
-    (place / "requirements.txt").write_text("a\n -r more.txt\n")
-    with pytest.raises(BadInput, match=r"`-r more\.txt`: it must say all by itself"):
+@pytest.mark.parametrize(
+    "line",
+    [
+        "-r more.txt",
+        "-rmore.txt",
+        "--req more.txt",
+        "--c\\\nonstraint more.txt",
+        "a \\\n-e .",
+        "--editable=.",
+        ".",
+        "./a.whl",
+        "a @ file:///tmp/a",
+    ],
+)
+def test_a_file_beside_it_says_all_by_itself(place, line):
+    (place / "requirements.txt").write_text(f"a\n {line}\n")
+    with pytest.raises(BadInput, match="it must say all by itself"):
         requirements.of_script(script(place))
+
+
+def test_a_file_beside_it_may_say_where_packages_are_and_what_they_hash_to(place):
+    text = (
+        "--index-url https://h/simple\n-f .\n--require-hashes\n# why\n"
+        "a[b]>=1, <2 ; python_version < '4' \\\n  --hash=sha256:00 --hash=sha256:01\n"
+        "\tc\t>2  # it\nd @ https://h/d.whl#sha256=00\n"
+    )
+    (place / "requirements.txt").write_text(f"\ufeff{text}")
+    assert requirements.of_script(script(place)).text == text
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="acts as another user -> run as root")
+def test_a_job_of_another_user_is_told_so_in_one_sentence(tmp_path, monkeypatch):
+    root = tmp_path / "root"
+    (root / "spark").mkdir(parents=True)
+    open_to_others(root)
+    monkeypatch.setenv("RQ_ROOT", str(root))
+    (tmp_path / "run").write_text("from rq.spark import job\n@job\ndef run(q): pass\n")
+    with (
+        acting_as(4321, 4321),
+        pytest.raises(BadConfig, match=r'/spark: Permission denied; .* no "user"$'),
+    ):
+        job_file.load(tmp_path / "run", print)
 
 
 def wanted(place, name="rq_greeting"):

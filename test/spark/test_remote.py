@@ -7,6 +7,7 @@ import gzip
 import http.server
 import socket
 import threading
+from pathlib import Path
 
 import pytest
 from moto.server import ThreadedMotoServer
@@ -63,6 +64,19 @@ def test_an_internal_address_is_fetched_only_if_the_queue_allows_it(site):
         fetch(f"{site}/200/")
     assert fetch(f"{site}/200/", *HERE) == b"log"
     assert fetch(f"{site}/302//200/", *HERE) == b"log"
+
+
+def test_a_scheme_in_capitals_names_what_is_read_and_not_nothing(site):
+    """Nor a way around: it is judged as any other."""
+    where = site.replace("http", "HTTP", 1) + "/200/"
+    message = Given("m", Path("/nowhere"), {"param1": where})
+    [file] = attachments.files([message], [])
+    assert fetch(file.where, *HERE) == b"log"
+    with pytest.raises(Refused, match="internal address"):
+        fetch(file.where)
+    message = Given("m", Path("/nowhere"), {"param1": "S3://Logs/a"})
+    with pytest.raises(BadInput, match="may not read s3://Logs"):
+        attachments.files([message], ["s3://logs/"])
 
 
 def test_where_a_redirect_leads_is_judged_as_the_first_address_is(site):
