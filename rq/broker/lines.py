@@ -36,6 +36,8 @@ _WORDS: Mapping[type[Event], str] = {
     reliable.Popped: "pop",
     reliable.Acked: "ack",
     reliable.Named: "name",
+    reliable.Deleted: "delete",
+    reliable.Cleared: "clear",
     groups.Came: "come",
     groups.Got: "get",
     groups.Done: "done",

@@ -195,7 +195,7 @@ class Node:
 
     def next_tick(self) -> float | None:
         """Return when `tick` has something to do; None: never."""
-        if self.jobs.freeing or self.groups.freeing:
+        if self.jobs.freeing or self.reliable.freeing or self.groups.freeing:
             return 0.0
         first: float | None = None
         for time in (
@@ -215,6 +215,7 @@ class Node:
         self.desk.tick(now, most, self.memory_level)
         self.replication.tick(now, most)
         self.consumers.tick(now, most)
+        self.reliable.freeing.go_on()
         for waiters in self._all_waiters:
             for client in waiters.ended(now):
                 self.answer(client, waiters.nothing)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from rq.broker.body import Place, Weight, size_of
 from rq.broker.bounds import Room
+from rq.broker.freeing import Freeing
 
 Id = tuple[int, int]  # milliseconds, and a number among those of the same
 
@@ -44,7 +45,19 @@ class Named(NamedTuple):
     last: str
 
 
-Event = Pushed | Popped | Acked | Named
+class Deleted(NamedTuple):
+    """A queue is gone with all its messages."""
+
+    key: bytes
+
+
+class Cleared(NamedTuple):
+    """All queues are gone; ids that come are above `last`."""
+
+    last: str
+
+
+Event = Pushed | Popped | Acked | Named | Deleted | Cleared
 
 
 def text_of(number: Id) -> str:
@@ -109,12 +122,37 @@ class ReliableQueues:
         self.by_key: dict[bytes, ReliableQueue] = {}
         self.messages = 0
         self.weight = Weight()
+        self.freeing = Freeing()
+        self.gone: Id = (0, 0)  # the last of all queues that are gone
+
+    def queue(self, key: bytes) -> ReliableQueue:
+        """Return a queue; one that is not there yet goes on behind those that are gone,
+        for an old acknowledgement must not be of a new message."""
+        queue = self.by_key.get(key)
+        if queue is None:
+            queue = ReliableQueue()
+            queue.last = self.gone
+        return queue
+
+    @property
+    def last(self) -> Id:
+        """The last id that ever was."""
+        return max((queue.last for queue in self.by_key.values()), default=self.gone)
 
     def apply(self, event: Event) -> None:
         """Let an event be true, once or again."""
+        match event:
+            case Deleted():
+                self._delete(event.key)
+            case Cleared():
+                self._clear(event)
+            case _:
+                self._change(event)
+
+    def _change(self, event: Pushed | Popped | Acked | Named) -> None:
         queue = self.by_key.get(event.key)
         if queue is None:
-            queue = self.by_key[event.key] = ReliableQueue()
+            queue = self.by_key[event.key] = self.queue(event.key)
         match event:
             case Pushed():
                 self._push(queue, event)
@@ -139,12 +177,32 @@ class ReliableQueues:
         delivered = queue.delivered
         for msg_id in ids:
             if msg_id in delivered:
-                self.messages -= 1
-                self.weight.drop(delivered.pop(msg_id).body)
+                self._drop(delivered.pop(msg_id).body)
+
+    def _delete(self, key: bytes) -> None:
+        queue = self.by_key.pop(key, None)
+        if queue is not None:
+            self.gone = max(self.gone, queue.last)
+            self._free(queue)
+
+    def _clear(self, cleared: Cleared) -> None:
+        self.gone = max(self.gone, id_of(cleared.last))
+        by_key, self.by_key = self.by_key, {}
+        self.freeing.add(by_key, lambda: self._free(by_key.popitem()[1]))
+
+    def _free(self, queue: ReliableQueue) -> None:
+        """Count the messages of a queue until they are freed."""
+        undelivered, delivered = queue.undelivered, queue.delivered
+        self.freeing.add(undelivered, lambda: self._drop(undelivered.popitem()[1]))
+        self.freeing.add(delivered, lambda: self._drop(delivered.popitem()[1].body))
+
+    def _drop(self, body: bytes) -> None:
+        self.messages -= 1
+        self.weight.drop(body)
 
     def put_away(self, key: bytes, msg_id: str, body: bytes, place: Place) -> None:
         """Let a body lie in a file from now on, if its message is there and has it."""
-        queue = self.by_key[key]
+        queue = self.queue(key)
         delivered = queue.delivered.get(msg_id)
         if queue.undelivered.get(msg_id) is body:
             queue.undelivered[msg_id] = place
@@ -182,6 +240,7 @@ _SLICE = 200
 
 def events_of(queues: ReliableQueues) -> Iterator[Iterable[Event]]:
     """Give the events that make the queues what they are, some at a time."""
+    yield [Cleared(text_of(queues.gone))]
     for key in list(queues.by_key):
         queue = queues.by_key.get(key)
         if queue is None:

@@ -10,10 +10,12 @@ from rq.broker.bounds import Room
 from rq.broker.outlet import Outlet
 from rq.broker.reliable import (
     Acked,
+    Cleared,
+    Deleted,
     Popped,
     Pushed,
-    ReliableQueue,
     ReliableQueues,
+    text_of,
 )
 from rq.broker.waiters import Waiters
 from rq.resp import Value
@@ -31,8 +33,7 @@ class ReliableDesk:
         self, key: bytes, bodies: Sequence[bytes], now: float, wall_ms: int
     ) -> list[str]:
         """Take messages; return their ids. `wall_ms` is the time of day."""
-        queue = self.queues.by_key.get(key) or ReliableQueue()
-        ids = queue.next_ids(len(bodies), wall_ms)
+        ids = self.queues.queue(key).next_ids(len(bodies), wall_ms)
         self._outlet.emit(Pushed(key, ids, bodies), now)
         self.serve(key, now)
         return ids
@@ -74,6 +75,17 @@ class ReliableDesk:
         if done:
             self._outlet.emit(Acked(key, done), now)
         return done
+
+    def delete(self, keys: Sequence[bytes], now: float) -> int:
+        """Remove queues with all their messages; return how many there were."""
+        there = [key for key in dict.fromkeys(keys) if key in self.queues.by_key]
+        for key in there:
+            self._outlet.emit(Deleted(key), now)
+        return len(there)
+
+    def clear(self, now: float) -> None:
+        """Remove all queues."""
+        self._outlet.emit(Cleared(text_of(self.queues.last)), now)
 
     def serve(self, key: bytes, now: float) -> None:
         """Answer those who wait for messages of a queue, as long as there are some."""

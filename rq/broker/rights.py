@@ -24,9 +24,10 @@ _WORKS = frozenset(
 PLACES: Mapping[bytes, tuple[int, int, int]] = {
     **dict.fromkeys(
         b"ADDJOB QLEN QPEEK QSTAT PAUSE RQ.PUSH RQ.ACK RQ.RECOVER RQ.INSPECT RQ.INFO "
-        b"QADD QGET QACK QFLUSH".split(),
+        b"QADD QGET QACK QFLUSH TYPE".split(),
         (1, 1, 1),
     ),
+    **dict.fromkeys((b"EXISTS", b"DEL", b"UNLINK"), (1, -1, 1)),
     b"QNOTIFY": (3, -1, 1),
 }
 _OF_JOBS = frozenset(b"SHOW ACKJOB FASTACK DELJOB NACK ENQUEUE DEQUEUE WORKING".split())

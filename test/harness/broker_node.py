@@ -105,7 +105,7 @@ def told(node, now):
             if queue.events or queue.groups
         },
         "size": node.size,
-        "last": (node.jobs.last_ctime, node.groups.last),
+        "last": (node.jobs.last_ctime, node.groups.last, node.reliable.gone),
     }
 
 
@@ -139,6 +139,7 @@ COMMANDS = st.one_of(
     st.tuples(
         st.just("RQ.RECOVER"), NAMES, st.integers(0, 3), st.sampled_from([0, 900])
     ),
+    st.tuples(st.just("DEL"), NAMES),
     st.tuples(
         st.just("QADD"),
         NAMES,

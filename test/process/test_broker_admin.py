@@ -432,8 +432,13 @@ ASKED = {
     "viewer": [("QLEN", "q"), ("SHOW", "D-00000000-" + "a" * 24 + "-05a1"), ("INFO",)],
     "producer": [("ADDJOB", "q", "x", 0), ("RQ.PUSH", "k", "x"), ("QADD", "e", 9, "x")],
     "worker": [("GETJOB", "NOHANG", "FROM", "q"), ("RQ.POP", "k"), ("QGET", "e", "g")],
-    "operator": [("PAUSE", "q", "none"), ("DELJOB",), ("QFLUSH", "e")],
-    "admin": [("CONFIG", "SET", "maxclients", 9), ("DEBUG", "FLUSHALL"), ("MONITOR",)],
+    "operator": [("PAUSE", "q", "none"), ("DELJOB",), ("QFLUSH", "e"), ("DEL", "k")],
+    "admin": [
+        ("CONFIG", "SET", "maxclients", 9),
+        ("DEBUG", "FLUSHALL"),
+        ("FLUSHALL",),
+        ("MONITOR",),
+    ],
 }
 MAY = {
     "vera": {"viewer"},
@@ -466,6 +471,8 @@ def test_who_may_some_queues_learns_nothing_of_others(peopled):
         ("GETJOB", "FROM", "mail-1", "pay-1"),
         ("RQ.POP", "COUNT", 1, "pay-1"),
         ("QNOTIFY", "g", 1, "mail-1", "pay-1"),
+        ("EXISTS", "mail-1", "pay-1"),
+        ("TYPE", "pay-1"),
         ("SHOW", theirs),
         ("ACKJOB", own, theirs),
         ("QSCAN",),

@@ -239,6 +239,7 @@ def test_jobs_of_both_kinds_are_acknowledged_together(broker):
         (("PAUSE", "rq:p", "in"), "ERR `rq queue pause NAME`"),
         (("RQ.RECOVER", "rq:p", 1, 0), "ERR what is held"),
         (("RQ.INSPECT", "rq:p", 0, 1), "ERR QPEEK shows"),
+        (("DEL", "k", "rq:p"), "ERR a queue of RQ is no key"),
         (("QFLUSH", "rq:p"), "ERR `rq cancel`"),
         (("QNOTIFY", "g", 1, "rq:p"), "ERR QGET"),
         (("QSTATUS", "rq:p"), "ERR QLEN"),

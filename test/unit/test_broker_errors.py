@@ -42,7 +42,6 @@ ERR Wrong argument for CLUSTER LEAVING. Use 'yes' or 'no'
 ERR Wrong CLUSTER subcommand or number of arguments
 ERR Unsupported CONFIG parameter:
 ERR Invalid argument
-ERR The server is running without a config file
 ERR CONFIG subcommand must be one of GET, SET, RESETSTAT, REWRITE
 ERR Wrong number of arguments for CONFIG
 ERR Unknown DEBUG subcommand or wrong number of arguments for
@@ -60,6 +59,7 @@ ELSEWHERE = {
     "ERR Protocol error:": "closes the connection: test_broker_resp",
     "NOAUTH Authentication required.": "needs a second user: test_broker_admin",
     "MISCONF Errors writing to the AOF file:": "needs a full disk: test_broker_full_disk",
+    "ERR The server is running without a config file": "each node has one",
     "LOADING": "the port answers when all is read",
     "ERR max number of clients reached": "closes the connection: test_broker_tls",
     "NOREPL Timeout reached before replicating": "needs other nodes",

@@ -7,7 +7,7 @@ from harness.broker_node import COMMANDS, Run, read, told, with_ids
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rq.broker import groups, job, lines
+from rq.broker import groups, job, lines, reliable
 
 
 @given(st.lists(COMMANDS, max_size=40), st.data())
@@ -59,6 +59,41 @@ def test_what_is_counted_is_there(commands):
         assert (node.groups.groups, node.groups.held) == (len(every), held)
         bodies = [each.body for each in node.jobs.by_id.values()]
         assert node.jobs.weight.bytes == sum(map(len, bodies))
+
+
+def test_an_id_is_of_one_message_even_when_its_key_was_deleted_and_time_steps_back():
+    run = Run()
+    (first,) = run.ask("RQ.PUSH", "k", "first")
+    run.ask("RQ.POP", "k")
+    run.ask("DEL", "k")
+    run.now -= 5
+    begins = len(run.lines)
+    snapshot = [
+        (run.now, orjson.dumps(lines.record(each)))
+        for some in run.node.events_of_all()
+        for each in some
+    ]
+    found = read([*snapshot, *run.lines[begins:]])
+    for node in (run.node, found):
+        run.node = node
+        (second,) = run.ask("RQ.PUSH", "k", "second")
+        assert reliable.id_of(second) > reliable.id_of(first)
+        run.ask("RQ.POP", "k")
+        assert run.ask("RQ.ACK", "k", first) == []
+
+
+def test_a_key_that_is_deleted_while_a_snapshot_is_written_is_not_there():
+    run = Run()
+    run.ask("RQ.PUSH", "k", "first", "second")
+    begins, snapshot = len(run.lines), []
+    for some in run.node.events_of_all():
+        snapshot += [(run.now, orjson.dumps(lines.record(each))) for each in some]
+        run.ask("DEL", "k")
+    run.ask("RQ.PUSH", "k", "third")
+    found = read([*snapshot, *run.lines[begins:]])
+    assert told(found, run.now) == told(run.node, run.now)
+    assert list(found.reliable.by_key[b"k"].undelivered.values()) == [b"third"]
+    assert found.reliable.messages == 1
 
 
 def test_a_message_that_is_handed_out_while_a_snapshot_is_written_is_in_it():

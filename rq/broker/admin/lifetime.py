@@ -66,6 +66,15 @@ def debug(server: Server, connection: Connection, args: Args) -> Value | Blocked
     )
 
 
+def flushall(server: Server, connection: Connection, args: Args) -> Value:
+    """Remove all keys of RedisRQ; jobs and events are none."""
+    require(connection, Role.ADMIN, "FLUSHALL")
+    if [word.upper() for word in args] not in ([], [b"SYNC"], [b"ASYNC"]):
+        raise Refusal(SYNTAX)
+    server.node.messages.clear(server.store.clock.now())
+    return OK
+
+
 def _restart(server: Server) -> Blocked:
     if not server.has_supervisor:
         raise Refusal("ERR nobody would start this node again: it has no supervisor")

@@ -36,6 +36,8 @@ TABLE: Mapping[bytes, AdminCommand] = {
     b"CLUSTER": AdminCommand(cluster.cluster, -2),
     b"DISQUE": AdminCommand(disque.disque, -2),
     b"DEBUG": AdminCommand(lifetime.debug, -2),
+    b"FLUSHALL": AdminCommand(lifetime.flushall, -1),
+    b"FLUSHDB": AdminCommand(lifetime.flushall, -1),
     b"BGREWRITEAOF": AdminCommand(lifetime.rewrite, 1),
     b"LOADJOB": AdminCommand(lifetime.loadjob, 2),
     b"SHUTDOWN": AdminCommand(lifetime.shutdown, -1),

@@ -93,7 +93,12 @@ async def info(request: Request) -> Value:
     return ["undelivered", counts["que"], "delivered", counts["run"]]
 
 
+_NO_KEY = "a queue of RQ is no key: `rq queue` lists and makes them"
 TABLE: Table = {
+    **dict.fromkeys(
+        (b"EXISTS", b"TYPE", b"DEL", b"UNLINK"),
+        Bridged(refused(_NO_KEY), every, Role.VIEWER),
+    ),
     b"RQ.PUSH": Bridged(push, first, Role.PRODUCER),
     b"RQ.POP": Bridged(pop, every, Role.WORKER),
     b"RQ.ACK": Bridged(ack, first, Role.WORKER),

@@ -20,7 +20,7 @@ from rq.broker.dialects.call import (
 from rq.broker.dialects.call import whole as number_in
 from rq.broker.reliable import Delivered, ReliableQueue
 from rq.broker.waiters import Waiter
-from rq.resp import Value
+from rq.resp import Status, Value
 
 _EMPTY = "EMPTYKEY"
 _USE_POP = (
@@ -139,6 +139,21 @@ def info(call: Call) -> Value:
     return ["undelivered", undelivered, "delivered", delivered]
 
 
+def exists(call: Call) -> Value:
+    """How many of the keys there are; one that is named twice counts twice."""
+    return sum(key in call.node.reliable.by_key for key in queues_in(call.args))
+
+
+def type_of(call: Call) -> Value:
+    """What a key is."""
+    return Status("RELIABLEQ" if call.args[0] in call.node.reliable.by_key else "none")
+
+
+def delete(call: Call) -> Value:
+    """Remove keys with all their messages; how many there were is the answer."""
+    return call.node.messages.delete(queues_in(call.args), call.now)
+
+
 def _there(call: Call, key: bytes) -> ReliableQueue:
     queue = call.node.reliable.by_key.get(key)
     if queue is None:
@@ -153,4 +168,8 @@ TABLE: Table = {
     b"RQ.RECOVER": Command(recover, 4, writes=True),
     b"RQ.INSPECT": Command(inspect, -4),
     b"RQ.INFO": Command(info, 2),
+    b"EXISTS": Command(exists, -2),
+    b"TYPE": Command(type_of, 2),
+    b"DEL": Command(delete, -2, writes=True),
+    b"UNLINK": Command(delete, -2, writes=True),
 }
