@@ -108,6 +108,7 @@ class Broker:
             files.write_state(Root(directory).config, main)
             chosen = {"enabled": True, "port": self.port, **settings}
             files.write_state(Root(directory).broker_config, chosen)
+        self.before: list[str] = []  # words of a command that runs it
         self.process: subprocess.Popen[bytes] | None = None
         self._clients: list[Client] = []
 
@@ -122,7 +123,13 @@ class Broker:
             self.process.wait(20)
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "harness.broker_process", *self.words],
+                [
+                    *self.before,
+                    sys.executable,
+                    "-m",
+                    "harness.broker_process",
+                    *self.words,
+                ],
                 env=environment({"RQ_CRASH_AT": crash_at, **self.env}),
                 stderr=log,
             )
@@ -134,9 +141,13 @@ class Broker:
     def client(self) -> Client:
         """Return a further client."""
         assert self.process is not None
-        client = Client(self.port)
+        client = Client(self.door())
         self._clients.append(client)
         return client
+
+    def door(self) -> int | socket.socket:
+        """Return its port, or a socket that is connected to it."""
+        return self.port
 
     def own(self) -> Client:
         """Return a client at the socket of our own user, for whoever asks to close."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from harness.broker import Broker
@@ -17,8 +17,10 @@ TIMEOUT = 1.0  # seconds of silence until these nodes suspect one
 class Nodes:
     """Nodes with directories, ports and a client each, in one cluster."""
 
-    def __init__(self, directory: Path, number: int, *words: str) -> None:
-        self.brokers = [Broker(directory / f"node{n}") for n in range(number)]
+    def __init__(self, brokers: Sequence[Broker], *words: str) -> None:
+        number = len(brokers)
+        self.brokers = brokers
+        self.hosts = ["127.0.0.1"] * number  # where others meet them
         self.bus_ports = [free_port() for _ in self.brokers]
         for broker, port in zip(self.brokers, self.bus_ports, strict=True):
             broker.words += ["--bus-port", str(port), *words]
@@ -38,8 +40,8 @@ class Nodes:
         return self.clients[index].ask(*words)
 
     def meet(self, index, to):
-        ports = self.brokers[to].port, self.bus_ports[to]
-        return self.ask(index, "CLUSTER", "MEET", "127.0.0.1", *ports)
+        place = self.hosts[to], self.brokers[to].port, self.bus_ports[to]
+        return self.ask(index, "CLUSTER", "MEET", *place)
 
     def rows(self, index):
         """Return what a node shows of all: their flags, and whether it is linked."""
@@ -77,8 +79,12 @@ class Nodes:
             assert self.meet(index - 1, index) == "OK"
         self.wait_until_all_reach_all()
 
-    def wait_until_all_reach_all(self):
-        wait_until(lambda: self.all_reach(len(self.brokers) - 1))
+    def wait_until_all_reach_all(self, seconds=20.0):
+        wait_until(lambda: self.all_reach(len(self.brokers) - 1), seconds)
+
+    def close(self):
+        for broker in self.brokers:
+            broker.close()
 
     def kill(self, index):
         self.brokers[index].kill()
@@ -107,9 +113,9 @@ def _fact(info: bytes, name: bytes) -> bytes:
 @contextlib.contextmanager
 def nodes_in(directory: Path, number: int, *words: str) -> Iterator[Nodes]:
     """Give so many nodes that run; `words` go to each."""
-    nodes = Nodes(directory, number, *words)
+    brokers = [Broker(directory / f"node{n}") for n in range(number)]
+    nodes = Nodes(brokers, *words)
     try:
         yield nodes
     finally:
-        for broker in nodes.brokers:
-            broker.close()
+        nodes.close()

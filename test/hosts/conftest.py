@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import subprocess
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -79,27 +81,32 @@ class Net:
         subprocess.run(words, check=True, capture_output=True)
 
 
-@pytest.fixture
-def cables(tmp_path, request):
-    """Give hosts that are connected, three if a test does not ask for another number, and
-    none of whose RQs runs yet."""
+@contextlib.contextmanager
+def connected(directory: Path, count: int) -> Iterator[Net]:
+    """Give hosts that are connected, and none of whose RQs runs yet."""
     if shutil.which("ip") is None:
         pytest.skip("no ip -> apt-get install iproute2")
     made = Net()
-    count = getattr(request, "param", 3)
     try:
         made.say("up", str(count))
     except subprocess.CalledProcessError as error:
         made.say("down")
         pytest.skip(f"no namespaces ({error.stderr!r:.80}) -> run it as root")
     try:
-        made.hosts = [Host(tmp_path / str(k), made, k) for k in range(1, count + 1)]
+        made.hosts = [Host(directory / str(k), made, k) for k in range(1, count + 1)]
         yield made
     finally:
         for host in made.hosts:
             host.close()
         made.say("down")
     assert all(wait_until(lambda h=host: not h.processes()) for host in made.hosts)
+
+
+@pytest.fixture
+def cables(tmp_path, request):
+    """Give hosts, three if a test does not ask for another number."""
+    with connected(tmp_path, getattr(request, "param", 3)) as made:
+        yield made
 
 
 @pytest.fixture

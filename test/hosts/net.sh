@@ -4,6 +4,7 @@
 #   net.sh up TAG N     namespaces TAG-1 … TAG-N with 10.77.0.1 … N, and TAG-s, the switch
 #   net.sh down TAG     removes all of them
 #   net.sh link TAG K up|down      plugs host K in, or out
+#   net.sh astray TAG K J on|off   what host K sends to host J comes to nobody
 #   net.sh slow TAG K KBIT         lets so much come to host K in a second; 0: all
 #
 # Nothing outside of these namespaces is touched.
@@ -39,10 +40,19 @@ slow() {
     fi
 }
 
+astray() {
+    if [ "$3" = on ]; then
+        ip -n "$1" neigh replace "$2" lladdr 02:00:00:00:00:99 nud permanent dev eth0
+    else
+        ip -n "$1" neigh del "$2" dev eth0
+    fi
+}
+
 case $1 in
 up) up "$2" "$3" ;;
 down) down "$2" ;;
 link) ip -n "$2-s" link set dev "port$3" "$4" ;;
+astray) astray "$2-$3" "10.77.0.$4" "$5" ;;
 slow) slow "$2-s" "port$3" "$4" ;;
 *) exit 2 ;;
 esac
