@@ -8,7 +8,9 @@ whatever the number of deadlines, and one that is cancelled leaves nothing behin
 from __future__ import annotations
 
 import heapq
-from typing import Generic, Protocol, TypeVar, cast
+from collections.abc import Iterable
+from math import inf
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 What = TypeVar("What")
 
@@ -46,7 +48,9 @@ class Deadlines(Generic[Waiting]):
     def __init__(self) -> None:
         self._slots: dict[int, dict[Timed, None]] = {}
         self._order: list[int] = []  # heap of the slots
-        self._tick = 0  # the latest moment known, in slots
+        self._now = 0.0  # the latest moment known
+        # Nothing opens before; what is cancelled may have been all that does then.
+        self._opens = inf
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -57,9 +61,7 @@ class Deadlines(Generic[Waiting]):
 
     def add(self, deadline: Timed, now: float = 0.0) -> None:
         """Wait for a deadline. `now`, where it is known, opens a narrow slot at once."""
-        tick = int(now * _SLOTS)
-        if tick < self._tick:
-            tick = self._tick
+        tick = int(max(self._now, now) * _SLOTS)
         at = int(deadline.at * _SLOTS)
         level = (at - tick).bit_length() - _FINE
         if level < 0 or at <= tick:
@@ -71,6 +73,8 @@ class Deadlines(Generic[Waiting]):
         if slot is None:
             slot = self._slots[key] = {}
             heapq.heappush(self._order, key)
+            if (opens := _opens(key) / _SLOTS) < self._opens:
+                self._opens = opens
         slot[deadline] = None
         deadline.slot = slot
 
@@ -88,22 +92,33 @@ class Deadlines(Generic[Waiting]):
 
     def next(self) -> float | None:
         """Return when `due` has something to do; None: never."""
-        while self._order:
-            key = self._order[0]
+        order = self._order
+        while order:
+            key = order[0]
             if self._slots[key]:
-                return _opens(key) / _SLOTS
-            del self._slots[heapq.heappop(self._order)]
+                self._opens = _opens(key) / _SLOTS
+                return self._opens
+            del self._slots[heapq.heappop(order)]
+        self._opens = inf
         return None
+
+    @staticmethod
+    def first_of(wheels: Iterable[Deadlines[Any]]) -> float | None:
+        """Return when the first of several has something to do; None: never. Most are
+        empty, and it is asked for in each turn."""
+        first: float | None = None
+        for wheel in wheels:
+            if wheel._order and (at := wheel.next()) is not None:
+                first = at if first is None or at < first else first
+        return first
 
     def due(self, now: float, most: int) -> list[Waiting]:
         """Return what is due by now, the earliest first; looks at up to `most`."""
-        self._tick = max(self._tick, int(now * _SLOTS))
-        if not self._order:  # as most of them, in each turn
-            return []
-        first = self.next()
-        if first is None or first > now:
-            return []
+        if now > self._now:
+            self._now = now
         due: list[Waiting] = []
+        if now < self._opens:  # as nearly always
+            return due
         while most > 0 and (opens := self.next()) is not None and opens <= now:
             slot = self._slots[self._order[0]]
             most -= len(slot)

@@ -12,20 +12,20 @@ class Freeing:
     """Containers that nobody needs."""
 
     def __init__(self) -> None:
-        self._left: list[tuple[Sized, Callable[[], object]]] = []
+        self.left: list[tuple[Sized, Callable[[], object]]] = []
 
     def __bool__(self) -> bool:
-        return bool(self._left)
+        return bool(self.left)
 
     def add(self, container: Sized, pop: Callable[[], object]) -> None:
         """Take a container; `pop` takes something out of it."""
-        self._left.append((container, pop))
+        self.left.append((container, pop))
 
     def go_on(self) -> None:
         """Free a slice."""
         for _ in range(_SLICE):
-            while self._left and not len(self._left[-1][0]):
-                self._left.pop()
-            if not self._left:
+            while self.left and not len(self.left[-1][0]):
+                self.left.pop()
+            if not self.left:
                 return
-            self._left[-1][1]()
+            self.left[-1][1]()

@@ -135,7 +135,7 @@ class EventQueues:
         self.groups = 0
         self.held = 0  # events that a group has, or has given back
         self.freeing = Freeing()
-        self._wakes: Deadlines[Wake] = Deadlines()
+        self.deadlines: Deadlines[Wake] = Deadlines()
 
     # ---- looking
 
@@ -143,18 +143,12 @@ class EventQueues:
         """Return the number of an event that comes now."""
         return max(wall_us, self.last + 1)
 
-    def next_due(self) -> float | None:
-        """Return when `settle` may have something to do."""
-        return self._wakes.next()
-
-    # ---- changing
-
     def expire_from(self, at: float) -> None:
         """Let no event of those that are there be over before `at`."""
         for queue in self.by_name.values():
             for end in queue.ends.values():
                 if end.at < at:
-                    self._wakes.move(end, at, at)
+                    self.deadlines.move(end, at, at)
 
     def apply(self, event: Event) -> None:
         """Let an event be true, once or again."""
@@ -196,7 +190,7 @@ class EventQueues:
         queue.weight.add(event.contents)
         end: Wake = Deadline((event.queue, None, event.number), event.expires / 1e6)
         queue.ends[event.number] = end
-        self._wakes.add(end, event.number / 1e6)
+        self.deadlines.add(end, event.number / 1e6)
 
     def put_away(self, name: bytes, number: int, body: bytes, place: Place) -> None:
         """Let contents lie in a file from now on, if their event is there."""
@@ -218,13 +212,13 @@ class EventQueues:
             wake: Wake = Deadline((event.queue, event.group, event.number), event.until)
             group.in_progress[event.number] = wake
             self.held += 1
-            self._wakes.add(wake)
+            self.deadlines.add(wake)
 
     def _take_from(self, group: Group, number: int) -> None:
         """A group has an event no longer, nor is it given back."""
         wake = group.in_progress.pop(number, None)
         if wake is not None:
-            self._wakes.cancel(wake)
+            self.deadlines.cancel(wake)
             self.held -= 1
         if group.redo:
             self._drop_redo(group, number)
@@ -244,7 +238,7 @@ class EventQueues:
         self.weight.drop_all(queue.weight)
         ends = queue.ends
         self.freeing.add(queue.events, queue.events.popitem)
-        self.freeing.add(ends, lambda: self._wakes.cancel(ends.popitem()[1]))
+        self.freeing.add(ends, lambda: self.deadlines.cancel(ends.popitem()[1]))
         queue.events, queue.ends, queue.weight = SortedDict(), {}, Weight()
         for group in queue.groups.values():
             self.held -= len(group.redo)
@@ -253,7 +247,7 @@ class EventQueues:
 
     def _forget(self, queue: EventQueue, number: int) -> None:
         event: Came = queue.events.pop(number)
-        self._wakes.cancel(queue.ends.pop(number))
+        self.deadlines.cancel(queue.ends.pop(number))
         self.events -= 1
         self.weight.drop(event.contents)
         queue.weight.drop(event.contents)
@@ -265,7 +259,7 @@ class EventQueues:
         that have an event again for a group. None of this has a line: it follows from
         the time."""
         again: list[bytes] = []
-        for wake in self._wakes.due(now, most):
+        for wake in self.deadlines.due(now, most):
             name, group_name, number = wake.what
             queue = self.by_name.get(name)
             if queue is None:

@@ -221,16 +221,20 @@ class JobDesk:
 
     # ---- time
 
-    def tick(self, now: float, most: int, memory_level: int) -> None:
+    def looks(self, now: float) -> bool:
+        """Whether `tick` looks for queues that nobody uses."""
+        return now >= self._look_at
+
+    def tick(self, now: float, most: int) -> None:
         """Do what is due by now, for `most` jobs at a time."""
-        queued = [
-            job.queue.name for job in self.jobs.due(now, most) if self._act(job, now)
-        ]
-        for name in dict.fromkeys(queued):
-            self.serve(name, now)
-        self.jobs.freeing.go_on()
-        if now >= self._look_at:
-            self._forget_queues(now, IDLE[memory_level])
+        if due := self.jobs.due(now, most):
+            queued = [job.queue.name for job in due if self._act(job, now)]
+            for name in dict.fromkeys(queued):
+                self.serve(name, now)
+        if self.jobs.freeing:
+            self.jobs.freeing.go_on()
+        if self.looks(now):
+            self._forget_queues(now, IDLE[self._outlet.memory_level])
 
     def _act(self, job: Job, now: float) -> bool:
         """Do what is due about a job; return whether it came into its queue. That it

@@ -55,7 +55,7 @@ class Jobs:
         self.queues_by_number: SortedDict[int, Queue] = SortedDict()
         self.weight = Weight()
         self._last = 0.0, 0.0  # see `_share`
-        self._deadlines: Deadlines[Job] = Deadlines()
+        self.deadlines: Deadlines[Job] = Deadlines()
 
     # ---- looking
 
@@ -84,16 +84,12 @@ class Jobs:
     def due(self, now: float, most: int) -> list[Job]:
         """Return jobs about which something is to be done by now, looking at up to
         `most`; each is looked at again when it is told about in `apply`."""
-        return self._deadlines.due(now, most)
-
-    def next_due(self) -> float | None:
-        """Return when `due` has something to do; None: never."""
-        return self._deadlines.next()
+        return self.deadlines.due(now, most)
 
     def postpone(self, job: Job, due: float, now: float) -> None:
         """Let a job be due later."""
         job.due = due
-        self._deadlines.move(job, job.wakes, max(now, job.created))
+        self.deadlines.move(job, job.wakes, max(now, job.created))
         if self.spreads.by_job:
             self.spreads.follow(job.job_id, due, now)
 
@@ -223,7 +219,7 @@ class Jobs:
         self.weight.add(job.body)
         self.last_ctime = max(self.last_ctime, job.ctime)
         job.at = job.wakes
-        self._deadlines.add(job, max(now, job.created))
+        self.deadlines.add(job, max(now, job.created))
         if added.queued:
             self._put_in(job, now)
 
@@ -265,7 +261,7 @@ class Jobs:
         self._take_out(job)
         job.queue.held -= 1
         self.weight.drop(job.body)
-        self._deadlines.cancel(job)
+        self.deadlines.cancel(job)
         self.by_age.remove(job)
         del self.by_id[job.job_id]
 
@@ -281,7 +277,7 @@ class Jobs:
         self.freeing.add(self.spreads.by_job, self.spreads.clear())
         self.freeing.add(self.by_age, self.by_age.pop)
         self.freeing.add(self.queues_by_number, self.queues_by_number.popitem)
-        by_id, queues, deadlines = self.by_id, self.queues, self._deadlines
+        by_id, queues, deadlines = self.by_id, self.queues, self.deadlines
 
         def free_job() -> None:
             deadlines.cancel(by_id.popitem()[1])

@@ -16,6 +16,7 @@ from rq.broker import groups, jobs, reliable
 from rq.broker.cluster.alone import Nobody
 from rq.broker.cluster.messages import Letter, Message, Peers
 from rq.broker.cluster.replication import Replication
+from rq.broker.deadlines import Deadlines
 from rq.broker.group_desk import GroupDesk
 from rq.broker.job import Event as JobEvent
 from rq.broker.job import Removed
@@ -195,24 +196,32 @@ class Node:
 
     def next_tick(self) -> float | None:
         """Return when `tick` has something to do; None: never."""
-        if self.jobs.freeing or self.reliable.freeing or self.groups.freeing:
+        spreads, copies = self.jobs.spreads, self.replication.copies
+        jobs, messages, groups = self.jobs, self.reliable, self.groups
+        if jobs.freeing.left or messages.freeing.left or groups.freeing.left:
             return 0.0
-        first: float | None = None
-        for time in (
-            self.jobs.next_due(),
-            self.groups.next_due(),
-            self.replication.next_tick(),
-            self.desk.waiters.next_end(),
-            self.messages.waiters.next_end(),
-            self.consumers.waiters.next_end(),
-        ):
-            if time is not None and (first is None or time < first):
-                first = time
-        return first
+        if spreads.left:
+            return 0.0
+        return Deadlines.first_of(
+            (
+                self.jobs.deadlines,
+                spreads.deadlines,
+                spreads.ends,
+                self.replication.federation.deadlines,
+                copies.waiters.deadlines,
+                self.desk.waiters.deadlines,
+                self.messages.waiters.deadlines,
+                self.consumers.waiters.deadlines,
+                self.groups.deadlines,
+            )
+        )
 
     def tick(self, now: float, most: int = 1000) -> None:
         """Do what is due by now, for `most` jobs at a time."""
-        self.desk.tick(now, most, self.memory_level)
+        first = self.next_tick()
+        if (first is None or first > now) and not self.desk.looks(now):
+            return  # as most turns
+        self.desk.tick(now, most)
         self.replication.tick(now, most)
         self.consumers.tick(now, most)
         self.reliable.freeing.go_on()

@@ -27,5 +27,9 @@ class Outlet(Protocol):
     def emptied(self, queue: bytes, now: float) -> None:
         """The last job of a queue was handed out."""
 
+    @property
+    def memory_level(self) -> int:
+        """How short memory is: 0, 1 or 2."""
+
     def cannot_keep(self) -> str | None:
         """Return why no new job can be kept; None: it can."""

@@ -31,8 +31,6 @@ class AnyWaiters(Protocol):
 
     def remove(self, client: int) -> object: ...
 
-    def next_end(self) -> float | None: ...
-
     def ended(self, now: float) -> list[int]: ...
 
 
@@ -45,7 +43,7 @@ class Waiters(Generic[Want]):
         self._by_queue: dict[bytes, dict[int, Waiter[Want]]] = {}
         self._by_client: dict[int, Waiter[Want]] = {}
         self._ends: dict[int, Deadline[int]] = {}
-        self._deadlines: Deadlines[Deadline[int]] = Deadlines()
+        self.deadlines: Deadlines[Deadline[int]] = Deadlines()
 
     def __len__(self) -> int:
         return len(self._by_client)
@@ -57,7 +55,7 @@ class Waiters(Generic[Want]):
             self._by_queue.setdefault(queue, {})[waiter.client] = waiter
         if waiter.until is not None:
             end = self._ends[waiter.client] = Deadline(waiter.client, waiter.until)
-            self._deadlines.add(end)
+            self.deadlines.add(end)
 
     def remove(self, client: int) -> Waiter[Want] | None:
         """Let a client wait no longer; return how it did."""
@@ -70,7 +68,7 @@ class Waiters(Generic[Want]):
                     del self._by_queue[queue]
         end = self._ends.pop(client, None)
         if end is not None:
-            self._deadlines.cancel(end)
+            self.deadlines.cancel(end)
         return waiter
 
     def first(self, queue: bytes) -> Waiter[Want] | None:
@@ -90,13 +88,10 @@ class Waiters(Generic[Want]):
         """Return all who wait."""
         return list(self._by_client)
 
-    def next_end(self) -> float | None:
-        """Return when somebody's time may be over next."""
-        return self._deadlines.next()
-
     def ended(self, now: float) -> list[int]:
         """Return the clients whose time is over by now; they wait no longer."""
-        ended = [each.what for each in self._deadlines.due(now, len(self._ends))]
+        due = self.deadlines.due(now, len(self._ends))
+        ended = [each.what for each in due] if due else []
         for client in ended:
             self.remove(client)
         return ended

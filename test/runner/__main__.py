@@ -208,7 +208,7 @@ def run_pytest(
     command += selection(options)
     command += ["-x"] if options.exitfirst else []
     if part.parallel > 1:
-        command += ["-n", str(part.parallel), "--dist", "loadfile"]
+        command += ["-n", str(part.parallel), "--dist", part.dealt]
         command += ["--no-loadscope-reorder"]  # test/conftest.py orders them
     trouble = call([*command, folder], part.limit, scratch)
     count(report, row)

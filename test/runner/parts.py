@@ -25,6 +25,7 @@ class Part:
     limit: float = 900.0
     hang: float = 300.0  # seconds after which a test is ended and shows where it was
     parallel: int = 1  # most of these tests wait; files of tests run side by side
+    dealt: str = "loadfile"  # how: pytest-xdist's --dist
     # What the tests start; Debian's package of that name, or after a colon.
     programs: tuple[str, ...] = ()
     # Extras of pyproject.toml beyond those that every part needs.
@@ -144,12 +145,13 @@ PARTS = (
     ),
     Part(
         name="sim",
-        budget=60,
+        budget=120,
         about="nodes of a broker in a world of chance; RQ_SIM_SEEDS=N for more",
         folder="sim",
         limit=36_000.0 if "RQ_SIM_SEEDS" in os.environ else 900.0,
         hang=36_000.0 if "RQ_SIM_SEEDS" in os.environ else 300.0,
         parallel=2,
+        dealt="worksteal",  # the shares of one file
     ),
     Part(
         name="soak",

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 from harness.simulation.ledger import Broken
-from harness.simulation.runs import Run
+from harness.simulation.runs import Run, run
 from harness.simulation.steps import plan
 
 from rq.broker import job_desk, jobs
@@ -96,3 +96,22 @@ def test_a_planted_bug_is_found(name, monkeypatch, capsys):
                 sys.stderr.write(f" seed {seed}: {str(broken)[:60]}\n")
             return
     pytest.fail(f"{MOST} seeds do not show it")
+
+
+def test_a_run_that_breaks_a_promise_is_shown_with_the_steps_it_needs(monkeypatch):
+    plant(monkeypatch, *BUGS["an acknowledgement is not passed on"])
+    seed = next(each for each in range(MOST) if _breaks(each))
+    with pytest.raises(Broken) as shown:
+        run(seed)
+    title, *steps = str(shown.value).splitlines()
+    assert title.startswith(f"seed {seed}, ")
+    assert 0 < len(steps) < len(plan(seed)[2])
+
+
+def _breaks(seed):
+    size, faulty, steps = plan(seed)
+    try:
+        Run(seed, size, faulty=faulty, steps=steps).play()
+    except Broken:
+        return True
+    return False

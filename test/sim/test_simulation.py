@@ -4,29 +4,64 @@ is acknowledged goes. Each seed is a run that can be had again.
     RQ_SIM_SEEDS=100000 ./test/run_tests.sh sim
 
 plays so many, and RQ_SIM_FROM=N begins with that one. A run that breaks a promise is shown
-with the steps that are needed for it.
+with the steps that are needed for it. What the seeds have seen is told of each share.
 """
 
+import gc
+import hashlib
 import os
+import subprocess
 import sys
+from collections import Counter
 
 import pytest
 from harness.simulation.runs import run
 
-SEEDS = int(os.environ.get("RQ_SIM_SEEDS", "800"))
+SEEDS = int(os.environ.get("RQ_SIM_SEEDS", "10000"))
 FROM = int(os.environ.get("RQ_SIM_FROM", "0"))
-_SHARES = 8  # of the seeds, each a test
+_SHARES = 20  # of the seeds, each a test
 
 
 @pytest.mark.parametrize("share", range(_SHARES))
 def test_promises_hold(share, capsys):
-    seeds = range(FROM + share, FROM + SEEDS, _SHARES)
-    steps = sum(run(seed).steps for seed in seeds)
+    gc.collect()
+    gc.freeze()  # else all that pytest has is looked at, again and again
+    seeds, seen = range(FROM + share, FROM + SEEDS, _SHARES), Counter()
+    for seed in seeds:
+        seen.update(run(seed).figures())
+    gc.unfreeze()
     with capsys.disabled():
-        sys.stderr.write(f" {len(seeds)} seeds, {steps} steps of nodes\n")
+        sys.stderr.write(f" {len(seeds)} seeds, of each: {_shown(seen, len(seeds))}\n")
+
+
+def _shown(seen, seeds):
+    return ", ".join(
+        f"{number / seeds:.3g} {name}" for name, number in seen.most_common()
+    )
+
+
+def told_of(seeds):
+    """Return what happened in runs, in short."""
+    seen = [(seed, sorted(run(seed).ledger.delivered.items())) for seed in seeds]
+    seen += [sorted(run(seed).figures().items()) for seed in seeds]
+    return hashlib.sha256(repr(seen).encode()).hexdigest()
 
 
 def test_a_seed_gives_the_same_run_again():
-    first, again = run(5), run(5)
-    assert (first.steps, first.letters) == (again.steps, again.letters)
-    assert first.ledger.delivered == again.ledger.delivered
+    """In another process, too, whose sets have another order."""
+    text = "from test_simulation import told_of; print(told_of(range(40, 46)))"
+    shown = [
+        subprocess.run(
+            [sys.executable, "-c", text],
+            env={**os.environ, "PYTHONHASHSEED": hashed, "PYTHONPATH": _path()},
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout.strip()
+        for hashed in ("1", "2")
+    ]
+    assert shown == [told_of(range(40, 46))] * 2
+
+
+def _path():
+    return os.pathsep.join([os.path.dirname(__file__), *sys.path])

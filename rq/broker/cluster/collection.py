@@ -114,7 +114,7 @@ class Collection:
 
     def _drop(self, spread: Spread, now: float) -> None:
         """Forget a job that all have acknowledged, and let all forget it."""
-        for node in set(self._outlet.peers.others) & spread.may_have:
+        for node in sorted(spread.may_have.intersection(self._outlet.peers.others)):
             self._outlet.send(node, Delete(spread.job_id))
         self._outlet.emit(Removed((spread.job_id,), COLLECTED), now)
 

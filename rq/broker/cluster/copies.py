@@ -116,7 +116,9 @@ class CopyDesk:
         both = spread.may_have.union(nodes)
         if both != spread.may_have:
             waits = self.state(spread) is State.WAIT_REPL
-            event = copied_of(spread)._replace(may_have=tuple(both), waits=waits)
+            event = copied_of(spread)._replace(
+                may_have=tuple(sorted(both)), waits=waits
+            )
             self._outlet.emit(event, now)
             if waits:
                 self._jobs.spreads.wake(spread, now + LOOK, now)
@@ -128,7 +130,7 @@ class CopyDesk:
         if spread is not None:
             self.grow(spread, nodes, now)
             return spread
-        nodes = tuple({self._outlet.node_id, *nodes})
+        nodes = tuple(sorted({self._outlet.node_id, *nodes}))
         self._outlet.emit(Copied(job_id, 1, nodes, True, False, 0), now)
         return self._jobs.spreads.by_job[job_id]
 
@@ -244,7 +246,7 @@ class CopyDesk:
             False,
         )
         self._outlet.emit(added, now)
-        nodes = tuple({*copy.may_have, self._outlet.node_id})
+        nodes = tuple(sorted({*copy.may_have, self._outlet.node_id}))
         copied = Copied(copy.job, copy.wanted, nodes, True, False, copy.moves)
         self._outlet.emit(copied, now)
 
@@ -270,6 +272,8 @@ class CopyDesk:
         """Answer producers that have waited long enough, or whose jobs are gone."""
         for client in self.waiters.ended(now):
             self._let_go(client, TOO_LATE, now)
+        if not self._jobs.spreads.left:
+            return
         left, self._jobs.spreads.left = self._jobs.spreads.left, []
         for client in left:
             self._let_go(client, GONE, now)

@@ -90,7 +90,7 @@ class Federation:
         self._desk = desk
         self._jobs = desk.jobs
         self._copies = copies
-        self._deadlines: Deadlines[Importing] = Deadlines()
+        self.deadlines: Deadlines[Importing] = Deadlines()
 
     # ---- asking
 
@@ -108,7 +108,7 @@ class Federation:
             return
         self._seek(queue, now)
         self._fetch(queue, rate, now, at_once=emptied)
-        self._deadlines.move(queue, self._next(queue, now), now)
+        self.deadlines.move(queue, self._next(queue, now), now)
 
     def _seek(self, queue: Importing, now: float) -> None:
         if now - queue.sought <= _wait(_SEEK, queue.seeks):
@@ -135,20 +135,16 @@ class Federation:
             at = min(at, queue.fetched + _wait(_FETCH, queue.fetches))
         return max(at, now) + 0.01
 
-    def next_due(self) -> float | None:
-        """Return when `tick` has something to do; None: never."""
-        return self._deadlines.next()
-
     def tick(self, now: float, most: int) -> None:
         """Ask again where consumers still wait; forget where none do."""
-        for queue in self._deadlines.due(now, most):
+        for queue in self.deadlines.due(now, most):
             there = self._jobs.queues.get(queue.name)
             if self._desk.waiters.count(queue.name) and not (there and there.jobs):
                 self.need(queue.name, now)
             elif now - max(queue.sought, queue.from_) > _SEEK[1]:
                 del self.queues[queue.name]
             else:
-                self._deadlines.move(queue, now + _SEEK[1], now)
+                self.deadlines.move(queue, now + _SEEK[1], now)
 
     # ---- giving
 
@@ -197,7 +193,7 @@ class Federation:
             queue = self.queues.get(name)
             if queue is None:
                 queue = self.queues[name] = Importing(name)
-                self._deadlines.add(queue, now)
+                self.deadlines.add(queue, now)
             queue.came(sender, number, now)
             self._desk.serve(name, now)
 

@@ -71,16 +71,6 @@ class Replication:
             case Delete():
                 self.copies.delete(message, now)
 
-    def next_tick(self) -> float | None:
-        """Return when `tick` has something to do; None: never."""
-        if self._jobs.spreads.left:
-            return 0.0
-        first = self._jobs.spreads.next_due()
-        for other in (self.copies.waiters.next_end(), self.federation.next_due()):
-            if first is None or (other is not None and other < first):
-                first = other
-        return first
-
     def tick(self, now: float, most: int) -> None:
         """Do what is due by now, for up to `most` jobs."""
         spreads = self._jobs.spreads

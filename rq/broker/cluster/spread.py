@@ -75,8 +75,8 @@ class Spreads:
             int, str
         ] = {}  # producers that wait for copies: of which job
         self.left: list[int] = []  # those whose jobs went without an answer to them
-        self._deadlines: Deadlines[Spread] = Deadlines()
-        self._ends: Deadlines[Tomb] = Deadlines()
+        self.deadlines: Deadlines[Spread] = Deadlines()
+        self.ends: Deadlines[Tomb] = Deadlines()
         self._sets: dict[tuple[str, ...], frozenset[str]] = {}
 
     def __len__(self) -> int:
@@ -86,7 +86,7 @@ class Spreads:
 
     def wake(self, spread: Spread, at: float, now: float) -> None:
         """Look at an entry at that time."""
-        self._deadlines.move(spread, at, now)
+        self.deadlines.move(spread, at, now)
 
     def follow(self, job_id: str, due: float, now: float) -> None:
         """A job is due at another time: announce it before; 0: never."""
@@ -94,22 +94,17 @@ class Spreads:
         if spread is None or spread.is_acked:
             return
         if due:
-            self._deadlines.move(spread, max(now, due - AHEAD), now)
+            self.deadlines.move(spread, max(now, due - AHEAD), now)
         else:
-            self._deadlines.cancel(spread)
-
-    def next_due(self) -> float | None:
-        """Return when `due` or `forget` has something to do; None: never."""
-        times = (self._deadlines.next(), self._ends.next())
-        return min((time for time in times if time is not None), default=None)
+            self.deadlines.cancel(spread)
 
     def due(self, now: float, most: int) -> list[Spread]:
         """Return the entries to look at now, of up to `most`."""
-        return self._deadlines.due(now, most)
+        return self.deadlines.due(now, most)
 
     def forget(self, now: float, most: int) -> None:
         """Forget tombs whose time is over."""
-        for tomb in self._ends.due(now, most):
+        for tomb in self.ends.due(now, most):
             del self.tombs[tomb.job_id]
 
     # ---- changing
@@ -149,7 +144,7 @@ class Spreads:
         self.bare.pop(job_id, None)
         if spread.client is not None:
             self.left.append(spread.client)
-        self._deadlines.cancel(spread)
+        self.deadlines.cancel(spread)
         if until > now:
             self.bury(Buried(job_id, until, is_over, spread.moves), now)
 
@@ -159,17 +154,17 @@ class Spreads:
         if tomb is None:
             tomb = Tomb(event.job, event.until, event.is_over, event.moves)
             self.tombs[event.job] = tomb
-            self._ends.add(tomb, now)
+            self.ends.add(tomb, now)
             return
         tomb.is_over = tomb.is_over or event.is_over
         tomb.moves = max(tomb.moves, event.moves)
         if event.until > tomb.at:
-            self._ends.move(tomb, event.until, now)
+            self.ends.move(tomb, event.until, now)
 
     def clear(self) -> Callable[[], object]:
         """Forget all entries; return what takes one of those that there were apart."""
-        by_job, deadlines = self.by_job, self._deadlines
-        self.by_job, self.bare, self._deadlines = {}, {}, Deadlines()
+        by_job, deadlines = self.by_job, self.deadlines
+        self.by_job, self.bare, self.deadlines = {}, {}, Deadlines()
         self.left += self.waiting
 
         def free() -> None:

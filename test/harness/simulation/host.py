@@ -8,9 +8,14 @@ from random import Random
 import orjson
 
 from rq.broker import job, lines
+from rq.broker.cluster.messages import Need, Replicate, Yours
 from rq.broker.dialects.call import Blocked, Call, Refusal
 from rq.broker.dialects.table import TABLE
 from rq.broker.node import Node
+from rq.resp import Failure
+
+_NEWS = Replicate, Yours, Need  # what a node does not take while its disk fails
+_FAILING = Failure("MISCONF Errors writing to the AOF file")
 
 
 class Members:
@@ -19,27 +24,25 @@ class Members:
     def __init__(self, world, host):
         self._world = world
         self._host = host
+        self.others = ()
 
-    @property
-    def others(self):
-        return tuple(
-            node_id for node_id in self._world.members if node_id != self._host.node_id
-        )
+    def know(self, node_ids):
+        """Let these be the others."""
+        own = self._host.node_id
+        self.others = tuple(sorted(each for each in node_ids if each != own))
 
     @property
     def reachable(self):
-        world, own = self._world, self._host.node_id
-        return tuple(
-            node_id
-            for node_id in self.others
-            if world.hosts[node_id].is_up
-            and (own, node_id) not in world.cut
-            and not world.hosts[node_id].node.jobs.leaving
-        )
+        return tuple(node_id for node_id in self.others if self._is_fit(node_id))
+
+    def _is_fit(self, node_id):
+        host = self._world.hosts.get(node_id)
+        is_cut = (self._host.node_id, node_id) in self._world.cut
+        return host and host.is_up and not is_cut and not host.node.jobs.leaving
 
     @property
     def size(self):
-        return len(self._world.members)
+        return 1 + len(self.others)
 
 
 class Host:
@@ -48,18 +51,19 @@ class Host:
     def __init__(self, world, node_id):
         self.world = world
         self.node_id = node_id
+        self.members = Members(world, self)
         self.is_up = False
         self.starts = 0
         self.ahead = 1000.0  # its clock, ahead of the world's
         self.wall_off = 0.0  # seconds by which the time of day is wrong
-        self.synced = []  # lines on the disk
+        self.synced = []  # on the disk, as lines when they are read
         self.written = []  # lines that a power cut may lose
         self.on_disk = set()  # ids of the jobs that synced lines tell of
         self.free_at = 0.0  # until then it waits for its disk
+        self.fails_until = 0.0  # until then its disk takes nothing
         self.inbox = []
-        self.held = None  # answers and letters that wait for the disk
+        self.answers, self.letters = [], []  # that wait for the disk
         self.tick_at = None
-        self.start()
 
     @property
     def now(self):
@@ -77,12 +81,14 @@ class Host:
         self.node = Node(
             self.node_id, Random(f"{self.world.seed}/{self.node_id}/{self.starts}")
         )
-        self.node.peers = Members(self.world, self)
-        for at, text in self.synced:
-            self.node.apply(lines.event(orjson.loads(text)), at)
+        self.node.peers = self.members
+        for at, event in self.synced:
+            line = orjson.dumps(lines.record(event))
+            self.node.apply(lines.event(orjson.loads(line)), at)
         self.is_up = True
-        self.inbox, self.held = [], None
-        self.free_at = self.world.now
+        self.inbox, self.answers, self.letters = [], [], []
+        self.free_at = self.fails_until = self.world.now
+        self.tick_at = None
         self.node.begin(self.now)
         self.turn()
 
@@ -95,7 +101,7 @@ class Host:
         if power:
             left = left[: int(len(left) * share)]
         self._sync(left)
-        self.written, self.held, self.inbox = [], None, []
+        self.written, self.inbox = [], []
         self.world.gone(self.node_id)
 
     def lose_disk(self):
@@ -105,41 +111,60 @@ class Host:
 
     def _sync(self, events):
         for at, event in events:
-            self.synced.append((at, orjson.dumps(lines.record(event))))
-            if isinstance(event, job.Added):
+            self.synced.append((at, event))
+            kind = type(event)
+            if kind is job.Added:
                 self.on_disk.add(event.job)
-            elif isinstance(event, job.Removed):
+            elif kind is job.Removed:
                 self.on_disk.difference_update(event.jobs)
+            elif kind is job.Flushed:
+                self.on_disk.clear()
 
     # ---- turns
 
-    def take(self, what):
+    def take(self, what, *args):
         """Do something now, or when the disk has answered."""
         if not self.is_up:
             return
         if self.world.now < self.free_at:
-            self.inbox.append(what)
+            self.inbox.append((what, args))
             return
-        what(self)
+        what(*args)
         self.turn()
 
     def turn(self):
         """Let time pass, then write, and send what may leave."""
-        node = self.node
-        node.tick(self.now)
-        events, node.events = node.events, []
-        self.written += [(self.now, event) for event in events]
-        answers, node.answers = node.answers, []
-        letters, node.letters = node.letters, []
-        self.held = answers, letters
-        if node.must_sync:
+        node, now = self.node, self.now
+        node.tick(now)
+        if node.events:
+            self.written += [(now, event) for event in node.events]
+            node.events = []
+        if node.answers:
+            self.answers += node.answers
+            node.answers = []
+        if not node.must_sync:
+            self._leave()
+        elif self.fails_until <= self.world.now:
             node.must_sync = False
             took = self.world.disk_takes()
             self.free_at = self.world.now + took
-            starts = self.starts
-            self.world.later(took, lambda: self._synced(starts))
+            self.world.later(took, self._synced, self.starts)
         else:
-            self._leave()
+            self._set_timer()
+
+    def fail(self, seconds):
+        """Let the disk take nothing for a while; what needs no sync goes on."""
+        if self.is_up:
+            self.fails_until = self.world.now + seconds
+            self.world.later(seconds, self._works_again, self.starts)
+
+    @property
+    def is_failing(self):
+        return self.world.now < self.fails_until
+
+    def _works_again(self, starts):
+        if starts == self.starts:
+            self.take(_nothing)
 
     def _synced(self, starts):
         if not self.is_up or starts != self.starts:
@@ -148,19 +173,24 @@ class Host:
         self._sync(written)
         self._leave()
         inbox, self.inbox = self.inbox, []
-        for number, what in enumerate(inbox):
+        for number, (what, args) in enumerate(inbox):
             if self.world.now < self.free_at or not self.is_up:
                 self.inbox += inbox[number:]
                 return
-            what(self)
+            what(*args)
             self.turn()
 
     def _leave(self):
-        (answers, letters), self.held = self.held, ((), ())
-        for client, value in answers:
-            self.world.answered(self, client, value)
-        for letter in letters:
-            self.world.carry(self.node_id, letter)
+        """Send what waits; all that it says is durable, or needs not be."""
+        node, world = self.node, self.world
+        if self.answers:
+            answers, self.answers = self.answers, []
+            for client, value in answers:
+                world.answered(self, client, value)
+        if node.letters:
+            letters, node.letters = node.letters, []
+            for letter in letters:
+                world.carry(self.node_id, letter)
         self._set_timer()
 
     def _set_timer(self):
@@ -168,38 +198,47 @@ class Host:
         if at is None:
             self.tick_at = None
             return
-        at = max(at - self.ahead, self.world.now + 0.001)
-        if self.tick_at is not None and self.world.now < self.tick_at <= at:
+        now = self.world.now
+        at = max(at - self.ahead, now + 0.001)
+        if self.tick_at is not None and now < self.tick_at <= at:
             return
-        self.tick_at, starts = at, self.starts
-        self.world.later(at - self.world.now, lambda: self._tick(starts, at))
+        self.tick_at = at
+        self.world.later(at - now, self._tick, self.starts, at)
 
     def _tick(self, starts, at):
         if self.is_up and starts == self.starts and self.tick_at == at:
             self.tick_at = None
-            self.take(lambda host: None)
+            self.take(_nothing)
 
     # ---- clients
 
     def ask(self, client, words):
         """Take a command of a client; its answer leaves when it may."""
+        self.take(self._obey, client, words)
 
-        def obey(host):
-            name, *args = [
-                w if isinstance(w, bytes) else str(w).encode() for w in words
-            ]
-            call = Call(host.node, client, args, host.now, host.wall_ms)
-            try:
-                value = TABLE[name].function(call)
-            except Refusal as refusal:
-                value = refusal.failure
-            if not isinstance(value, Blocked):
-                host.node.answers.insert(0, (client, value))
-
-        self.take(obey)
+    def _obey(self, client, words):
+        name, *args = words
+        command = TABLE[name]
+        if command.grows and self.is_failing:
+            self.answers.append((client, _FAILING))
+            return
+        try:
+            value = command.function(
+                Call(self.node, client, args, self.now, self.wall_ms)
+            )
+        except Refusal as refusal:
+            value = refusal.failure
+        if not isinstance(value, Blocked):
+            self.answers.append((client, value))
 
     def hear(self, sender, message):
         """Take a message of another node."""
-        self.take(
-            lambda host: host.node.receive(sender, message, host.now, host.wall_ms)
-        )
+        self.take(self._receive, sender, message)
+
+    def _receive(self, sender, message):
+        if not (self.is_failing and isinstance(message, _NEWS)):
+            self.node.receive(sender, message, self.now, self.wall_ms)
+
+
+def _nothing():
+    """Only a turn is wanted."""

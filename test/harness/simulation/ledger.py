@@ -37,6 +37,7 @@ class Ledger:
         self.unsure = set()  # acknowledged by clients that had no answer
         self.at_hand = []  # ids and nodes of deliveries, the latest last
         self.lost_disks = set()
+        self.is_drained = False  # no consumer is left
         self.is_over = False  # all is collected: nothing may come again
 
     def note(self, host, words, value, about):

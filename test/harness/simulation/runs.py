@@ -6,12 +6,20 @@ from random import Random
 
 from harness.simulation.ledger import Broken
 from harness.simulation.steps import QUEUES, plan
-from harness.simulation.world import ACKS, World
+from harness.simulation.world import ACKS, STAYS, World
+from rq.broker.job import State
 
 _PLENTY = 1 << 30
-_DRAIN = 60  # seconds in which consumers everywhere take what there is
+_DRAIN = 60  # seconds in which consumers everywhere take what there is, at most
+_LATE = 9.0  # seconds in which the latest letters come
+_LEAST = 5  # seconds that they look at least
+_DAYS = 2 * 86_400.0  # seconds after which nothing may be left of any job
 _LETTERS = 200  # a job and node at most; it took 48
 _COLLECT = 600.0  # seconds in which acknowledged jobs go
+
+
+_POLL = ("GETJOB", "NOHANG", "COUNT", 10, "FROM", *QUEUES)
+_WAIT = ("GETJOB", "TIMEOUT", 20_000, "COUNT", 10, "FROM", *QUEUES)
 
 
 class Run:
@@ -51,14 +59,13 @@ class Run:
 
     def _consume(self, number):
         """Take jobs, and acknowledge them at once where they were taken."""
-        words = ("GETJOB", "NOHANG", "COUNT", 10, "FROM", *QUEUES)
-        self.world.ask(self._host(number).node_id, *words, about=ACKS)
+        self.world.ask(self._host(number).node_id, *_POLL, about=ACKS)
 
     def _ack(self, number, elsewhere):
         job_id, node_id = self._job(number)
         if job_id is None:
             return
-        if elsewhere >= 0:
+        if elsewhere >= 0 or node_id not in self.world.hosts:
             node_id = self._host(elsewhere).node_id
         self.world.ask(node_id, "ACKJOB", job_id, about=job_id)
 
@@ -79,21 +86,30 @@ class Run:
         if clients:
             self.world.hang_up(clients[-1 - number % len(clients)])
 
-    def _pause(self, number, queue, how):
-        self.world.ask(self._host(number).node_id, "PAUSE", queue, how)
+    def _pause(self, number, queue, *how):
+        self.world.ask(self._host(number).node_id, "PAUSE", queue, *how)
+
+    def _look(self, number, words):
+        job_id, _ = self._job(number)
+        if words == ("SHOW",):
+            words = ("SHOW", job_id) if job_id else ("JSCAN",)
+        self.world.ask(self._host(number).node_id, *words)
 
     # ---- trouble
 
     def _kill(self, number, power, share):
+        self._note("kills")
         self._host(number).kill(power=power, share=share)
 
     def _restart(self, number, asleep):
         host = self._host(number)
-        if not host.is_up and host.node_id not in self._ledger.lost_disks:
+        if not host.is_up:
+            self._note("restarts")
             host.ahead += asleep
             host.start()
 
     def _part(self, one_end, other_end, one_way):
+        self._note("partitions")
         first, second = self._host(one_end).node_id, self._host(other_end).node_id
         self.world.cut.add((first, second))
         if not one_way:
@@ -109,26 +125,69 @@ class Run:
         self._host(number).node.memory.limit = 0 if short else _PLENTY
 
     def _leave(self, number, leaving):
-        self._host(number).take(lambda host: host.node.desk.leave(leaving, host.now))
-
-    def _lose_disk(self, number):
-        """Let one node be gone for good, and forgotten."""
+        self._note("leaving")
         host = self._host(number)
-        if not self._ledger.lost_disks and len(self.world.members) > 2:
-            host.lose_disk()
-            self._ledger.lost_disks.add(host.node_id)
-            self.world.members.remove(host.node_id)
+        host.take(lambda: host.node.desk.leave(leaving, host.now))
+
+    def _fail(self, number, seconds):
+        self._note("failing disks")
+        self._host(number).fail(seconds)
+
+    def _forget(self, number, other):
+        """Let one node not know another one, until they meet again."""
+        members, other = self._host(number).members, self._host(other)
+        if other.node_id in members.others:
+            self._note("forgotten")
+            members.know(set(members.others) - {other.node_id})
+
+    def _meet(self, number, other):
+        for one, of in ((number, other), (other, number)):
+            members = self._host(one).members
+            members.know({*members.others, self._host(of).node_id})
+
+    def _lose_disk(self, number, forgotten):
+        """Let one node be gone for good, and forgotten, now or in the end."""
+        host = self._host(number)
+        if self._ledger.lost_disks or len(self.world.members) < 3:
+            return
+        self._note("lost disks")
+        host.lose_disk()
+        self._ledger.lost_disks.add(host.node_id)
+        self.world.members.remove(host.node_id)
+        if forgotten:
+            for other in self._hosts():
+                other.members.know(set(other.members.others) - {host.node_id})
+
+    def _reset(self, number, hard):
+        """Let one node forget all jobs and nodes, as CLUSTER RESET does."""
+        host = self._host(number)
+        if self._ledger.lost_disks or len(self.world.members) < 3 or not host.is_up:
+            return
+        self._note("resets")
+        self._ledger.lost_disks.add(host.node_id)
+        host.take(lambda: host.node.desk.flush(host.now))
+        host.members.know(())
+        if hard:
+            self.world.rename(host)
+
+    def _note(self, what):
+        self.world.tally[what] += 1
 
     # ---- the end
 
     def _end_trouble(self):
         world = self.world
         world.cut.clear()
+        world.all_meet()
         for host in self._hosts():
             if not host.is_up:
                 host.start()
+            host.fails_until = world.now
             host.node.memory.limit = _PLENTY
-            host.take(lambda each: each.node.desk.leave(False, each.now))
+            host.take(host.node.desk.leave, False, host.now)
+        if world.faulty:
+            world.pass_by(_LATE)
+        for host in self._hosts():
             for queue in QUEUES:
                 world.ask(host.node_id, "PAUSE", queue, "none")
 
@@ -136,19 +195,29 @@ class Run:
         return [self.world.hosts[node_id] for node_id in self.world.members]
 
     def _drain(self):
-        numbers = range(len(self.world.members))
-        seconds = _DRAIN
-        if Random(f"{self.world.seed}/drain").random() < 0.5:
-            numbers, seconds = range(1), 2 * _DRAIN  # jobs have to come to it
-        for _ in range(seconds):
-            for number in numbers:
+        """Let consumers take all there is: everywhere, or at one node, to which jobs
+        have to come; some ask each second, others wait."""
+        chance = Random(f"{self.world.seed}/drain")
+        numbers, seconds = range(len(self.world.members)), _DRAIN
+        if chance.random() < 0.5:
+            numbers, seconds = range(1), 2 * _DRAIN
+        waits = chance.random() < 0.5
+        for number in numbers if waits else ():
+            self.world.ask(self._host(number).node_id, *_WAIT, about=STAYS)
+        for second in range(seconds):
+            for number in () if waits else numbers:
                 self._consume(number)
             self.world.pass_by(1.0)
+            if second >= _LEAST and not any(map(_has_work, self._hosts())):
+                break
         owed = self._ledger.owed()
         if owed:
             raise Broken(f"lost: {owed}")
 
     def _collect(self):
+        self._ledger.is_drained = True
+        for client in sorted(self.world.clients):
+            self.world.hang_up(client)
         self.world.pass_by(_COLLECT)
         # Of one that comes at most once, copies that nobody will queue may lie about.
         gone = {each for each in self._ledger.acked if int(each[-4:], 16) % 2}
@@ -161,6 +230,7 @@ class Run:
             if left:
                 raise Broken(f"{host.node_id[:4]} still has acknowledgements: {left}")
         self._see_silence()
+        self._see_nothing()
 
     def _see_silence(self):
         """Nothing is to be said about jobs that are gone, nor are they handed out."""
@@ -174,6 +244,47 @@ class Run:
         jobs = 10 + len(self._ledger.delivered)
         if self.world.letters > _LETTERS * jobs * len(self.world.hosts):
             raise Broken(f"{self.world.letters} letters, which is too many")
+
+    def _see_nothing(self):
+        """When no job can live any more, no node remembers anything of one."""
+        for host in self._hosts():
+            host.ahead += (
+                _DAYS  # else what is queued and not taken moves on each second
+            )
+            host.take(lambda: None)
+        self.world.pass_by(60.0)
+        for host in self._hosts():
+            left = kept_of(host.node)
+            if left:
+                raise Broken(f"{host.node_id[:4]} keeps {left}")
+
+
+def _has_work(host):
+    """Whether a job of a node may still be handed out."""
+    return any(
+        job.state in (State.QUEUED, State.WAIT_REPL)
+        or (job.state is State.ACTIVE and job.due)
+        for job in host.node.jobs.by_id.values()
+    )
+
+
+def kept_of(node):
+    """Return what a node has in memory of jobs, by its name, where there is something."""
+    jobs, replication = node.jobs, node.replication
+    kept = {
+        "jobs": jobs.by_id,
+        "jobs by age": jobs.by_age,
+        "queues": [each for each in jobs.queues.values() if each.paused == "none"],
+        "copies": jobs.spreads.by_job,
+        "tombstones": jobs.spreads.tombs,
+        "producers": jobs.spreads.waiting,
+        "waiting clients": node.desk.waiters,
+        "waiting producers": replication.copies.waiters,
+        "imports": replication.federation.queues,
+        "letters": node.letters,
+        "bytes": range(jobs.weight.bytes),
+    }
+    return {name: len(things) for name, things in kept.items() if len(things)}
 
 
 def check_node(node):

@@ -15,8 +15,8 @@ def plan(seed):
     faulty = chance.random() < 0.75
     kinds = _OF_WORK * 3 + (_GETTING * 3 + _OF_TROUBLE if faulty else [])
     if faulty and chance.random() < 0.2:
-        kinds = [*kinds, _lose_disk]
-    number = chance.randrange(10, 60)
+        kinds = [*kinds, chance.choice([_lose_disk, _reset])]
+    number = chance.randrange(10, 80)
     steps = []
     for _ in range(number):
         wait = chance.choice([0.001, 0.01, 0.1, 0.5, 2.0])
@@ -33,6 +33,8 @@ def _add(chance, size):
         words += ["DELAY", chance.choice([1, 4])]
     if chance.random() < 0.05:
         words += ["TTL", 12]
+    if chance.random() < 0.05:
+        words += ["MAXLEN", chance.choice([1, 3])]
     if chance.random() < 0.15:
         words += ["ASYNC"]
     return "add", chance.randrange(size), tuple(words)
@@ -47,7 +49,8 @@ def _add_once(chance, size):
 
 def _get(chance, size):
     wait = chance.choice([("NOHANG",), ("TIMEOUT", 700)])
-    words = ("GETJOB", *wait, "COUNT", chance.choice([1, 3]), "FROM", *QUEUES)
+    counts = chance.choice([(), (), ("WITHCOUNTERS",)])
+    words = ("GETJOB", *wait, "COUNT", chance.choice([1, 3]), *counts, "FROM", *QUEUES)
     return "get", chance.randrange(size), words
 
 
@@ -75,7 +78,12 @@ def _hang_up(chance, size):
 
 def _pause(chance, size):
     how = chance.choice(["in", "out", "all", "none", "none"])
-    return "pause", chance.randrange(size), chance.choice(QUEUES), how
+    bcast = chance.choice([(), ("bcast",)])
+    return "pause", chance.randrange(size), chance.choice(QUEUES), how, *bcast
+
+
+def _look(chance, size):
+    return "look", chance.randrange(64), chance.choice(_LOOKS)
 
 
 def _kill(chance, size):
@@ -106,8 +114,24 @@ def _leave(chance, size):
     return "leave", chance.randrange(size), chance.random() < 0.4
 
 
+def _fail(chance, size):
+    return "fail", chance.randrange(size), chance.choice([0.2, 1.0, 4.0])
+
+
+def _forget(chance, size):
+    return "forget", chance.randrange(size), chance.randrange(size)
+
+
+def _meet(chance, size):
+    return "meet", chance.randrange(size), chance.randrange(size)
+
+
 def _lose_disk(chance, size):
-    return "lose_disk", chance.randrange(size)
+    return "lose_disk", chance.randrange(size), chance.random() < 0.5
+
+
+def _reset(chance, size):
+    return "reset", chance.randrange(size), chance.random() < 0.5
 
 
 _OF_WORK = [_add, _add, _add, _add_once, _consume, _consume]
@@ -115,4 +139,13 @@ _GETTING = [_get, _get, _ack, _ack]
 _OF_TROUBLE = [
     *(_kill, _kill, _restart, _restart, _part, _part, _part, _heal, _wall, _memory),
     *(_leave, _pause, _touch, _touch, _touch, _delete, _hang_up, _get, _ack),
+    *(_fail, _forget, _meet, _look),
+]
+_LOOKS = [
+    ("SHOW",),
+    ("JSCAN",),
+    ("QSCAN", "MINLEN", 1),
+    ("QSTAT", "q"),
+    ("QPEEK", "q", -3),
+    ("QLEN", "r"),
 ]

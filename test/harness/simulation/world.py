@@ -4,13 +4,14 @@ parts, and what clients did and were told. The same seed and steps give the same
 from __future__ import annotations
 
 import heapq
-from functools import partial
+from collections import Counter
 from random import Random
 
 from harness.simulation.host import Host
 from harness.simulation.ledger import Ledger
 
 ACKS = "acks"  # a consumer that acknowledges what it takes
+STAYS = "stays"  # one that also asks again, as long as it is answered
 
 
 class World:
@@ -24,31 +25,51 @@ class World:
         self.cut = set()  # pairs of nodes: nothing goes from the one to the other
         self.letters = 0
         self.steps = 0
+        self.tally = Counter()  # what was done, by its name
         self._order = 0
         self._heap = []
         self.clients = {}  # number: what it asked, and of whom
         self._last_client = 0
         self.ledger = Ledger(self)
         self.members = [f"{number:x}" * 40 for number in range(1, size + 1)]
-        self.hosts = {}
+        self.hosts = {node_id: Host(self, node_id) for node_id in self.members}
+        self.all_meet()
+        for host in self.hosts.values():
+            host.start()
+
+    def all_meet(self):
+        """Let all nodes know each other, and nobody else."""
         for node_id in self.members:
-            self.hosts[node_id] = Host(self, node_id)
+            self.hosts[node_id].members.know(self.members)
+
+    def figures(self):
+        """Return how much of what has happened, by its name."""
+        return self.tally + Counter(
+            {
+                "steps of nodes": self.steps,
+                "letters": self.letters,
+                "deliveries": sum(self.ledger.delivered.values()),
+                "acknowledged jobs": len(self.ledger.acked),
+                "runs with trouble": int(self.faulty),
+            }
+        )
 
     # ---- time
 
-    def later(self, seconds, action):
+    def later(self, seconds, action, *args):
         """Do something after a while."""
         self._order += 1
-        heapq.heappush(self._heap, (self.now + seconds, self._order, action))
+        heapq.heappush(self._heap, (self.now + seconds, self._order, action, args))
 
     def pass_by(self, seconds):
         """Let time pass, and all happen that falls into it."""
-        end = self.now + seconds
-        while self._heap and self._heap[0][0] <= end:
-            at, _, action = heapq.heappop(self._heap)
-            self.now = max(self.now, at)
+        end, heap = self.now + seconds, self._heap
+        while heap and heap[0][0] <= end:
+            at, _, action, args = heapq.heappop(heap)
+            if at > self.now:
+                self.now = at
             self.steps += 1
-            action()
+            action(*args)
         self.now = end
 
     def disk_takes(self):
@@ -64,24 +85,26 @@ class World:
         self.letters += 1
         if letter.to not in self.hosts:
             return
-        times = 1
         if self.faulty:
             drawn = self.chance.random()
-            times = 0 if drawn < 0.05 else 2 if drawn < 0.10 else 1
-        for _ in range(times):
-            self.later(self._delay(), lambda: self._arrive(sender, letter))
+            if drawn < 0.05:
+                return
+            if drawn < 0.10:
+                self.later(self._delay(), self._arrive, sender, letter)
+        self.later(self._delay(), self._arrive, sender, letter)
 
     def _delay(self):
         drawn = self.chance.random()
+        if drawn >= 0.1:
+            return 0.0001 + 0.0029 * self.chance.random()
         if self.faulty and drawn < 0.03:
             return self.chance.uniform(0.5, 8.0)
-        if drawn < 0.1:
-            return self.chance.uniform(0.01, 0.2)
-        return self.chance.uniform(0.0001, 0.003)
+        return self.chance.uniform(0.01, 0.2)
 
     def _arrive(self, sender, letter):
-        if (sender, letter.to) not in self.cut:
-            self.hosts[letter.to].hear(sender, letter.message)
+        host = self.hosts.get(letter.to)
+        if host is not None and (sender, letter.to) not in self.cut:
+            host.hear(sender, letter.message)
 
     # ---- clients
 
@@ -89,21 +112,31 @@ class World:
         """Let a new client ask a node; return its number."""
         self._last_client += 1
         self.clients[self._last_client] = (node_id, words, about)
-        self.hosts[node_id].ask(self._last_client, words)
+        self.tally[words[0]] += 1
+        self.hosts[node_id].ask(self._last_client, encoded(words))
         return self._last_client
 
     def answered(self, host, client, value):
         """A client has its answer."""
-        asked_of, words, about = self.clients.pop(client, (None, None, None))
-        if words is not None and asked_of == host.node_id:
-            self.ledger.note(host, words, value, about)
-            if about == ACKS:
-                for _, job_id, *_ in value if isinstance(value, list) else ():
-                    self.later(0.01, partial(self._ack, host.node_id, job_id))
+        asked = self.clients.pop(client, None)
+        if asked is None or asked[0] != host.node_id:
+            return
+        _, words, about = asked
+        self.ledger.note(host, words, value, about)
+        if about in (ACKS, STAYS) and isinstance(value, list):
+            for _, job_id, *_ in value:
+                self.later(0.01, self._ack, host.node_id, job_id)
+        if about == STAYS:
+            self.later(0.01, self._stay, host.node_id, words)
 
     def _ack(self, node_id, job_id):
-        if self.hosts[node_id].is_up:
+        host = self.hosts.get(node_id)
+        if host is not None and host.is_up:
             self.ask(node_id, "ACKJOB", job_id, about=job_id)
+
+    def _stay(self, node_id, words):
+        if not self.ledger.is_drained:
+            self.ask(node_id, *words, about=STAYS)
 
     def gone(self, node_id):
         """A node is down: its clients get no answer."""
@@ -111,9 +144,33 @@ class World:
             if of == node_id:
                 self.ledger.unsure.add(self.clients.pop(client)[2])
 
+    def rename(self, host):
+        """Let a node have another id; who does not meet it does not know it."""
+        before, after = host.node_id, f"{len(self.hosts):x}0" * 20
+        self.hosts[after] = self.hosts.pop(before)
+        self.members[self.members.index(before)] = after
+        host.node_id = host.node.node_id = after
+        for client, (of, words, about) in self.clients.items():
+            if of == before:
+                self.clients[client] = (after, words, about)
+
     def hang_up(self, client):
         """Let a client go away."""
         node_id, _, about = self.clients.pop(client, (None, None, None))
         self.ledger.unsure.add(about)
-        if node_id is not None:
-            self.hosts[node_id].take(lambda host: host.node.hung_up(client, host.now))
+        host = self.hosts.get(node_id)
+        if host is not None:
+            host.take(lambda: host.node.hung_up(client, host.now))
+
+
+_ENCODED = {}  # of commands that are the same each time
+
+
+def encoded(words):
+    """Return the words of a command as bytes."""
+    known = _ENCODED.get(words)
+    if known is None:
+        known = tuple(str(word).encode() for word in words)
+        if words[0] == "GETJOB":
+            _ENCODED[words] = known
+    return known
