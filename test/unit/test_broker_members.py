@@ -116,6 +116,47 @@ def test_a_node_that_was_stopped_blames_nobody():
     assert not any(m.is_doubted for m in stopped.by_id.values())
 
 
+def test_a_node_does_not_hold_its_own_stop_against_one_that_owes_an_answer():
+    network = mesh_of(3, timeout=3.0)
+    members, owes = network.nodes[0], network.sees(0, 1)
+    network.cuts = {(0, 1), (1, 0)}
+    while not owes.silent_since:
+        network.pass_by(0.1)
+    members.meet(Address("10.9.9.9", 1, 2), network.now)
+    network.now += 60
+    members.tick(network.now)
+    assert not owes.is_doubted
+    assert sum(member.in_handshake for member in members.by_id.values()) == 1
+    network.pass_by(4)  # in which it did listen
+    assert owes.is_doubted
+    assert not any(member.in_handshake for member in members.by_id.values())
+
+
+def test_what_one_node_has_forgotten_it_does_not_take_from_those_that_know_it():
+    network = mesh_of(3)
+    members, gone = network.nodes[0], network.nodes[2]
+    members.forget(gone.node_id, network.now)
+    hello = Greeting(Kind.PING, 7002, 10002, False, ())
+    ends = Ends("10.0.0.0", "10.0.0.2")
+    for _ in range(50):
+        network.pass_by(1)
+        assert gone.node_id not in members.by_id
+        assert members.receive(gone.node_id, hello, ends, network.now) is None
+
+
+def test_a_link_whose_end_is_not_the_member_is_of_no_use():
+    network = mesh_of(3)
+    members, member = network.nodes[0], network.sees(0, 1)
+    members.unlinked(member.node_id, network.now)
+    said = len(members.letters)
+    assert members.linked(member.node_id, "ef" * 20, network.now) is None
+    assert not member.is_linked
+    assert member.node_id not in members.reachable
+    assert len(members.letters) == said
+    assert members.linked(member.node_id, member.node_id, network.now)
+    assert member.node_id in members.reachable
+
+
 def test_a_forgotten_node_does_not_come_back_by_gossip_for_a_minute():
     network = mesh_of(3)
     gone = network.nodes[2].node_id
