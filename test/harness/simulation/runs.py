@@ -12,7 +12,6 @@ from rq.broker.job import State
 _PLENTY = 1 << 30
 _DRAIN = 60  # seconds in which consumers everywhere take what there is, at most
 _LATE = 9.0  # seconds in which the latest letters come
-_LEAST = 5  # seconds that they look at least
 _DAYS = 2 * 86_400.0  # seconds after which nothing may be left of any job
 _LETTERS = 200  # a job and node at most; it took 48
 _COLLECT = 600.0  # seconds in which acknowledged jobs go
@@ -204,11 +203,13 @@ class Run:
         waits = chance.random() < 0.5
         for number in numbers if waits else ():
             self.world.ask(self._host(number).node_id, *_WAIT, about=STAYS)
+        busy = 0
         for second in range(seconds):
             for number in () if waits else numbers:
                 self._consume(number)
             self.world.pass_by(1.0)
-            if second >= _LEAST and not any(map(_has_work, self._hosts())):
+            busy = second if any(map(_has_work, self._hosts())) else busy
+            if second - busy > _LATE:  # nor is a job on its way
                 break
         owed = self._ledger.owed()
         if owed:
@@ -247,6 +248,7 @@ class Run:
 
     def _see_nothing(self):
         """When no job can live any more, no node remembers anything of one."""
+        self.world.pass_by(2 * _LATE)  # a job may be on its way
         for host in self._hosts():
             host.ahead += (
                 _DAYS  # else what is queued and not taken moves on each second
