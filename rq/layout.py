@@ -168,6 +168,11 @@ class Root:
         return self.path / "config" / "broker.sock"
 
     @property
+    def broker_secret(self) -> Path:
+        """The secret of the broker's cluster, where RQ itself has put it."""
+        return self.path / "config" / "broker.secret"
+
+    @property
     def broker_config(self) -> Path:
         return self.path / "config" / "broker.json"
 

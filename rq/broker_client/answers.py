@@ -67,9 +67,36 @@ class NodeRow:
     lag: float  # seconds until its last answer; -1: there was none
     waiting_bytes: int  # to be sent to it
     lost: int  # messages that there was no room for
+    bus: str  # HOST:PORT where other nodes come in
+    linked_back: bool  # its connection to us stands
+    why: str  # our connection does not stand; "": it does, or nobody knows
 
     def to_json(self) -> dict[str, object]:
         return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class HeldRow:
+    """What a node holds of a queue; or of all, under no name."""
+
+    dialect: str
+    name: str
+    here: int  # jobs of which no other node is sure to have a copy
+    waits: int  # of these, in the queue
+    copied: int  # jobs of which others keep copies
+    acked: int  # jobs that are done, which others still have to be told
+
+    def to_json(self) -> dict[str, object]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class ToldRow:
+    """Whether another node has done what all were told to do."""
+
+    id: str
+    address: str
+    is_done: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,17 +197,47 @@ def nodes_in(answer: Value) -> list[NodeRow]:
 
 
 def _node(row: Sequence[Value]) -> NodeRow:
-    linked, silent, lag, waiting, lost = map(number_in, row[4:9])
+    linked, silent, lag, waiting, lost, bus_port, back = map(number_in, row[4:11])
+    host = text_in(row[1])
     return NodeRow(
         id=text_in(row[0]),
-        address=f"{text_in(row[1])}:{number_in(row[2])}",
+        address=place_of(host, number_in(row[2])),
         flags=list(map(text_in, _list(row[3]))),
         linked=bool(linked),
         silent=silent / 1000 if silent >= 0 else -1,
         lag=lag / 1e6 if lag >= 0 else -1,
         waiting_bytes=waiting,
         lost=lost,
+        bus=place_of(host, bus_port),
+        linked_back=bool(back),
+        why=text_in(row[11]),
     )
+
+
+def place_of(host: str, port: int) -> str:
+    """Return where a node is, as people write it.
+
+    >>> place_of("10.0.0.2", 7711), place_of("fe80::1", 7711), place_of("", 7711)
+    ('10.0.0.2:7711', '[fe80::1]:7711', ':7711')
+    """
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def held_in(answer: Value) -> tuple[HeldRow, list[HeldRow]]:
+    """Return the sum and the queues of an answer to HELD."""
+    rows = [
+        HeldRow(text_in(row[0]), text_in(row[1]), *map(number_in, row[2:6]))
+        for row in _lists(answer)
+    ]
+    return rows[0], rows[1:]
+
+
+def told_in(answer: Value) -> list[ToldRow]:
+    """Return the other nodes of an answer to FORGET."""
+    return [
+        ToldRow(text_in(row[0]), text_in(row[1]), bool(row[2]))
+        for row in _lists(answer)
+    ]
 
 
 def jobs_in(answer: Value) -> list[JobRow]:

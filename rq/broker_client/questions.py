@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rq.broker_client import answers
-from rq.broker_client.answers import ClientRow, Job, NodeRow, QueueRow
+from rq.broker_client.answers import (
+    ClientRow,
+    HeldRow,
+    Job,
+    NodeRow,
+    QueueRow,
+    ToldRow,
+)
 from rq.broker_client.connection import TIMEOUT, Words, ask
 from rq.errors import NoSuchMessage
 from rq.layout import Root
@@ -14,6 +21,7 @@ TOTALS: Words = ("BROKER", "TOTALS")
 QUEUES: Words = ("BROKER", "QUEUES")
 CLIENTS: Words = ("BROKER", "CLIENTS")
 NODES: Words = ("BROKER", "NODES")
+_LONG = 60.0  # seconds for what a broker with many jobs takes time for
 
 
 # What a person does with a job, and the command that does it.
@@ -39,6 +47,21 @@ def clients(root: Root) -> list[ClientRow]:
 def nodes(root: Root) -> list[NodeRow]:
     """Return the nodes of the broker's cluster, its own first."""
     return answers.nodes_in(ask(root, *NODES))
+
+
+def leave(root: Root, leaving: bool) -> None:
+    """Let the broker leave its cluster: take no new jobs; or let it stay."""
+    ask(root, "CLUSTER", "LEAVING", "yes" if leaving else "no")
+
+
+def held(root: Root) -> tuple[HeldRow, list[HeldRow]]:
+    """Return what the broker would take with it if it went, of all and of each queue."""
+    return answers.held_in(ask(root, "BROKER", "HELD", timeout=_LONG))
+
+
+def forget(root: Root, node_id: str) -> list[ToldRow]:
+    """Let all nodes forget one; return which of the others have done so."""
+    return answers.told_in(ask(root, "BROKER", "FORGET", node_id, timeout=_LONG))
 
 
 def totals(root: Root, timeout: float = TIMEOUT) -> dict[str, str]:

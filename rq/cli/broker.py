@@ -7,39 +7,50 @@ import dataclasses
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Collection
+from collections.abc import Callable, Mapping
 
 from rq import passwords
-from rq.cli import FAILED, OK, broker_views, passwd, place, term
+from rq.cli import (
+    FAILED,
+    OK,
+    broker_cluster,
+    broker_join,
+    broker_leave,
+    broker_switch,
+    broker_views,
+    passwd,
+    place,
+    term,
+)
+from rq.cli.named_files import FRESH, Files
 from rq.config import broker as config
-from rq.config import files
 from rq.config.broker import BrokerConfig
+from rq.errors import Refused
 from rq.layout import Root
-from rq.replies import ChildView
 from rq.states import Child
 
-_SETTLED = (Child.UP, Child.FATAL, Child.BACKOFF)
 _PASSED_ON = (
     "bus_port bus_addr secret_file password_file tls_cert tls_key tls_clients accept"
 )
-_ENDED = (Child.DOWN, Child.FATAL)
-_PATIENCE = 60.0  # seconds until it says how far the start is
 
 
-def broker(root: Root, words: list[str]) -> int:
+def named(words: list[str]) -> list[str]:
+    """Return the files that the words name."""
+    return broker_join.named(_parser().parse_args(words))
+
+
+def broker(root: Root, words: list[str], files: Files = FRESH) -> int:
     args = _parser().parse_args(words)
-    if args.what == "enable":
-        return _enable(root, args)
-    if args.what == "disable":
-        return _disable(root)
-    if args.what == "run":
-        return _run(args)
-    if args.what == "accept":
-        return _accept(root, copy=args.copy)
-    if args.what in broker_views.VERBS:
-        return broker_views.show(root, args)
-    return _status(root, as_json=args.json)
+    match args.what:
+        case "run":
+            return _run(args)
+        case "join":
+            return broker_join.join(root, args, files)
+        case "status":
+            return _status(root, as_json=args.json)
+        case what if what in broker_views.VERBS:
+            return broker_views.show(root, args)
+    return _CHANGES[args.what](root, args)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -57,6 +68,24 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="clients have to give a password, which is asked for, or read from "
         "standard input",
+    )
+    enable.add_argument(
+        "--cluster",
+        action="store_true",
+        help="other nodes may come in, with the secret in config/broker.secret",
+    )
+    broker_cluster.listening_options(enable, _port)
+    join = kinds.add_parser("join", help="become a node of the cluster of another host")
+    broker_join.options(join)
+    broker_cluster.listening_options(join, _port)
+    join.add_argument("--port", type=_port, metavar="N", help=f"({config.PORT})")
+    term.json_option(join)
+    broker_leave.options(
+        kinds.add_parser(
+            "leave",
+            help="take no new jobs, and wait until what only this node has is done",
+        ),
+        kinds.add_parser("forget", help="let all nodes forget one"),
     )
     kinds.add_parser("disable", help="stop the broker; its jobs stay on disk")
     status = kinds.add_parser("status", help="whether it runs, and where")
@@ -113,59 +142,46 @@ def _enable(root: Root, args: argparse.Namespace) -> int:
         given["password"] = passwords.make(passwd.read_password())
     changes = {name: value for name, value in given.items() if value is not None}
     wanted = dataclasses.replace(now, enabled=True, **changes)
+    if args.cluster or args.bus_addr or args.bus_port:
+        wanted = broker_cluster.listening(wanted, args)
     config.check_door(wanted)
-    return _use(root, wanted)
+    if not args.cluster:
+        return _use(root, wanted)
+    wanted = broker_cluster.with_new_secret(root, wanted)
+    done = _use(root, wanted)
+    if done == OK:
+        broker_cluster.tell_of_joining(root, wanted)
+    return done
 
 
-def _disable(root: Root) -> int:
+def _disable(root: Root, args: argparse.Namespace) -> int:
     now = config.read(root.broker_config)
     return _use(root, dataclasses.replace(now, enabled=False))
 
 
 def _use(root: Root, wanted: BrokerConfig) -> int:
-    files.write_secret_state(root.broker_config, wanted.to_json())
+    broker_switch.keep(root, wanted)
     where = f"{wanted.addr}:{wanted.port}"
     if not place.is_running(root):
         does = f"will serve {where}" if wanted.enabled else "stays down"
         print(f"the broker {does} when RQ is up")
         return OK
-    place.ask_supervisor(root, "broker")
-    if not wanted.enabled:
-        child = _until(root, _ENDED)
-        if child is not None and child["state"] not in _ENDED:
-            place.note(f"the broker is still {child['state']}")
-            return FAILED
-        print("the broker is down; its jobs are kept")
-        return OK
-    child = _until(root, _SETTLED)
-    if child is None or child["state"] != Child.UP:
-        why = (child or {}).get("reason") or "see log/broker.log"
-        place.note(f"the broker does not run: {why}")
+    try:
+        if not wanted.enabled:
+            broker_switch.stop(root)
+            print("the broker is down; its jobs are kept")
+            return OK
+        broker_switch.start(root)
+    except Refused as error:
+        place.note(str(error))
         return FAILED
     print(f"the broker serves {where}; try: redis-cli -p {wanted.port} PING")
     return OK
 
 
-def _until(root: Root, states: Collection[str]) -> ChildView | None:
-    """Return the supervisor's child when it is in one of some states, or has not come
-    there for long; None: there is none."""
-    end = time.monotonic() + _PATIENCE
-    while True:
-        child = _child(root)
-        is_there = child is None or child["state"] in states
-        if is_there or time.monotonic() > end:
-            return child
-        time.sleep(0.05)
-
-
-def _child(root: Root) -> ChildView | None:
-    children = place.supervisor_status(root).get("children") or []
-    return next((child for child in children if child["kind"] == "broker"), None)
-
-
 def _status(root: Root, *, as_json: bool) -> int:
     chosen = config.read(root.broker_config)
-    child = _child(root) if place.is_running(root) else None
+    child = broker_switch.child(root) if place.is_running(root) else None
     state = "DOWN" if child is None else str(child["state"])
     if as_json:
         facts = {"enabled": chosen.enabled, "state": state}
@@ -179,8 +195,8 @@ def _status(root: Root, *, as_json: bool) -> int:
     return OK if state == Child.UP or not chosen.enabled else FAILED
 
 
-def _accept(root: Root, *, copy: bool) -> int:
-    how = "copy" if copy else "same"
+def _accept(root: Root, args: argparse.Namespace) -> int:
+    how = "copy" if args.copy else "same"
     words = ["--dir", str(root.broker), "--accept", how]
     done = subprocess.run(
         [sys.executable, "-I", "-m", "rq.broker", *words], check=False
@@ -199,3 +215,12 @@ def _run(args: argparse.Namespace) -> int:
         if (value := getattr(args, name)) is not None:
             words += [f"--{name.replace('_', '-')}", str(value)]
     os.execv(sys.executable, [sys.executable, "-I", "-m", "rq.broker", *words])
+
+
+_CHANGES: Mapping[str, Callable[[Root, argparse.Namespace], int]] = {
+    "enable": _enable,
+    "disable": _disable,
+    "accept": _accept,
+    "leave": broker_leave.leave,
+    "forget": broker_leave.forget,
+}

@@ -65,7 +65,7 @@ def show(root: Root, args: argparse.Namespace) -> int:
         case "clients":
             return _clients(root, as_json=args.json)
         case "nodes":
-            return _nodes(root, as_json=args.json)
+            return list_nodes(root, as_json=args.json)
         case "peek":
             return _peek(root, args)
         case "show":
@@ -146,7 +146,8 @@ def _last(row: ClientRow) -> str:
     return f"{row.last}, waits" if row.waits else row.last
 
 
-def _nodes(root: Root, *, as_json: bool) -> int:
+def list_nodes(root: Root, *, as_json: bool) -> int:
+    """Print the nodes that it knows, and how the links to them are."""
     rows = questions.nodes(root)
     if as_json:
         term.print_json([row.to_json() for row in rows])
@@ -173,7 +174,9 @@ def _link(row: NodeRow) -> str:
     """Return how the link to a node is, or for how long it does not answer."""
     if row.silent >= 1:
         return f"silent for {duration(row.silent)}"
-    return "up" if row.linked else "down"
+    if not row.linked:
+        return f"down: {row.why}" if row.why else "down"
+    return "up" if row.linked_back else "up, not back"
 
 
 def _peek(root: Root, args: argparse.Namespace) -> int:

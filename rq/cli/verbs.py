@@ -55,7 +55,7 @@ VERBS: dict[str, tuple[str, str]] = {
     ),
     "broker": (
         "broker:broker",
-        "enable | disable | status | run: queues for Redis clients",
+        "enable | disable | status | join | leave: queues for Redis clients",
     ),
     "work": ("work:work", "work on the messages of a queue of another host"),
     "worker": ("worker:worker", "ls: who works on messages under leases"),
@@ -96,6 +96,7 @@ ANCESTOR: dict[str, tuple[str, str]] = {
 NAMED = {
     "send": "send:named",
     "attachmesg": "ancestor:named",
+    "broker": "broker:named",
     "router": "router:named",
     "verify_rules": "router:named_rules",
 }

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import secrets
 import stat
 from pathlib import Path
 
-from rq.errors import BadConfig, CannotRead, is_busy
+from rq.errors import BadConfig, BadInput, CannotRead, is_busy
 
-_LEAST = 16  # bytes
+_LEAST, _MOST = 16, 64 * 1024  # bytes
 
 
 def read(path: Path) -> bytes:
@@ -23,6 +25,21 @@ def read(path: Path) -> bytes:
     except OSError as error:
         kind = CannotRead if is_busy(error) else BadConfig
         raise kind(f"secret_file: {path} cannot be read: {error.strerror}") from None
+
+
+def new() -> bytes:
+    """Return a secret that nobody guesses."""
+    return secrets.token_hex(32).encode()
+
+
+def given(fd: int, where: str) -> bytes:
+    """Return the secret that a person gives in a file that is open, or over a pipe.
+    BadInput: others could have read it there; BadConfig: it is none."""
+    status = os.fstat(fd)
+    if stat.S_ISREG(status.st_mode) and status.st_mode & 0o077:
+        raise BadInput(f"others can read {where}: chmod 600 it, and then it is taken")
+    with open(fd, "rb", closefd=False) as file:
+        return checked(file.read(_MOST), where)
 
 
 def checked(data: bytes, where: str) -> bytes:

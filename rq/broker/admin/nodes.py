@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rq.broker.cluster.member import Member
-from rq.resp import Value
+from rq.errors import cause_of
+from rq.resp import Failure, Value
 
 if TYPE_CHECKING:
     from rq.broker.server import Server
@@ -28,12 +29,14 @@ def flags_of(member: Member) -> list[str]:
 def rows(server: Server) -> list[Value]:
     """Return of each node, this one first: id, host, port, flags, whether our link to it
     stands, milliseconds that it should have answered (-1: it has), microseconds of its
-    last answer (-1: there was none), bytes that wait for it, and messages that it was not
-    sent for want of room."""
+    last answer (-1: there was none), bytes that wait for it, messages that it was not
+    sent for want of room, its port for nodes, whether its link to us stands, and why
+    ours does not."""
     members, node = server.cluster.members, server.node
     mine = ["myself", *(["leaving"] if node.jobs.leaving else [])]
-    host, port = members.address.host, server.settings.port
-    this: Value = [node.node_id, host, port, mine, 1, -1, 0, 0, 0]
+    host, _, bus_port = members.address
+    port = server.settings.port
+    this: Value = [node.node_id, host, port, mine, 1, -1, 0, 0, 0, bus_port, 1, ""]
     now = server.store.clock.now()
     return [this, *(_row(server, each, now) for each in members.by_id.values())]
 
@@ -43,9 +46,34 @@ def _row(server: Server, member: Member, now: float) -> Value:
     waiting, lost = (0, 0) if bus is None else bus.outbox_of(member.node_id)
     silent = int((now - member.silent_since) * 1000) if member.silent_since else -1
     lag = int(member.lag * 1e6) if member.pong_at else -1
-    host, port, _ = member.address
+    host, port, bus_port = member.address
     facts = [int(member.is_linked), silent, lag, waiting, lost]
-    return [member.node_id, host, port, flags_of(member), *facts]
+    back = bus is not None and bus.is_linked_from(member.node_id)
+    why = "" if bus is None or member.is_linked else bus.trouble_of(member.node_id)
+    link: list[Value] = [bus_port, int(back), why]
+    return [member.node_id, host, port, flags_of(member), *facts, *link]
+
+
+def linked(server: Server) -> int:
+    """Return to how many members our link stands."""
+    return sum(m.is_linked for m in server.cluster.members.by_id.values())
+
+
+async def forget(server: Server, data: bytes) -> Value:
+    """Let all nodes forget one; return of each other node id, address, and whether it
+    has done so."""
+    node_id, members = data.decode(errors="replace"), server.cluster.members
+    if not members.is_member(node_id):
+        return Failure(f"ERR Unknown node {node_id:.64}")
+    addresses = {name: members.by_id[name].address for name in members.others}
+    try:
+        answers = await server.cluster.forget(node_id)
+    except OSError as error:
+        return Failure(f"MISCONF Errors writing the list of nodes: {cause_of(error)}")
+    return [
+        [name, f"{addresses[name].host}:{addresses[name].port}", int(is_done)]
+        for name, is_done in answers
+    ]
 
 
 def silent(server: Server) -> str:

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from rq.access.roles import Role
 from rq.broker import groups, ids, queue_list
-from rq.broker.admin import nodes
-from rq.broker.admin.command import MOST_ROWS, Args, require_all_queues
+from rq.broker.admin import held, nodes
+from rq.broker.admin.command import MOST_ROWS, Args, require, require_all_queues
 from rq.broker.body import size_of
 from rq.broker.connection import Connection
-from rq.broker.dialects.call import Refusal, whole
+from rq.broker.dialects.call import Blocked, Refusal, whole
 from rq.broker.job import Job
 from rq.broker.node import Node
 from rq.broker.traffic import BANANAQ, DISQUE, REDISRQ
@@ -25,13 +26,23 @@ _START = 512  # bytes of a body in a list
 _MOST_BODY = 64 * 1024  # bytes of a body on a page of its own
 _USE = (
     "ERR BROKER subcommand must be one of TOTALS, QUEUES, QUEUE name, CLIENTS, NODES, "
-    "PEEK dialect queue count, JOB id"
+    "PEEK dialect queue count, JOB id, HELD, FORGET node"
 )
 
 
-def broker(server: Server, connection: Connection, args: Args) -> Value:
+def broker(server: Server, connection: Connection, args: Args) -> Value | Blocked:
     """Show what a subcommand names."""
     require_all_queues(connection, "BROKER")
+    match [args[0].upper(), *args[1:]]:
+        case [b"HELD"]:
+            return server.later.answer(connection, held.held(server))
+        case [b"FORGET", node_id]:
+            require(connection, Role.ADMIN, "BROKER FORGET")
+            return server.later.answer(connection, nodes.forget(server, node_id))
+    return _view(server, connection, args)
+
+
+def _view(server: Server, connection: Connection, args: Args) -> Value:
     node, now = server.node, server.store.clock.now()
     match [args[0].upper(), *args[1:]]:
         case [b"TOTALS"]:
@@ -82,6 +93,8 @@ def _totals(server: Server) -> dict[str, Value]:
         "node": node.node_id,
         "nodes": server.cluster.members.size,
         "silent_nodes": nodes.silent(server),
+        "linked_nodes": nodes.linked(server),
+        "leaving": int(node.jobs.leaving),
     }
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import socket
 from collections.abc import Callable
 
 from rq.broker.bus.codec import Sent
 from rq.broker.bus.connection import PATIENCE, Connection, Identity
-from rq.broker.cluster.gossip import Gossip, Greeting, HasFailed
+from rq.broker.cluster.gossip import Forget, Gossip, Greeting, HasFailed
 from rq.broker.cluster.member import Member
 from rq.broker.cluster.members import MOST_MEMBERS, TICK, Members
 from rq.broker.cluster.messages import Message
@@ -24,6 +25,13 @@ _FIRST_WAIT, _LONGEST_WAIT = 0.1, 2.0  # seconds between two tries to connect
 log = logging.getLogger(__name__)
 
 
+def _why(error: OSError) -> str:
+    """Return why no connection could be made: asyncio's own words name the address."""
+    if isinstance(error, TimeoutError) and not error.errno:
+        return f"no answer in {PATIENCE:.0f} s"
+    return os.strerror(error.errno) if error.errno else str(error)
+
+
 class Link:
     """Our connection to a member, which is made again whenever it breaks."""
 
@@ -32,6 +40,7 @@ class Link:
         self.task: asyncio.Task[None] | None = None
         self.try_at = 0.0
         self.wait = _FIRST_WAIT
+        self.why = ""  # the last try has failed
 
     def close(self) -> None:
         """Break it, and try no more."""
@@ -97,6 +106,15 @@ class Bus:
             return 0, 0
         return link.connection.outbox.bytes, link.connection.outbox.lost
 
+    def trouble_of(self, name: str) -> str:
+        """Return why our connection to a member does not stand; "": nobody knows."""
+        link = self.links.get(name)
+        return "" if link is None else link.why
+
+    def is_linked_from(self, name: str) -> bool:
+        """Whether a member's own connection to us stands."""
+        return any(each.peer == name for each in self._coming)
+
     # ---- sending
 
     def send(self, to: str, message: Sent) -> None:
@@ -147,7 +165,8 @@ class Bus:
                 await self._loop.create_connection(
                     lambda: self._new(connects=True, link=link), host, port
                 )
-        except (OSError, TimeoutError):
+        except OSError as error:
+            link.why = _why(error)
             self._broken(link)
         finally:
             link.task = None
@@ -217,7 +236,7 @@ class Bus:
         else:
             if name != before:
                 self.links[name] = self.links.pop(before)
-            link.wait = _FIRST_WAIT
+            link.wait, link.why = _FIRST_WAIT, ""
             log.info("linked: %s", fields(node=name, addr=connection.ends.there))
         self.go_on(now)
 
@@ -228,7 +247,7 @@ class Bus:
     def came(self, connection: Connection, message: Sent) -> None:
         """A node has sent something over a connection."""
         self.received += 1
-        if isinstance(message, Greeting | HasFailed):
+        if isinstance(message, Greeting | HasFailed | Forget):
             self._gossiped(connection, message)
         elif self._members.is_member(connection.peer):
             self._receive(connection.peer, message)
@@ -254,6 +273,7 @@ class Bus:
         """A connection is over."""
         if connection.connects:
             if (link := self._link_of(connection)) is not None:
+                link.why = connection.why or connection.ended_early
                 self._broken(link)
             return
         self._coming.discard(connection)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from rq.broker.bus import large_copies
 from rq.broker.bus.bus import Bus
-from rq.broker.cluster.gossip import Address
+from rq.broker.cluster.gossip import Address, Forget
 from rq.broker.cluster.members import Members
 from rq.broker.cluster.messages import Message, Replicate, Yours
 from rq.broker.kept_members import Kept
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rq.broker.server import Server
 
 _LOOK = 0.1  # seconds between two looks at whether something is to be kept
+_FORGETTING = 3.0  # seconds until a node that has not answered is told of
 
 log = logging.getLogger(__name__)
 
@@ -141,6 +142,24 @@ class Cluster:
             except OSError:
                 members.changed = True
                 raise
+
+    async def forget(self, node_id: str) -> list[tuple[str, bool]]:
+        """Let a node no longer belong to the cluster, and say so to all; return which
+        others have done so. It is told first: its links end when it is forgotten here.
+        OSError: the list of nodes is not on disk."""
+        members, loop = self.members, self._loop
+        others = list(members.others)
+        members.letters += [(name, Forget(node_id, False)) for name in others]
+        end = loop.time() + _FORGETTING
+        expected = {(name, node_id) for name in others if members.by_id[name].is_linked}
+        members.forgotten -= expected
+        while not expected <= members.forgotten and loop.time() < end:
+            await asyncio.sleep(_LOOK / 4)
+        done = expected & members.forgotten
+        members.forgotten -= expected
+        members.forget(node_id, self._server.store.clock.now())
+        await self.keep()
+        return [(name, (name, node_id) in done) for name in others if name != node_id]
 
     def reset(self) -> None:
         """Be alone, under the node's id, which may be another one by now."""

@@ -23,6 +23,7 @@ from rq.broker.bus.frames import BadFrame
 from rq.broker.cluster import messages
 from rq.broker.cluster.gossip import (
     Address,
+    Forget,
     Gossip,
     Greeting,
     HasFailed,
@@ -84,6 +85,7 @@ _KINDS: Mapping[int, tuple[type[Sent], tuple[Field[object], ...]]] = {
     12: (messages.Pause, _fields(DATA, FLAG, FLAG)),
     20: (Greeting, _fields(_KIND, PORT, PORT, FLAG, many(_RUMOUR, _MOST_RUMOURS))),
     21: (HasFailed, _fields(NODE)),
+    22: (Forget, _fields(NODE, FLAG)),
 }
 _BY_NUMBER: Mapping[int, Field[Sent]] = {
     number: record(cast("Callable[..., Sent]", kind), fields)

@@ -17,12 +17,14 @@ from rq.broker.bus.frames import (
     BadFrame,
     Opener,
     Sealer,
+    check_start,
+    is_of_a_node,
     keys,
     nonce_in,
 )
 from rq.broker.bus.frames import PIECE as MOST_PAYLOAD
 from rq.broker.bus.outbox import LAST, MORE, WHOLE, Outbox
-from rq.broker.cluster.gossip import Ends, Greeting, HasFailed
+from rq.broker.cluster.gossip import Ends, Forget, Greeting, HasFailed
 from rq.resp import BULK_LIMIT
 
 PATIENCE = 5.0  # seconds that a handshake may take
@@ -64,9 +66,10 @@ class Connection(asyncio.Protocol):
         self.ends = Ends("", "")
         self.outbox = Outbox()
         self.connects = connects
+        self.why = ""  # we have ended it
         self._identity = identity
         self._owner = owner
-        self._nonce = os.urandom(NONCE)
+        self._nonce = _new_nonce(connects=connects)
         self._transport: asyncio.Transport | None = None
         self._opener: Opener | None = None
         self._sealer: Sealer | None = None
@@ -80,6 +83,15 @@ class Connection(asyncio.Protocol):
     def is_open(self) -> bool:
         """Whether the other side has proved who it is."""
         return bool(self.peer)
+
+    @property
+    def ended_early(self) -> str:
+        """Why the other side has ended it, as far as that can be seen from here."""
+        if self.is_open:
+            return "it ended the connection"
+        if self._opener is None:
+            return "it ended the connection before it said anything"
+        return "it has another secret, or none"
 
     # ---- what asyncio tells
 
@@ -116,8 +128,7 @@ class Connection(asyncio.Protocol):
         if self._opener is None:
             wanted = PREAMBLE - len(self._preamble)
             self._preamble, data = self._preamble + data[:wanted], data[wanted:]
-            if not MAGIC.startswith(self._preamble[: len(MAGIC)]):
-                raise BadFrame("it does not begin as a node does")
+            self._check_start()
             if len(self._preamble) < PREAMBLE:
                 return
             self._agree(nonce_in(self._preamble))
@@ -127,6 +138,15 @@ class Connection(asyncio.Protocol):
             if self._transport is None or self._transport.is_closing():
                 return
             self._take_payload(payload)
+
+    def _check_start(self) -> None:
+        """A node of another version is told which one this is, before it is refused."""
+        try:
+            check_start(self._preamble)
+        except BadFrame:
+            if is_of_a_node(self._preamble) and not self.connects and self._transport:
+                self._transport.write(MAGIC + self._nonce)
+            raise
 
     def _agree(self, nonce: bytes) -> None:
         """Make the keys of both directions. Whoever connected proves first that it has
@@ -192,7 +212,7 @@ class Connection(asyncio.Protocol):
     def send(self, message: Sent) -> None:
         """Send a message, if there is room for it and the connection is open."""
         if self.is_open:
-            urgent = isinstance(message, Greeting | HasFailed)
+            urgent = isinstance(message, Greeting | HasFailed | Forget)
             self.outbox.put(codec.encode(message), urgent=urgent)
             self._send_on()
 
@@ -219,6 +239,7 @@ class Connection(asyncio.Protocol):
         self._refuse(f"it did not say who it is in {PATIENCE:.0f} s")
 
     def _refuse(self, why: str) -> None:
+        self.why = why
         self._owner.refused(self, why)
         self.close()
 
@@ -226,6 +247,13 @@ class Connection(asyncio.Protocol):
         if self._patience is not None:
             self._patience.cancel()
             self._patience = None
+
+
+def _new_nonce(*, connects: bool) -> bytes:
+    """Return a nonce. That of whoever connects ends a line: a port for clients, which is
+    no port for nodes, then answers at once, and not only after `PATIENCE`."""
+    end = b"\r\n" if connects else b""
+    return os.urandom(NONCE - len(end)) + end
 
 
 def _host(name: object) -> str:

@@ -14,17 +14,45 @@ import hmac
 import struct
 from collections.abc import Iterator
 
-MAGIC = b"RQ-bus-1"
+_FAMILY = b"RQ-bus-"  # what nodes of all versions say first
+MAGIC = _FAMILY + b"1"
 NONCE = 32  # bytes
 PREAMBLE = len(MAGIC) + NONCE
 PIECE = 64 * 1024  # bytes of payload at most
 _LENGTH = struct.Struct("!I")
 _NUMBER = struct.Struct("!QI")
 _TAG = 16  # bytes
+# What is wrong when a tag is: of the first frame, or of a later one.
+_OTHER_KEY = "it has another secret", "a frame that was not made for this place"
 
 
 class BadFrame(Exception):
     """What came is no frame of this connection: it cannot go on."""
+
+
+def is_of_a_node(begun: bytes) -> bool:
+    """Whether a node has said this, of whatever version."""
+    return begun.startswith(_FAMILY)
+
+
+def check_start(begun: bytes) -> None:
+    """BadFrame: a connection does not begin so, with what the other side is.
+
+    >>> check_start(b"RQ-b")
+    >>> check_start(b"-NOAUTH")
+    Traceback (most recent call last):
+    rq.broker.bus.frames.BadFrame: it is a port for clients: nodes come in 10,000 above it
+    >>> check_start(b"RQ-bus-2")
+    Traceback (most recent call last):
+    rq.broker.bus.frames.BadFrame: it speaks another version of the protocol between nodes
+    """
+    if MAGIC.startswith(begun[: len(MAGIC)]):
+        return
+    if is_of_a_node(begun):
+        raise BadFrame("it speaks another version of the protocol between nodes")
+    if begun[:1] in (b"-", b"+"):
+        raise BadFrame("it is a port for clients: nodes come in 10,000 above it")
+    raise BadFrame("it does not begin as a node does")
 
 
 def keys(secret: bytes, connector: bytes, acceptor: bytes) -> tuple[bytes, bytes]:
@@ -102,6 +130,6 @@ class Opener:
         tag = bytes(self._kept[head : head + _TAG])
         payload = bytes(self._kept[head + _TAG : head + _TAG + size])
         if not hmac.compare_digest(tag, _tag(self._key, self._number, payload)):
-            raise BadFrame("a frame that was not made for this place")
+            raise BadFrame(_OTHER_KEY[self._number > 0])
         self._number += 1
         return payload

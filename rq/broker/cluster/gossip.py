@@ -47,7 +47,15 @@ class HasFailed(NamedTuple):
     node: str
 
 
-Gossip = Greeting | HasFailed
+class Forget(NamedTuple):
+    """A person lets a node no longer belong to the cluster; `is_done`: the sender has
+    done so, as it was told."""
+
+    node: str
+    is_done: bool
+
+
+Gossip = Greeting | HasFailed | Forget
 
 
 class Ends(NamedTuple):

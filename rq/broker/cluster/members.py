@@ -14,6 +14,7 @@ from random import Random
 from rq.broker.cluster.gossip import (
     Address,
     Ends,
+    Forget,
     Gossip,
     Greeting,
     HasFailed,
@@ -47,6 +48,7 @@ class Members:
         self.letters: list[tuple[str, Gossip]] = []  # for links that stand
         self.cut: list[str] = []  # links that are to be made anew
         self.changed = False  # since it was kept on disk
+        self.forgotten: set[tuple[str, str]] = set()  # by whom, who: as others say
         self._banned: dict[str, float] = {}  # and until when
         self._random = random
         self._round_at = self._ticked_at = 0.0
@@ -88,8 +90,8 @@ class Members:
         self._shake(address, now, meets=True)
 
     def forget(self, node_id: str, now: float) -> None:
-        """Let a node no longer belong to the cluster; KeyError: it is unknown."""
-        del self.by_id[node_id]
+        """Let a node no longer belong to the cluster, even one that is unknown."""
+        self.by_id.pop(node_id, None)
         self._banned[node_id] = now + _BANNED
         for member in self.by_id.values():
             member.reports.pop(node_id, None)
@@ -159,12 +161,14 @@ class Members:
 
     def receive(
         self, sender: str, gossip: Gossip, ends: Ends, now: float
-    ) -> Greeting | None:
+    ) -> Gossip | None:
         """Take what a node says; return what it is answered over the same connection."""
         member = self.by_id.get(sender)
         if isinstance(gossip, HasFailed):
             self._take_failure(member, gossip)
             return None
+        if isinstance(gossip, Forget):
+            return self._take_forgetting(sender, gossip, now)
         if member is not None:
             self._take_greeting(member, gossip, ends, now)
         if gossip.kind is Kind.PONG:
@@ -182,6 +186,21 @@ class Members:
         if host != self.address.host:
             self.address = self.address._replace(host=host)
             self.changed = True
+
+    def _take_forgetting(
+        self, sender: str, gossip: Forget, now: float
+    ) -> Forget | None:
+        """Forget a node as another member was asked to; all, if it is this one."""
+        if not self.is_member(sender):
+            return None
+        if gossip.is_done:
+            self.forgotten.add((sender, gossip.node))
+            return None
+        if gossip.node == self.node_id:
+            self.reset(self.node_id)
+        else:
+            self.forget(gossip.node, now)
+        return Forget(gossip.node, True)
 
     def _take_failure(self, sender: Member | None, gossip: HasFailed) -> None:
         member = self.by_id.get(gossip.node)
