@@ -115,6 +115,11 @@ def make_dir(path: Path) -> None:
     durable.make_dirs(str(path))
 
 
+def sync(path: Path) -> None:
+    """Let a file, or the names in a directory, outlast a power cut."""
+    durable.sync_path(path)
+
+
 def remove_dir(path: Path) -> None:
     """Remove a directory, whatever is in it; none is fine."""
     durable.remove_tree(str(path))

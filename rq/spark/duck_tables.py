@@ -5,15 +5,17 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rq.errors import BadInput
-from rq.spark import attachments, duck, functions, remote
+from rq.spark import attachments, duck, functions, remote, staging
 from rq.spark.attachments import Bad, File
 from rq.spark.duck_lines import Batches, Files, Step, Stream
 from rq.spark.duck_parsing import Parser
 from rq.spark.expectations import LINES, REJECTED, Counts, Parsed
 from rq.spark.given import Given
+from rq.spark.staging import Stage, Staged
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -96,6 +98,12 @@ class DuckTables:
 
     def close(self) -> None:
         duck.close(self.session)
+
+    def write(self, table: DataFrame, stage: Stage, listed: Path) -> list[Staged]:
+        relation = table.relation
+        if stage.by:
+            relation = relation.order(", ".join(f'"{name}"' for name in stage.by))
+        return staging.write(relation.to_arrow_reader(_ROWS), stage, "0")
 
     def cause(self, error: Exception) -> Exception:
         """Return why the rows of a table ended, of which DuckDB knows the text alone."""

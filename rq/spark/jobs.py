@@ -29,7 +29,7 @@ from rq.spark.given import Batch, Given
 from rq.spark.job_file import Job, load
 from rq.spark.progress import Progress
 from rq.spark.queue_door import AGAIN
-from rq.spark.sending import Prepared
+from rq.spark.sending import Result
 from rq.spark.tables import Tables
 from rq.spark.work import Outlet, Work
 
@@ -59,10 +59,12 @@ def call(job: Job, batch: Batch, outlet: Outlet, messages: Sequence[Given]) -> W
             bad = _try(job, q) if left else {}
         except (Exception, SystemExit):
             outlet.failed(q)
+            q.writes.close()
             raise
         if not bad:
             q.endings.update(endings)
             return q
+        q.writes.close()
         endings |= bad
     q = Work(batch, outlet, messages)
     q.endings.update({message.msg_id: _WORSE for message in messages} | endings)
@@ -131,6 +133,9 @@ class Pipe:
             self._tables = self._driver.tables(self.tell, self.batch.readable)
             self.progress.watch(self._tables.watched)
         return self._tables
+
+    def place(self, where: str) -> str:
+        return where
 
     def failed(self, q: Work) -> None:
         # What it has read is of use to whoever looks why; Java may be gone.
@@ -212,31 +217,40 @@ def work(batch: Batch, pipe: Pipe) -> str | None:
     root = config.find_root(None)
     sender = sending.Sender(root, batch.queue)
     before = sender.sent_before(batch)
-    for msg_id, sent in before.items():
-        pipe.say_of(msg_id, Verb.DONE, _summary(sent))
+    for msg_id, result in before.items():
+        pipe.say_of(msg_id, Verb.DONE, _summary(result))
     left = [message for message in batch.messages if message.msg_id not in before]
     if not left:
         return None
     q = call(pipe.job, batch, pipe, left)
+    with contextlib.closing(q.writes):
+        return _end(sender, q, pipe)
+
+
+def _end(sender: sending.Sender, q: Work, pipe: Pipe) -> str | None:
+    """Let what a job has made be there, once; return as above."""
     if pipe.progress.cancelled.is_set():
         raise Refused("cancelled")
     for msg_id, (verb, text) in q.endings.items():
         pipe.say_of(msg_id, verb, text)
-    prepared = _prepared(sender, q)
+    if not q.remaining:  # nothing to note a result beside, and nothing to tell
+        return None
+    origin = sending.origin(q.queue, q.batch_id, q.remaining)
+    wrote = q.writes.key if q.writes.tables else ""
+    prepared = sender.prepare(q.letters, q.remaining, origin, wrote)
+    q.writes.decide(origin)
+    q.writes.publish()
     sender.commit(prepared)
-    if q.remaining:
-        pipe.say(Verb.RESULT, q.figures([entry.name for entry in prepared]))
-    return _summary(prepared, q.checked) if q.remaining else None
+    pipe.say(Verb.RESULT, q.figures([entry.name for entry in prepared]))
+    return _summary(Result(prepared, q.writes.tables), q.checked)
 
 
-def _prepared(sender: sending.Sender, q: Work) -> list[Prepared]:
-    # Without a message there is nothing to note it beside, and nothing to tell.
-    return sender.prepare(q.letters, q.remaining, q.batch_id) if q.remaining else []
-
-
-def _summary(sent: Sequence[Prepared], checked: Sequence[str] = ()) -> str:
-    """Return what a job has sent, and what was expected of its data and holds."""
-    parts = [f"sent {', '.join(entry.name for entry in sent)}"] if sent else []
+def _summary(result: Result, checked: Sequence[str] = ()) -> str:
+    """Return what a job has sent and written, and what was expected of its data and
+    holds."""
+    sent = ", ".join(entry.name for entry in result.sent)
+    parts = [f"sent {sent}"] if sent else []
+    parts += [f"wrote {table.text}" for table in result.wrote]
     parts += [f"checked: {text}" for text in checked]
     return "; ".join(parts)
 

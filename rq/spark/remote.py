@@ -14,7 +14,7 @@ import json
 import re
 import socket
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urljoin, urlsplit
@@ -102,7 +102,7 @@ def below(where: str, may: Allow) -> list[str]:
     if not where.startswith(STORE):
         return [where]
     address, question, query = where.partition("?")
-    system, path = _store(where, may)
+    system, path = store(where, may)
     if not address.endswith("/"):
         return [where]
     from pyarrow import fs
@@ -116,7 +116,7 @@ def stream(where: str, may: Allow) -> Source:
     """Open an address as it is there, compressed or not; Refused, Unreachable, BadInput,
     OSError or http.client.HTTPException when that cannot be."""
     if where.startswith(STORE):
-        system, path = _store(where, may)
+        system, path = store(where, may)
         # By its first bytes its kind is told, not by its name.
         opened: Source = system.open_input_stream(path, compression=None)
         return opened
@@ -139,15 +139,16 @@ def is_passing(error: BaseException) -> bool:
 # ---- stores
 
 
-def _store(where: str, may: Allow) -> tuple[fs.FileSystem, str]:
-    """Return a store and the path in it. What arrow is given holds only what was judged
-    here, so that no two readings of an address can differ."""
+def store(where: str, may: Allow | None) -> tuple[fs.FileSystem, str]:
+    """Return a store and the path in it; None: the code of a job names it, and may name
+    any. What arrow is given holds only what was judged here, so that no two readings of
+    an address can differ."""
     parts = urlsplit(where)
     bucket, key = parts.netloc, unquote(parts.path).strip("/")
     if not _BUCKET.fullmatch(bucket) or ".." in key.split("/"):
         raise BadInput(f"{where!r:.120} is not s3://BUCKET/NAME")
     path = f"{bucket}/{key}" if key else bucket
-    if not any(path == top or path.startswith(f"{top}/") for top in may.stores):
+    if may is not None and not _is_below(path, may.stores):
         raise Refused(
             f"this queue may not read {STORE}{bucket}; " + _mend(f"{STORE}{bucket}/")
         )
@@ -158,7 +159,11 @@ def _store(where: str, may: Allow) -> tuple[fs.FileSystem, str]:
     return system, path
 
 
-def _options(parts: SplitResult, may: Allow) -> str:
+def _is_below(path: str, places: Iterable[str]) -> bool:
+    return any(path == top or path.startswith(f"{top}/") for top in places)
+
+
+def _options(parts: SplitResult, may: Allow | None) -> str:
     """Return what says where a store is; it gets requests that are signed with the
     queue's rights, so it must have been named."""
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
@@ -174,7 +179,10 @@ def _options(parts: SplitResult, may: Allow) -> str:
     if endpoint := options.get("endpoint_override"):
         host, port = addresses.split_port(endpoint)
         usual = 443 if scheme == "https" else 80
-        if not _is_named(addresses.plain(host), port or usual, may.web):
+        is_named = may is None or _is_named(
+            addresses.plain(host), port or usual, may.web
+        )
+        if not is_named:
             raise Refused(f"the store {host} is not named; {_mend(endpoint)}")
     words = "&".join(f"{name}={quote(text)}" for name, text in options.items())
     return f"?{words}" if words else ""

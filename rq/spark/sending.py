@@ -6,6 +6,8 @@
 
 A later start that finds such a note asks whether the first was committed. If it was, the
 others are committed too and the messages have been dealt with; if not, nothing was sent.
+Of a job that writes tables, too, the list of their files decides (`writes`), and these are
+to be seen before the first message is committed.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ from rq import client, lineage, names
 from rq.errors import BadInput
 from rq.layout import JOB, Root
 from rq.nesting import Json
+from rq.spark import writes
 from rq.spark.given import Batch, Given
+from rq.spark.writes import Table
 from rq.spool import script_files
 
 NOTE = "spark.json"  # in job/ of each message that is in a result
@@ -58,6 +62,26 @@ class Prepared:
         return f"{self.queue}/{self.msg_id}"
 
 
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What one start has made of its messages."""
+
+    sent: list[Prepared]
+    wrote: list[Table] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Note:
+    """What an earlier start had prepared."""
+
+    sent: list[Prepared]
+    wrote: str = ""  # the key of its tables
+
+    @property
+    def key(self) -> str:
+        return self.wrote or (self.sent[0].key if self.sent else "")
+
+
 class Sender:
     """Sends for the messages of one queue."""
 
@@ -66,20 +90,16 @@ class Sender:
         self._queue = queue
 
     def prepare(
-        self, letters: Sequence[Letter], given: Sequence[Given], batch_id: str
+        self,
+        letters: Sequence[Letter],
+        given: Sequence[Given],
+        origin: Mapping[str, Json],
+        wrote: str = "",
     ) -> list[Prepared]:
-        """Prepare all letters, and note them beside each message; each letter says of
-        which messages it was made."""
-        if not letters:
+        """Prepare all letters, which say of which messages they were made, and note them
+        beside each message, and the key of the tables that were written."""
+        if not letters and not wrote:
             return []
-        # Of this start alone: a message that an earlier one has prepared may say
-        # something else.
-        origin: dict[str, Json] = {
-            "queue": self._queue,
-            "batch": batch_id,
-            "messages": len(given),
-            "ids": [message.msg_id for message in given[:_NAMED]],
-        }
         base = f"spark/{self._queue}/{secrets.token_hex(16)}"
         prepared = [
             self._prepare(letter, f"{base}/{n}", origin)
@@ -88,6 +108,7 @@ class Sender:
         note = {
             "time": time.time(),
             "sent": [[entry.queue, entry.msg_id, entry.key] for entry in prepared],
+            **({"wrote": wrote} if wrote else {}),
         }
         for message in given:
             message.job.mkdir(exist_ok=True)
@@ -100,26 +121,28 @@ class Sender:
             request = {"msg_id": entry.msg_id, "_key": entry.key}
             self._ask(entry.queue, "commit_message", request)
 
-    def sent_before(self, batch: Batch) -> dict[str, list[Prepared]]:
-        """Return the messages that an earlier start has dealt with, and what it sent.
+    def sent_before(self, batch: Batch) -> dict[str, Result]:
+        """Return the messages that an earlier start has dealt with, and what it made.
 
-        Ensures that all of that is accepted.
+        Ensures that all of that is accepted, and to be seen.
         """
-        settled: dict[str, list[Prepared]] = {}  # by the key of the first
-        sent = {}
+        settled: dict[str, Result | None] = {}  # by key
+        made = {}
         for message in batch.messages:
-            noted = _noted(message)
-            if not noted:
+            note = _noted(message)
+            if note is None or not note.key:
                 continue
-            first = noted[0].key
-            if first not in settled:
-                settled[first] = self._settled(noted)
-            if settled[first]:
-                sent[message.msg_id] = settled[first]
-        return sent
+            if note.key not in settled:
+                settled[note.key] = self._settled(note)
+            if result := settled[note.key]:
+                made[message.msg_id] = result
+        return made
 
-    def _prepare(self, letter: Letter, key: str, origin: Json) -> Prepared:
-        fields = {"dest": letter.dest, **letter.fields, ORIGIN: origin, "_key": key}
+    def _prepare(
+        self, letter: Letter, key: str, origin: Mapping[str, Json]
+    ) -> Prepared:
+        fields: dict[str, Json] = {"dest": letter.dest, **letter.fields}
+        fields |= {ORIGIN: dict(origin), "_key": key}
         full, _state = self._begin(letter.queue, fields)
         for path in letter.files:
             request = {
@@ -130,16 +153,23 @@ class Sender:
             self._ask(letter.queue, "attach_message", request)
         return Prepared(letter.queue, full, key)
 
-    def _settled(self, noted: list[Prepared]) -> list[Prepared]:
-        """Return what was sent, all of it now; nothing if the first was not."""
-        first = noted[0]
-        fields = {"dest": first.queue, "_key": first.key}
-        if self._begin(first.queue, fields)[1] != "prep":
-            self.commit(noted)
-            return noted
-        for entry in noted:
+    def _settled(self, note: _Note) -> Result | None:
+        """Return what was made, all of it now; None if it was not decided."""
+        wrote: list[Table] | None = []
+        if note.wrote:
+            wrote = writes.finish(self._queue, note.wrote)
+        elif not self._is_sent(note.sent[0]):
+            wrote = None
+        if wrote is not None:
+            self.commit(note.sent)
+            return Result(note.sent, wrote)
+        for entry in note.sent:
             self._reply(entry.queue, "delete_message", {"msg_id": entry.msg_id})
-        return []
+        return None
+
+    def _is_sent(self, first: Prepared) -> bool:
+        fields = {"dest": first.queue, "_key": first.key}
+        return self._begin(first.queue, fields)[1] != "prep"
 
     def _begin(self, queue: str, fields: Mapping[str, Json]) -> tuple[str, str]:
         """Prepare a message under its key; return its id and what it is now."""
@@ -159,11 +189,23 @@ class Sender:
         return cast(Sequence[Json], reply)
 
 
-def _noted(given: Given) -> list[Prepared]:
+def origin(queue: str, batch_id: str, given: Sequence[Given]) -> dict[str, Json]:
+    """Return what a result says of the messages that it was made from: of this start
+    alone, for what an earlier one has prepared may be of others."""
+    return {
+        "queue": queue,
+        "batch": batch_id,
+        "messages": len(given),
+        "ids": [message.msg_id for message in given[:_NAMED]],
+    }
+
+
+def _noted(given: Given) -> _Note | None:
     """Return what an earlier start had prepared with this message."""
     note = script_files.read_json(given.folder, f"{JOB}/{NOTE}")
     if note is None:
-        return []  # none, or torn: then nothing was committed
+        return None  # none, or torn: then nothing was decided
     if time.time() - float(note.get("time", 0)) > REMEMBERED:
-        return []
-    return [Prepared(*entry) for entry in note.get("sent", [])]
+        return None
+    sent = [Prepared(*entry) for entry in note.get("sent", [])]
+    return _Note(sent, str(note.get("wrote", "")))

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rq.spark import expectations, functions, leftovers, lines_source, parsing
+from rq.spark import (
+    expectations,
+    files_sink,
+    functions,
+    leftovers,
+    lines_source,
+    parsing,
+)
 from rq.spark.attachments import Bad, File
 from rq.spark.expectations import Counts, Parsed
 from rq.spark.given import Given
 from rq.spark.progress import OnSpark
+from rq.spark.staging import Stage, Staged
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,6 +49,9 @@ class SparkTables:
         self, lines: DataFrame, form: str, most_rejects: float | None
     ) -> tuple[DataFrame, Parsed]:
         return parsing.split(lines, form, most_rejects)
+
+    def write(self, table: DataFrame, stage: Stage, listed: Path) -> list[Staged]:
+        return files_sink.write(self.session, table, stage, listed)
 
     def cause(self, error: Exception) -> Exception:
         return error

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from rq.spark.attachments import Bad, File
 from rq.spark.expectations import Counts, Parsed
 from rq.spark.given import Given
 from rq.spark.progress import Watched
+from rq.spark.staging import Stage, Staged
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,6 +43,10 @@ class Tables(Protocol):
         self, lines: DataFrame, form: str, most_rejects: float | None
     ) -> tuple[DataFrame, Parsed]:
         """Return lines as columns, and those that `form` does not fit; BadInput."""
+
+    def write(self, table: DataFrame, stage: Stage, listed: Path) -> list[Staged]:
+        """Write a table as files that nobody sees yet; `listed`: a file to note them in.
+        BadInput, Unreachable."""
 
     def cause(self, error: Exception) -> Exception:
         """Return what an error of the engine comes from, if this knows it better."""

@@ -9,9 +9,10 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
+from rq.config import files
 from rq.errors import Refused, RQError
 from rq.pipe import Verb
-from rq.spark import given, job_file, jobs
+from rq.spark import given, job_file, jobs, sending, targets
 from rq.spark.driver import Driver
 from rq.spark.given import Batch
 from rq.spark.job_file import Job
@@ -20,6 +21,7 @@ from rq.spark.sending import Letter
 from rq.spark.tables import Tables
 from rq.spark.work import Work
 
+WRITTEN = "written"  # directory of tables, in the working directory
 Print = Callable[[str], None]
 
 
@@ -42,6 +44,9 @@ class Console:
             self.progress.start()
             self.progress.watch(self._tables.watched)
         return self._tables
+
+    def place(self, where: str) -> str:
+        return targets.tried(where, Path.cwd() / WRITTEN)
 
     def failed(self, q: Work) -> None:
         with contextlib.suppress(Exception):  # Java may be gone
@@ -66,9 +71,13 @@ def run(script: Path, messages: Path, out: Path, tell: Print) -> None:
     out.mkdir(parents=True, exist_ok=True)
     before = Path.cwd()
     console = Console(job, batch, tell)
+    files.remove_dir(out.absolute() / WRITTEN)  # of an earlier try
     os.chdir(out)  # where a queue's script finds itself: in a directory of its own
     try:
         q = jobs.call(job, batch, console, batch.messages)
+        with contextlib.closing(q.writes):
+            q.writes.decide(sending.origin(q.queue, q.batch_id, q.remaining))
+            q.writes.publish()
         figures = q.figures([])  # some are asked from the engine, which ends below
     except RQError:
         raise
@@ -83,6 +92,8 @@ def run(script: Path, messages: Path, out: Path, tell: Print) -> None:
         tell(f"msg {msg_id} {verb} {text}")
     for letter in q.letters:
         tell(_described(letter))
+    for table in q.writes.tables:
+        tell(f"would write {table.rows:,} rows, now in {table.place}")
     if q.remaining:
         tell(f"result {figures}")
         tell(f"done, {len(q.remaining)} messages")

@@ -14,12 +14,13 @@ from rq.errors import BadInput
 from rq.message import PARAMS
 from rq.nesting import Json
 from rq.pipe import Verb
-from rq.spark import attachments, expectations, remote, results
+from rq.spark import attachments, expectations, remote, results, staging, targets
 from rq.spark.expectations import Parsed
 from rq.spark.figures import Figures
 from rq.spark.given import Batch, Given
 from rq.spark.sending import Letter
 from rq.spark.tables import Tables
+from rq.spark.writes import Writes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,6 +42,9 @@ class Outlet(Protocol):
     def tables(self) -> Tables:
         """Return Spark, or DuckDB, started now if need be."""
 
+    def place(self, where: str) -> str:
+        """Return where a table is written that is meant for a place."""
+
 
 class Work:
     """The messages of a batch, and what becomes of them."""
@@ -54,6 +58,7 @@ class Work:
         self._files: list[Path] = []
         self._parsed: list[Parsed] = []
         self._figures = Figures()
+        self.writes = Writes(batch.queue, batch.batch_id)
         self.checked: list[str] = []  # what was expected, and holds
         # How single messages end: said when the job's own code is through, for then
         # nobody reads their attachments any more.
@@ -158,6 +163,22 @@ class Work:
         self._figures.output(name, rows)
         self._files.append(path)
         return path
+
+    def write(self, table: DataFrame, where: str, by: Sequence[str] | str = ()) -> None:
+        """Write a DataFrame as Parquet files below an absolute path or s3://BUCKET/PREFIX/,
+        in a directory for each value of the columns `by`. The files come from the tasks,
+        and are to be seen, once, when the job has succeeded."""
+        columns = [by] if isinstance(by, str) else list(by)
+        staging.check_columns(columns, table.columns)
+        targets.check_named(where, self.messages, remote.texts(os.environ))
+        tables, listed = self.tables, self.writes.listed
+        with self._lines_first():
+            made = self.writes.add(
+                self._outlet.place(where),
+                columns,
+                lambda stage: tables.write(table, stage, listed),
+            )
+        self._figures.output(where.partition("?")[0], made.rows)
 
     def _results(self) -> Path:
         """Return the directory of the next message's files: each has its own, for all

@@ -29,6 +29,13 @@ FAST = {
 }
 
 
+SECRET = {
+    "AWS_ACCESS_KEY_ID": "tests",
+    "AWS_SECRET_ACCESS_KEY": "tests",
+    "AWS_DEFAULT_REGION": "us-east-1",
+}
+
+
 def pytest_collection_modifyitems(items):
     """Mark all tests here, and skip what needs Java where its absence is allowed."""
     for item in items:
@@ -70,6 +77,24 @@ def spark(spark_env):
         made = session("rq-tests", master="local[2]")
         yield made
         close(made)
+
+
+@pytest.fixture(scope="session")
+def store():
+    """Give an S3 of these tests: the end of its URLs, and its host."""
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
+    server.start()
+    try:
+        _, port = server.get_host_and_port()
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in SECRET.items():
+                patch.setenv(name, value)
+            host = f"127.0.0.1:{port}"
+            yield f"?endpoint_override={host}&scheme=http&region=us-east-1", host
+    finally:
+        server.stop()
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,6 @@ import threading
 from pathlib import Path
 
 import pytest
-from moto.server import ThreadedMotoServer
 from pyarrow import fs
 
 from rq.errors import BadConfig, BadInput, Refused, RQError, Unreachable
@@ -18,11 +17,6 @@ from rq.spark import attachments, remote
 from rq.spark.given import Given
 from rq.spark.remote import Allow
 
-SECRET = {
-    "AWS_ACCESS_KEY_ID": "tests",
-    "AWS_SECRET_ACCESS_KEY": "tests",
-    "AWS_DEFAULT_REGION": "us-east-1",
-}
 HERE = ["127.0.0.1"]
 
 
@@ -202,22 +196,6 @@ def test_what_allows_nothing_is_named(text):
     with pytest.raises(BadConfig, match="RQ_SPARK_ALLOW"):
         remote.texts({"RQ_SPARK_ALLOW": '"s3://logs"'})
     assert remote.texts({}) == []
-
-
-@pytest.fixture(scope="module")
-def store():
-    """Give an S3 of these tests: the end of its URLs, and its host."""
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
-    server.start()
-    try:
-        _, port = server.get_host_and_port()
-        with pytest.MonkeyPatch.context() as patch:
-            for name, value in SECRET.items():
-                patch.setenv(name, value)
-            host = f"127.0.0.1:{port}"
-            yield f"?endpoint_override={host}&scheme=http&region=us-east-1", host
-    finally:
-        server.stop()
 
 
 def put(end, files):

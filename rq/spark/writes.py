@@ -1,0 +1,276 @@
+"""What a job writes becomes visible with the end of its batch, once, whatever is killed.
+
+1. A directory `spark/writes/QUEUE/KEY/` names the places, before anything is put there.
+2. Tasks write files that no reader sees (`staging`).
+3. When the function has returned, the key is noted beside every message (`sending`).
+4. The list of all files is written durably: this decides.
+5. The files get their names, and each place a manifest, `_rq/NAME.json`, last.
+
+A later start that finds the note does 5 again if 4 was done; if not, nothing was written.
+What a start that was killed before 4 has left is removed by the next one that writes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rq import config
+from rq.config import files
+from rq.errors import BadInput
+from rq.nesting import Json
+from rq.proc import locks
+from rq.spark import targets
+from rq.spark.staging import Stage, Staged
+from rq.spark.targets import OURS, Target
+
+REMEMBERED = 7 * 86400.0  # seconds; longer than the notes beside the messages
+_LOCK, _PLACES, _LIST, _DONE = "lock", "places.json", "list.json", "done"
+_AT_ONCE = 16  # requests to a store
+
+Write = Callable[[Stage], list[Staged]]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table that is written to a place."""
+
+    stage: Stage
+    files: list[Staged] = field(default_factory=list)
+
+    @property
+    def rows(self) -> int:
+        return sum(file.rows for file in self.files)
+
+    @property
+    def place(self) -> str:
+        """Where it is, for people."""
+        return self.stage.where.partition("?")[0]
+
+    @property
+    def text(self) -> str:
+        return f"{self.rows:,} rows to {self.place}"
+
+
+class Writes:
+    """The tables that one call of a job writes."""
+
+    def __init__(self, queue: str, batch_id: str) -> None:
+        self.key = secrets.token_hex(12)
+        self.tables: list[Table] = []
+        self._queue = queue
+        self._name = f"{queue}-{batch_id}-{self.key[:8]}"  # how its files begin
+        self._stages: list[Stage] = []
+        self._lock: int | None = None
+
+    def close(self) -> None:
+        """Remove what was not decided, as far as that can be."""
+        lock, self._lock = self._lock, None
+        if lock is None:
+            return
+        if not _has(self._own, _LIST):
+            with contextlib.suppress(OSError):
+                _discard(self._stages)
+                files.remove_dir(self._own)
+        os.close(lock)
+
+    def add(self, where: str, by: Sequence[str], write: Write) -> Table:
+        """Let `write` put the files of a table below a place."""
+        targets.target(where).demand()
+        stage = Stage(where, f"{self.key}/{len(self._stages)}", tuple(by))
+        self._stages.append(stage)
+        self._begin()
+        table = Table(stage, write(stage))
+        self.tables.append(table)
+        return table
+
+    def decide(self, origin: Mapping[str, Json]) -> None:
+        """From now on all tables are written, whatever happens; `origin`: the messages
+        that they are made of."""
+        if not self.tables:
+            return
+        list_ = {
+            "name": self._name,
+            "from": origin,
+            "time": time.time(),
+            "tables": [asdict(table) for table in self.tables],
+        }
+        files.write_state(self._own / _LIST, list_)
+
+    def publish(self) -> None:
+        """Let all tables be seen. What is decided may be done again."""
+        if self.tables:
+            _publish(self._own)
+
+    @property
+    def listed(self) -> Path:
+        """A file of its own, for whoever lists the files of a table."""
+        return self._own / "listed.json"
+
+    @property
+    def _own(self) -> Path:
+        return above(self._queue) / self.key
+
+    def _begin(self) -> None:
+        """Note durably where something will be put; first, remove what others left."""
+        if self._lock is None:
+            self._lock = _enter(self._own)
+        stages = [asdict(stage) for stage in self._stages]
+        files.write_state(self._own / _PLACES, stages)
+
+
+def above(queue: str) -> Path:
+    """Return the directory in which the jobs of a queue note what they write."""
+    return config.find_root(None).spark / "writes" / queue
+
+
+def finish(queue: str, key: str) -> list[Table] | None:
+    """Publish what an earlier start has decided; None if it decided nothing."""
+    own = above(queue) / key
+    if not _has(own, _LIST):
+        return None
+    # Messages of one batch may have gone into several: one of these at a time.
+    lock = locks.lock_waiting(own / _LOCK)
+    try:
+        return _publish(own)
+    finally:
+        os.close(lock)
+
+
+# ---- leftovers
+
+
+def _enter(own: Path) -> int:
+    """Make and lock the directory of a key; remove those of starts that were killed."""
+    files.make_dir(own.parent)
+    turn = locks.lock_waiting(own.parent / _LOCK)
+    try:
+        left = list(_left(own.parent))
+        files.make_dir(own)
+        lock = locks.lock_waiting(own / _LOCK)
+    finally:
+        os.close(turn)
+    for path, held in left:
+        with contextlib.suppress(OSError):  # a store that is away: the next start
+            if not _has(path, _LIST):
+                _discard([_stage(entry) for entry in _json(path / _PLACES, [])])
+            files.remove_dir(path)
+        os.close(held)
+    return lock
+
+
+def _left(place: Path) -> Iterator[tuple[Path, int]]:
+    """Give the directories that nobody needs any more, locked."""
+    for path in place.iterdir():
+        if not path.is_dir() or not _is_over(path):
+            continue
+        held = locks.lock(path / _LOCK)
+        if held is not None:
+            yield path, held
+
+
+def _is_over(path: Path) -> bool:
+    """Whether a start has decided nothing, or that long ago."""
+    try:
+        decided = (path / _LIST).stat().st_mtime
+    except FileNotFoundError:
+        return True
+    return _has(path, _DONE) and time.time() - decided > REMEMBERED
+
+
+def _discard(stages: Sequence[Stage]) -> None:
+    for stage in stages:
+        place = targets.target(stage.where)
+        with contextlib.suppress(FileNotFoundError):
+            place.system.delete_dir(
+                f"{place.path}/{OURS}/{stage.key.partition('/')[0]}"
+            )
+
+
+def _has(own: Path, name: str) -> bool:
+    return (own / name).is_file()
+
+
+def _json(path: Path, default: Any) -> Any:
+    try:
+        return json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return default
+
+
+# ---- names
+
+
+def _publish(own: Path) -> list[Table]:
+    """Do what a list has decided, or what of it is not done; return its tables."""
+    decided = _json(own / _LIST, None)
+    tables = [_table(entry) for entry in decided["tables"]]
+    if _has(own, _DONE):
+        return tables
+    for number, table in enumerate(tables):
+        name = decided["name"] + (f"-{number}" if number else "")
+        place = targets.target(table.stage.where)
+        with place.told():
+            _let_be_seen(place, table, name, decided)
+    files.write_state(own / _DONE, {"time": time.time()})
+    with contextlib.suppress(OSError):  # what no reader sees
+        _discard([table.stage for table in tables])
+    return tables
+
+
+def _stage(entry: Mapping[str, Any]) -> Stage:
+    return Stage(**{**entry, "by": tuple(entry["by"])})
+
+
+def _table(entry: Mapping[str, Any]) -> Table:
+    return Table(_stage(entry["stage"]), [Staged(**file) for file in entry["files"]])
+
+
+def _let_be_seen(
+    place: Target, table: Table, name: str, decided: dict[str, Any]
+) -> None:
+    """Give files their names, then write the manifest that lists them."""
+    manifest = f"{OURS}/{name}.json"
+    if place.has(manifest):
+        return
+    named = {
+        f"{file.folder}/{name}-{number:05}.parquet".lstrip("/"): file
+        for number, file in enumerate(table.files)
+    }
+    pairs = [(f"{table.stage.inner}/{f.inner}", to) for to, f in named.items()]
+    with ThreadPoolExecutor(_AT_ONCE if place.is_store else 1) as pool:
+        for _ in pool.map(lambda pair: _name(place, *pair), pairs):
+            pass
+    place.sync({os.path.dirname(to) for to in named})
+    about = {
+        **decided["from"],
+        "time": decided["time"],
+        "rows": table.rows,
+        "by": table.stage.by,
+        "files": [
+            {"file": to, "rows": file.rows, "bytes": file.size}
+            for to, file in named.items()
+        ],
+    }
+    place.put(manifest, json.dumps(about, ensure_ascii=False).encode())
+
+
+def _name(place: Target, staged: str, to: str) -> None:
+    """Give a file its name, unless it has it."""
+    try:
+        place.name_file(staged, to)
+    except OSError as error:
+        if place.has(staged):
+            raise
+        if not place.has(to):
+            raise BadInput(
+                f"{place.name}: somebody has removed {staged}, which this batch wrote"
+            ) from error

@@ -1,0 +1,381 @@
+"""`q.write`: tables as Parquet files that readers see once, with the end of the batch."""
+
+from __future__ import annotations
+
+import json
+
+import duckdb as db
+import pytest
+from harness.queues import running_queue
+from harness.spark_jobs import HEAD, prepared, tools
+from pyarrow import dataset, fs
+
+from rq.errors import BadInput, Refused, Unreachable
+from rq.spark import duck, functions, jobs, sending, targets
+from rq.spark.duck_tables import DuckTables
+from rq.spark.given import Batch, Given
+from rq.spark.job_file import Job
+from rq.spark.spark_tables import SparkTables
+
+SECRET = {
+    "AWS_ACCESS_KEY_ID": "tests",
+    "AWS_SECRET_ACCESS_KEY": "tests",
+    "AWS_DEFAULT_REGION": "us-east-1",
+}
+HOSTILE = [
+    "a/b",
+    "..",
+    "a=b",
+    "ü +",
+    "50%",
+    "q\"'",
+    "x:y?*[z]^{}",
+    "#",
+    " s ",
+    "\n",
+    "",
+]
+
+
+class Desk:
+    """The outlet of a job of these tests."""
+
+    def __init__(self, tables):
+        self._tables = tables
+
+    def tables(self):
+        return self._tables
+
+    def place(self, where):
+        return where
+
+    def failed(self, q):
+        pass
+
+    def say(self, verb, text):
+        pass
+
+
+@pytest.fixture(params=["duckdb", "spark"])
+def tables(request, tmp_path, monkeypatch):
+    """Give tables on each engine."""
+    monkeypatch.setenv("RQ_ROOT", str(tmp_path / "root"))
+    functions.F.use(request.param)
+    if request.param == "spark":
+        yield SparkTables(request.getfixturevalue("spark"))
+    else:
+        made = DuckTables(duck.session(duck.Limits("200MB", 2), []), 2)
+        yield made
+        made.close()
+    functions.F.use(functions.SPARK)
+
+
+def call(tables, function, messages=(), publish=True):
+    """Call a job, and let what it has written be seen; return its `q`."""
+    given = messages or (Given("m1", "nowhere"),)
+    q = jobs.call(Job(function), Batch("b1", "logs", given), Desk(tables), given)
+    if publish:
+        q.writes.decide(sending.origin("logs", "b1", given))
+        q.writes.publish()
+    q.writes.close()
+    return q
+
+
+ROWS = """
+SELECT * FROM (VALUES (1, 'a', DATE '2026-01-02', true), (2, 'a', DATE '2026-01-02', true),
+(3, 'b', DATE '2026-01-02', false), (4, NULL, DATE '2026-01-03', false))
+AS t(n, host, day, ok)
+"""
+
+
+def seen(place):
+    """Return what three plain readers see of a directory: the same."""
+    arrow = dataset.dataset(place, partitioning="hive").to_table().to_pylist()
+    found = sorted(arrow, key=lambda row: row["n"])
+    query = f"SELECT n FROM read_parquet('{place}/**/*.parquet') ORDER BY n"
+    assert [n for (n,) in db.sql(query).fetchall()] == [row["n"] for row in found]
+    return found
+
+
+def listed(place):
+    """Return the files of all manifests."""
+    found = (json.loads(path.read_text()) for path in place.glob("_rq/*.json"))
+    return sorted(file["file"] for one in found for file in one["files"])
+
+
+def test_a_table_is_parted_and_seen_by_plain_readers(tables, tmp_path):
+    out = tmp_path / "out"
+
+    def job(q):
+        q.write(q.spark.sql(ROWS), str(out), by=["day", "host"])
+        assert seen_or_none(out) is None
+
+    q = call(tables, job)
+    rows = seen(out)
+    assert [(row["n"], row["host"], row["ok"]) for row in rows] == [
+        (1, "a", True),
+        (2, "a", True),
+        (3, "b", False),
+        (4, None, False),
+    ]
+    folders = {str(path.parent.relative_to(out)) for path in out.rglob("*.parquet")}
+    assert folders == {
+        "day=2026-01-02/host=a",
+        "day=2026-01-02/host=b",
+        "day=2026-01-03/host=__HIVE_DEFAULT_PARTITION__",
+    }
+    files = sorted(str(path.relative_to(out)) for path in out.rglob("*.parquet"))
+    assert listed(out) == files
+    assert [path.name for path in out.glob("_rq/*")] == [f"{q.writes._name}.json"]
+    figures = json.loads(q.figures([]))
+    assert figures["outputs"] == {str(out): 4}
+
+
+def seen_or_none(place):
+    return next(place.rglob("*.parquet"), None)
+
+
+def test_values_cannot_leave_their_directory_and_come_back_as_they_were(
+    tables, tmp_path, spark
+):
+    out = tmp_path / "out"
+
+    def job(q):
+        values = ", ".join(
+            f"({n}, '{text.replace(chr(39), chr(39) * 2)}')"
+            for n, text in enumerate(HOSTILE)
+        )
+        if tables.engine == "spark":
+            made = q.spark.createDataFrame(list(enumerate(HOSTILE)), "n int, v string")
+        else:
+            made = q.spark.sql(f"SELECT * FROM (VALUES {values}) AS t(n, v)")
+        q.write(made, f"file://{out}", by="v")
+
+    call(tables, job)
+    wanted = [text or None for text in HOSTILE]
+    assert [row["v"] for row in seen(out)] == wanted
+    assert all(len(path.relative_to(out).parts) == 2 for path in out.rglob("*.parquet"))
+    rows = spark.read.parquet(str(out)).orderBy("n").collect()
+    assert [row["v"] for row in rows] == wanted
+    query = f"SELECT v FROM read_parquet('{out}/**/*.parquet', hive_partitioning=true)"
+    assert {v for (v,) in db.sql(query).fetchall()} == set(wanted)
+
+
+# ---- what cannot be
+
+
+@pytest.fixture
+def duck_tables(tmp_path, monkeypatch):
+    monkeypatch.setenv("RQ_ROOT", str(tmp_path / "root"))
+    functions.F.use(functions.DUCKDB)
+    made = DuckTables(duck.session(duck.Limits("200MB", 2), []), 2)
+    yield made
+    made.close()
+    functions.F.use(functions.SPARK)
+
+
+@pytest.mark.parametrize(
+    ("query", "by", "sentence"),
+    [
+        ("SELECT 1 AS n", ["x"], "there is no column 'x' to part by, only n"),
+        ("SELECT 1 AS n", ["n"], "by names all columns"),
+        ("SELECT 1 AS n, 2 AS m", ["m", "m"], "names a column twice"),
+        ('SELECT 1 AS n, 2 AS "a/b"', ["a/b"], "cannot name directories: rename it"),
+        ('SELECT 1 AS n, 2 AS "_a"', ["_a"], "cannot name directories: rename it"),
+        ("SELECT 1 AS n, 1.5::DOUBLE AS m", ["m"], "m is of type double; tables are"),
+        ("SELECT 1 AS n, repeat('x', 300) AS m", "m", "too long for the name of a dir"),
+        ("SELECT 1 AS n, 'a' || chr(0) AS m", "m", "holds a zero byte"),
+    ],
+)
+def test_how_a_table_cannot_be_parted_is_one_sentence(
+    duck_tables, tmp_path, query, by, sentence
+):
+    out = tmp_path / "out"
+    with pytest.raises(BadInput) as failed:
+        call(
+            duck_tables,
+            lambda q: q.write(q.spark.sql(query), str(out), by),
+            None,
+            False,
+        )
+    assert sentence in str(failed.value)
+    assert not out.exists() or left(out) == []
+
+
+def left(place):
+    """Return all files under a directory."""
+    return [path for path in place.rglob("*") if path.is_file()]
+
+
+def test_where_a_table_cannot_go_is_one_sentence(duck_tables, tmp_path, store):
+    end, host = store
+    (tmp_path / "file").touch()
+    dead = end.replace(host, "127.0.0.1:1")
+    for where, kind, sentence in (
+        ("out", BadInput, "'out' is neither an absolute path nor s3://BUCKET/PREFIX/"),
+        ("/a/../b", BadInput, "neither an absolute path"),
+        ("hdfs://a/b", BadInput, "neither an absolute path"),
+        (7, BadInput, "7 is no text"),
+        (str(tmp_path / "file" / "x"), BadInput, "file/x: Not a directory"),
+        ("/proc/x", BadInput, "/proc/x: "),
+        (f"s3://none/x/{end}", BadInput, "s3://none/x/: there is no bucket none"),
+        (f"s3://logs/x/{end}&x=1", BadInput, "?x= is not one of"),
+        (f"s3://logs/x/{dead}", Unreachable, "s3://logs/x/: "),
+    ):
+        with pytest.raises(kind) as failed:
+            call(
+                duck_tables,
+                lambda q, where=where: q.write(q.spark.sql("SELECT 1 AS n"), where),
+                publish=False,
+            )
+        assert sentence in str(failed.value)
+
+
+def test_a_message_does_not_choose_where_a_table_goes(duck_tables, tmp_path, store):
+    end, _ = store
+    for named, kind in (
+        (str(tmp_path / "out"), Refused),
+        (f"file://{tmp_path}/out", Refused),
+        (f"s3://logs/x/{end}", Refused),
+    ):
+        given = (Given("m1", tmp_path / "m1", {"param2": named}),)
+        with pytest.raises(kind):
+            call(
+                duck_tables,
+                lambda q: q.write(q.spark.sql("SELECT 1"), q.messages[0]["param2"]),
+                given,
+                False,
+            )
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_job_that_fails_leaves_nothing(duck_tables, tmp_path):
+    def job(q):
+        q.write(q.spark.sql("SELECT 1 AS n"), str(tmp_path / "out"))
+        raise KeyError("later")
+
+    with pytest.raises(KeyError):
+        call(duck_tables, job)
+    assert left(tmp_path / "out") == []
+
+
+def test_a_store_that_refuses_says_what_to_set():
+    place = targets.Target("s3://b/", None, "b", is_store=True)
+    error = OSError("AWS Error ACCESS_DENIED during PutObject operation: no")
+    assert "AWS_…" in str(place.trouble(error))
+
+
+# ---- once, whatever is killed
+
+DYING = """
+import os, sys
+from pathlib import Path
+from rq.spark import sending, staging, targets, writes
+
+ROOT = Path(os.environ["RQ_ROOT"])
+
+def die_once(when):
+    mark = ROOT / f"died-{when}"
+    if when in os.environ["POINTS"].split() and not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), 9)
+
+def dying(place, name, before=None, after=None):
+    does = getattr(place, name)
+
+    def do(*of):
+        if before:
+            die_once(before)
+        made = does(*of)
+        if after:
+            die_once(after)
+        return made
+
+    setattr(place, name, do)
+
+dying(staging._Files, "end", "begun", "staged")
+dying(sending.Sender, "prepare", None, "noted")
+dying(writes.Writes, "decide", None, "decided")
+dying(writes, "_name", None, "named")
+dying(targets.Target, "put", "unlisted", "listed")
+dying(sending.Sender, "commit", "published", "committed")
+
+@job(engine="duckdb")
+def run(q):
+    rows = q.lines().select("msg_id", "lineno", "line")
+    q.write(rows, os.environ["OUT"], by="line")
+    q.write(rows, os.environ["STORE"], by="line")
+    q.send("box", param1=q.ids[0])
+"""
+BEFORE = ["begun", "staged", "noted"]
+# After a decision an attempt is not begun again, so each of these needs a message.
+AFTER = ["decided", "named", "unlisted", "listed", "published", "committed"]
+POINTS = {"lone": [*BEFORE, *AFTER], "many": ["noted", "named"]}
+PATIENCE = 300.0
+
+
+def plain_rows(*places):
+    """Return what a plain reader sees in each place, sorted."""
+    found = []
+    for path, system in places:
+        if system.get_file_info(path).type is fs.FileType.NotFound:
+            found.append([])
+            continue
+        table = dataset.dataset(path, filesystem=system, partitioning="hive").to_table()
+        found.append(sorted((row["msg_id"], row["line"]) for row in table.to_pylist()))
+    return found
+
+
+def end(queue, msg_id, rows):
+    """Retry a message until it is done; look each time it was killed."""
+    while queue.ended(msg_id, PATIENCE)["state"] == "err":
+        for found in rows():
+            assert len(found) == len(set(found))
+        queue.ok("retry_message", {"msg_id": msg_id})
+
+
+@pytest.mark.parametrize("kind", ["lone", "many"])
+def test_a_plain_reader_sees_each_row_once_whatever_is_killed(tmp_path, store, kind):
+    query, _ = store
+    out, where = tmp_path / "out", f"logs/{kind}"
+    system, _ = fs.FileSystem.from_uri(f"s3://logs/{query}&allow_bucket_creation=true")
+    system.create_dir("logs")
+    env = {"PATH": f"{tools(tmp_path)}:/usr/bin:/bin", "OUT": str(out), **SECRET}
+    env |= {"STORE": f"s3://{where}/{query}", "POINTS": " ".join(POINTS[kind])}
+    batch = {"batch": {"max": 3, "wait": 1}} if kind == "many" else {}
+    settings = {"exec_prefix": "", "env_vars": env, "num_workers": 1, **batch}
+
+    def rows():
+        return plain_rows((str(out), fs.LocalFileSystem()), (where, system))
+
+    with (
+        running_queue(tmp_path, "#!/bin/sh\necho done >&3\n", "box") as box,
+        running_queue(tmp_path, HEAD + DYING, "logs", **settings) as queue,
+    ):
+        log = {"log": b"a\nb\nc\nd\ne\n"}
+        count = 3 if batch else len(AFTER)
+        sent = [prepared(queue, log, max_count=99) for _ in range(count)]
+        for msg_id in sent:
+            end(queue, msg_id, rows)
+        # One that comes later: what was decided of the first ones stays so.
+        sent.append(prepared(queue, log))
+        assert queue.ended(sent[-1], PATIENCE)["state"] == "done"
+        died = {path.name.removeprefix("died-") for path in tmp_path.glob("died-*")}
+        assert died == set(POINTS[kind])
+        wanted = sorted((msg_id, word) for msg_id in sent for word in "abcde")
+        assert rows() == [wanted, wanted]
+        said = queue.get(sent[0])["status"]
+        one = 15 if batch else 5
+        assert f"wrote {one} rows to {out}; wrote {one} rows to s3://{where}/" in said
+        boxed = box.ask("num_messages")
+        assert sum(boxed.values()) - boxed["prep"] == (2 if batch else len(sent))
+    check_left(tmp_path, system, where)
+
+
+def check_left(root, system, where):
+    """Nothing is left but files that have their names, and manifests."""
+    assert [path for path in (root / "out/_rq").iterdir() if path.is_dir()] == []
+    held = system.get_file_info(fs.FileSelector(f"{where}/_rq", recursive=True))
+    assert all(info.path.endswith(".json") for info in held if info.is_file)
+    for path in (root / "spark/writes/logs").iterdir():
+        assert path.name == "lock" or (path / "done").is_file()
