@@ -37,9 +37,9 @@ def write(
     rows = table.sortWithinPartitions(*stage.by) if stage.by else table
     writer = rows.write.format(FORMAT).mode("append").option("list", str(listed))
     writer.option("stage", json.dumps(asdict(stage))).save()
-    found = json.loads(listed.read_bytes())
+    staged = json.loads(listed.read_bytes())
     listed.unlink()
-    return [Staged(**file) for file in found]
+    return [Staged(**file) for file in staged]
 
 
 class Files(DataSource):
@@ -79,5 +79,5 @@ class Writer(DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         parts = (part for part in messages if isinstance(part, Part))
-        found = [asdict(file) for part in parts for file in part.files]
-        files.write_bytes(Path(self._listed), json.dumps(found).encode())
+        staged = [asdict(file) for part in parts for file in part.files]
+        files.write_bytes(Path(self._listed), json.dumps(staged).encode())

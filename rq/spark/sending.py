@@ -127,7 +127,7 @@ class Sender:
         Ensures that all of that is accepted, and to be seen.
         """
         settled: dict[str, Result | None] = {}  # by key
-        made = {}
+        results = {}
         for message in batch.messages:
             note = _noted(message)
             if note is None or not note.key:
@@ -135,8 +135,8 @@ class Sender:
             if note.key not in settled:
                 settled[note.key] = self._settled(note)
             if result := settled[note.key]:
-                made[message.msg_id] = result
-        return made
+                results[message.msg_id] = result
+        return results
 
     def _prepare(
         self, letter: Letter, key: str, origin: Mapping[str, Json]

@@ -86,13 +86,13 @@ def write(batches: Iterable[pa.RecordBatch], stage: Stage, part: str) -> list[St
     """Write batches, sorted by the columns that part them, into files whose names begin
     with `part`; return these. BadInput, Unreachable."""
     target = targets.target(stage.where)
-    with contextlib.closing(_Files(target, stage, part)) as made:
+    with contextlib.closing(_Files(target, stage, part)) as part_files:
         for batch in batches:
-            with target.told():
+            with target.translated():
                 for folder, rows in _parted(batch, stage.by):
-                    made.add(folder, rows)
-        with target.told():
-            return made.end()
+                    part_files.add(folder, rows)
+        with target.translated():
+            return part_files.end()
 
 
 # ---- files
@@ -104,7 +104,7 @@ class _Files:
     def __init__(self, target: Target, stage: Stage, part: str) -> None:
         self._target, self._part = target, part
         self._top = f"{target.path}/{stage.inner}"
-        self._made: list[Staged] = []
+        self._ended: list[Staged] = []
         self._open: _File | None = None
 
     def add(self, folder: str, rows: pa.RecordBatch) -> None:
@@ -116,7 +116,7 @@ class _Files:
 
     def end(self) -> list[Staged]:
         self._finish()
-        return self._made
+        return self._ended
 
     def close(self) -> None:
         """Let go of a file that is not whole."""
@@ -125,7 +125,7 @@ class _Files:
                 self._open.stream.close()
 
     def _begin(self, folder: str, schema: pa.Schema) -> _File:
-        number = len(self._made)
+        number = len(self._ended)
         if number == _MOST_FILES:
             raise BadInput(
                 f"q.write: more than {_MOST_FILES:,} files of one task: part by columns "
@@ -142,9 +142,9 @@ class _Files:
         file, self._open = self._open, None
         if file is None:
             return
-        self._made.append(file.end())
+        self._ended.append(file.end())
         if not self._target.is_store:
-            files.sync(Path(self._top, self._made[-1].inner))
+            files.sync(Path(self._top, self._ended[-1].inner))
 
 
 class _File:
@@ -256,7 +256,7 @@ def _folder(name: str, value: object) -> str:
         return f"{name}={NULL}"
     if "\0" in text:
         raise BadInput(f"q.write: a value of {name} holds a zero byte: {text!r:.60}")
-    folder = f"{name}={_HIDDEN.sub(lambda found: quote(found[0], ''), text)}"
+    folder = f"{name}={_HIDDEN.sub(lambda match: quote(match[0], ''), text)}"
     if len(os.fsencode(folder)) > _LONGEST:
         raise BadInput(
             f"q.write: a value of {name} is too long for the name of a directory: "

@@ -42,7 +42,7 @@ class Target:
         """Raise BadInput or Unreachable if nothing can be written there."""
         from pyarrow.fs import FileType
 
-        with self.told():
+        with self.translated():
             if not self.is_store:
                 self.system.create_dir(f"{self.path}/{OURS}", recursive=True)
                 return
@@ -84,7 +84,7 @@ class Target:
                 files.sync(Path(self.path, folder))
 
     @contextlib.contextmanager
-    def told(self) -> Iterator[None]:
+    def translated(self) -> Iterator[None]:
         """Do something there; what fails is BadInput, or Unreachable."""
         try:
             yield

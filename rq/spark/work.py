@@ -173,12 +173,12 @@ class Work:
         targets.check_named(where, self.messages, remote.texts(os.environ))
         tables, listed = self.tables, self.writes.listed
         with self._lines_first():
-            made = self.writes.add(
+            written = self.writes.add(
                 self._outlet.place(where),
                 columns,
                 lambda stage: tables.write(table, stage, listed),
             )
-        self._figures.output(where.partition("?")[0], made.rows)
+        self._figures.output(where.partition("?")[0], written.rows)
 
     def _results(self) -> Path:
         """Return the directory of the next message's files: each has its own, for all

@@ -218,7 +218,7 @@ def _publish(own: Path) -> list[Table]:
     for number, table in enumerate(tables):
         name = decided["name"] + (f"-{number}" if number else "")
         place = targets.target(table.stage.where)
-        with place.told():
+        with place.translated():
             _let_be_seen(place, table, name, decided)
     files.write_state(own / _DONE, {"time": time.time()})
     with contextlib.suppress(OSError):  # what no reader sees
