@@ -29,7 +29,6 @@ _NOT_WITH_BATCH: Mapping[str, object] = {
     "concurrency": {},
     "fair_params": (),
     "rate": {},
-    "worker": ONCE,
     "pull": None,
 }
 # What these are where the exit status may say how a script for one message has ended.

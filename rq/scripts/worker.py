@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import time
@@ -12,7 +13,6 @@ from typing import Generic, Protocol, TypeVar
 
 from rq.logs import fields
 from rq.proc.spawn import Termination
-from rq.scripts.log import PassedLog
 from rq.scripts.script import KILL, TERM, Plan, Script, drained, give
 from rq.scripts.slots import Slot
 from rq.scripts.words import Said
@@ -36,6 +36,33 @@ class Working(Protocol):
 
     def finish(self, termination: Termination, /) -> None:
         """Its script has exited, or is ready for the next message."""
+
+
+class Sink(Protocol):
+    """Where the output goes that belongs to an attempt."""
+
+    def write(self, data: bytes, /) -> None:
+        """Append it."""
+
+
+class OpenLog:
+    """A log that is open already, for output that comes by a pipe."""
+
+    def __init__(self, fd: int) -> None:
+        """Append to `fd`, which it closes."""
+        self._fd = fd
+
+    def write(self, data: bytes) -> None:
+        """Append output; what the disk does not take is lost."""
+        with contextlib.suppress(OSError):
+            while data:
+                data = data[os.write(self._fd, data) :]
+
+    def close(self) -> None:
+        """Take no more."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
 
 
 Attempt = TypeVar("Attempt", bound=Working)
@@ -66,7 +93,7 @@ class Worker(Generic[Attempt]):
         self.phase = WorkerPhase.STARTING
         self.renewing = False  # it ends when its message has
         self.attempt: Attempt | None = None
-        self._log: PassedLog | None = None  # of its message
+        self._log: Sink | None = None  # of its message
         self.messages = 0
         self._handed = 0  # bytes of the line of its message
         self._unread = 0  # of them, when it had ended
@@ -102,7 +129,7 @@ class Worker(Generic[Attempt]):
         """Keep it for a message."""
         self.phase = WorkerPhase.TAKEN
 
-    def take(self, attempt: Attempt, log: PassedLog, line: bytes) -> None:
+    def take(self, attempt: Attempt, log: Sink, line: bytes) -> None:
         """Give it a message, and its output from now on to `log`."""
         self._drain()  # what it printed before is not of this message
         self._log = log

@@ -25,7 +25,7 @@ _STREAM = re.compile(r"^\[STREAM_FAILED\].*? terminated with exception: ")
 _JAVA = "An error occurred while calling "
 _NOISE = re.compile(r"WARNING: |Setting |To adjust |Error occurred during init|\tat ")
 _CAUSED = re.compile(r"^Caused by: (?:[a-z_\d]+\.)*(.+)$", re.MULTILINE)
-FULL = "the disk is full: free some space, then try again"
+FULL = "the disk is full, no more could be written: free some space, then try again"
 _MOST = 300  # characters of what there is no sentence for
 
 

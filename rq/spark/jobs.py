@@ -195,8 +195,8 @@ def attempt(pipe: Pipe) -> Verb | None:
         pipe.end(Verb.ERR, of_exit(leaving.code))
         return Verb.ERR
     else:
-        if text is not None:
-            pipe.end(Verb.DONE, text)
+        if text is not None or not pipe.batch.is_one:  # a worker says it of each batch
+            pipe.end(Verb.DONE, text or "")
         return Verb.DONE
     finally:
         pipe.progress.stop()

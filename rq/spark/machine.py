@@ -29,6 +29,8 @@ _CUT_OFF = re.compile(
 _STOPPED = re.compile(
     "All masters are unresponsive|stopped SparkContext|SparkContext was shut down"
 )
+# It has ten seconds, which Spark lets nobody change.
+_LATE = re.compile("Python worker failed to connect back")
 _EXECUTORS = re.compile("ExecutorLostFailure|FetchFailed|worker lost", re.IGNORECASE)
 
 
@@ -59,6 +61,11 @@ def failure(error: BaseException, on: Engine) -> str | None:
         return (
             f"the Spark master {on.master} has ended this application, or does not "
             "answer: start it, or read its log"
+        )
+    if _LATE.search(text):
+        return (
+            "Python did not start in the ten seconds that Spark gives it: the machine has "
+            "too much to do, run less beside it"
         )
     if _EXECUTORS.search(text):
         return (

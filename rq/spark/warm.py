@@ -1,4 +1,4 @@
-"""A job that stays: one process takes message after message, on a Spark that is warm.
+"""A job that stays: a process takes messages or batches, one by one, on a warm Spark.
 
 For queues with `"worker": "persistent"`; what it reads and says is what any long-lived
 worker does. Source: docs/reference/workers.md.

@@ -103,6 +103,10 @@ def test_the_last_cause_is_the_sentence(spark):
         ("x: Cannot call methods on a stopped SparkContext.", "the Spark master local"),
         ("Job aborted: ExecutorLostFailure (executor 1 exited)", "executors of local"),
         ("java.io.IOException: No space left on device", "the disk is full"),
+        (
+            "SparkException: Python worker failed to connect back.",
+            "Python did not start",
+        ),
     ],
 )
 def test_what_broke_under_a_job_is_named(text, why):

@@ -53,7 +53,7 @@ def test_the_end_of_a_round_is_told_in_one_sentence(text, told):
 
 def test_a_job_is_told_so_too_and_its_own_errors_stay_its_own():
     error = RuntimeError(f"{CALL}java.io.IOException: No space left on device")
-    assert jobs.last_line(error).startswith("the disk is full: free some space")
+    assert jobs.last_line(error).startswith("the disk is full, no more could be")
     error = RuntimeError(f"{CALL}org.apache.spark.SparkException: Job aborted.\n\tat x")
     assert jobs.last_line(error).endswith(
         "org.apache.spark.SparkException: Job aborted."

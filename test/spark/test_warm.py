@@ -52,6 +52,44 @@ def queue(tmp_path, spark_env):
         yield warm
 
 
+BATCH = """
+from pyspark import SparkContext
+
+@job
+def run(q):
+    assert q.lines().count() == 2
+    q.err([m.msg_id for m in q.messages if m["param1"] == "bad"], "a bad one")
+    q.attach(f"{len(q.ids)} {SparkContext._gateway.proc.pid}", "told")
+    q.send("box")
+"""
+
+
+@pytest.mark.slow
+def test_batches_on_a_spark_that_is_warm(tmp_path, spark_env):
+    """One Java for all; what ends alone ends so, and the process goes on."""
+    settings = {**job_settings(tmp_path, spark_env), "num_workers": 1}
+    settings |= {"worker": "persistent", "batch": {"max": 2, "wait": 3600}}
+    with (
+        running_queue(tmp_path, "#!/bin/sh\necho done >&3\n", "box"),
+        running_queue(tmp_path, HEAD + BATCH, "warm", **settings) as queue,
+    ):
+        states = []
+        for whats in (("a", "a"), ("bad", "a"), ("bad", "bad"), ("a", "a")):
+            ids = [prepared(queue, {"a": b"line"}, param1=what) for what in whats]
+            ended = [queue.ended(msg_id, seconds=PATIENCE) for msg_id in ids]
+            states.append([entry["status"].partition(" ")[0] for entry in ended])
+        assert states == [["done"] * 2, ["err", "done"], ["err"] * 2, ["done"] * 2]
+
+        def results():
+            files = tmp_path.glob("queue/box/done/**/attach/told")
+            return [file.read_text() for file in files]
+
+        wait_until(lambda: len(results()) == 3, PATIENCE)
+        texts = results()
+        assert sorted(text.split()[0] for text in texts) == ["1", "2", "2"]
+        assert len({text.split()[1] for text in texts}) == 1
+
+
 def told(queue, param1):
     """Let a message be worked on; return the text of what it sends."""
     before = set(queue.box.root.path.glob("queue/box/done/**/attach/told"))

@@ -145,7 +145,7 @@ def test_a_batch_takes_one_slot_until_its_process_has_gone():
     attempts.start(batch)
     assert attempts.batch_of(members[0].msg_id) is batch
     for attempt in batch:
-        batch.finish(attempt)
+        batch.finish_message(attempt)
         attempt.end()
         batch.count_end(Event.FINISH)
         attempts.forget(attempt)

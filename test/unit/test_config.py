@@ -294,7 +294,6 @@ def test_batches_that_cannot_be_meant_are_told(said, text):
     [
         ("coalesce_params", [1]),
         ("blocking_params", [2]),
-        ("worker", "persistent"),
         ("pull", {}),
     ],
 )
@@ -308,7 +307,6 @@ def test_a_queue_has_batches_or_what_they_do_not_go_with(name, value):
     ("name", "value"),
     [
         ("batch", {"max": 5}),
-        ("worker", "persistent"),
         ("spark", {"master": "spark://h:7077"}),
     ],
 )

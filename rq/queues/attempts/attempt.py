@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from rq.errors import WrongState
 from rq.limits import NONE
@@ -25,6 +26,9 @@ from rq.scripts.time_limits import Timed
 from rq.scripts.words import Said
 from rq.scripts.worker import Worker
 
+if TYPE_CHECKING:
+    from rq.queues.attempts.batch import Batch
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
@@ -35,7 +39,7 @@ class Claim:
     seq: int  # of the event that brought the message into que, or told its content
     wait_us: int
     key: str | None = None  # exclusion key
-    worker: Worker[Attempt] | None = None  # reserved; None: a script is started
+    worker: Worker[Attempt | Batch] | None = None  # reserved; None: a script is started
     batch_id: str | None = None
 
 

@@ -14,6 +14,7 @@ from rq.scripts.script import Script
 from rq.scripts.slots import Slot
 from rq.scripts.time_limits import Timed
 from rq.scripts.words import Said
+from rq.scripts.worker import OpenLog, Worker
 from rq.states import Event
 
 _LIVES = Termination(
@@ -24,9 +25,20 @@ _LIVES = Termination(
 class Batch:
     """Attempts that share one process; named by the first message and its attempt."""
 
-    def __init__(self, batch_id: str, attempts: list[Attempt], slot: Slot) -> None:
+    def __init__(
+        self,
+        batch_id: str,
+        attempts: list[Attempt],
+        slot: Slot,
+        worker: Worker[Attempt | Batch] | None = None,
+    ) -> None:
         self.batch_id = batch_id
         self.slot = slot
+        self.worker = worker  # reserved; None: a script is started
+        # How its process has ended, or that it is ready for another batch.
+        self.termination: Termination | None = None
+        self.is_ending = False
+        self.output: OpenLog | None = None  # where its worker's output goes
         self._attempts = {attempt.msg_id: attempt for attempt in attempts}
         self.ended: dict[Event, int] = {}
         self.lost = 0  # messages without a word when its process died
@@ -90,6 +102,11 @@ class Batch:
         """Go on without a message that cannot take part."""
         del self._attempts[attempt.msg_id]
 
+    @property
+    def at_work(self) -> bool:
+        """Whether its process works on it."""
+        return self._work is not None and self.termination is None
+
     def start(self, script: Script, log: StdioLog) -> None:
         """Go on with its process, and all its messages with it."""
         self._work = Work(script=script, log=log, batch_said=self.said)
@@ -104,9 +121,13 @@ class Batch:
             if attempt.outcome is not None and attempt.said.word is None:
                 attempt.cancel(self.said.by)
 
-    def finish(self, attempt: Attempt) -> None:
+    def finish(self, termination: Termination) -> None:
+        """Let its process be done with it: it has exited, or is ready for another."""
+        self.termination = termination
+
+    def finish_message(self, attempt: Attempt) -> None:
         """Let the script be done with a message."""
-        how = self.work.script.termination
+        how = self.termination
         # What its process used of the processor it used for all of them.
         alone = _LIVES if how is None else replace(how, cpu_us=None, max_rss=None)
         attempt.finish(alone)

@@ -18,7 +18,7 @@ class Attempts:
         self._started: dict[str, Attempt] = {}
         self._batches: dict[str, Batch] = {}  # claimed or started
         self.workers: dict[
-            int, Worker[Attempt]
+            int, Worker[Attempt | Batch]
         ] = {}  # slot: the long-lived worker that has it
         self.starts = 0  # scripts started and messages handed over, by this process
         # Slot or message: the process that holds it though the script has ended.

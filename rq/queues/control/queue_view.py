@@ -108,7 +108,7 @@ def _held(owner: Owner) -> list[Held]:
     ]
 
 
-def _worker(worker: Worker[Attempt]) -> WorkerView:
+def _worker(worker: Worker[Attempt | Batch]) -> WorkerView:
     return {
         "pid": worker.pid,
         "phase": worker.phase,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 import time
+from collections.abc import Callable
 
 from rq import pipe
 from rq.causes import Cause
@@ -43,12 +44,16 @@ class BatchRun:
         attempts: Attempts,
         wakeup: Wakeup,
         parts: Parts,
+        free: Callable[[Batch, bool], None],
     ) -> None:
+        """`free` gives back the slot or the worker of a batch, and hears whether it had
+        begun."""
         self._settings = settings
         self._spool = spool
         self._attempts = attempts
         self._wakeup = wakeup
         self._parts = parts
+        self._give_back_place = free
         self._well = False  # the last batch that ended did not die
 
     # ---- hearing
@@ -109,7 +114,7 @@ class BatchRun:
         """Return what becomes of a message; decided once."""
         if attempt.outcome is not None:
             return attempt.outcome
-        message, ended = attempt.message, batch.work.script.termination
+        message, ended = attempt.message, batch.termination
         decided = outcome.decide_in_batch(
             attempt.said,
             batch.said,
@@ -129,7 +134,7 @@ class BatchRun:
     def _finish(self, batch: Batch, attempt: Attempt, decided: Outcome) -> None:
         self._part(batch, attempt.msg_id, decided)
         if attempt.at_work:
-            batch.finish(attempt)
+            batch.finish_message(attempt)
         batch.count_end(decided.event)
         self._parts.finisher.fire(attempt, decided)
 
@@ -148,16 +153,29 @@ class BatchRun:
 
     def script_exited(self, batch: Batch) -> None:
         """Its process has ended, and its pipe is read to the end."""
+        assert batch.work.script.termination is not None
+        batch.finish(batch.work.script.termination)
+        self.finished(batch)
+
+    def finished(self, batch: Batch) -> None:
+        """Its process has ended, or is ready for another batch: of a worker both may be
+        heard, one after the other."""
+        if batch.is_ending:
+            return
+        batch.is_ending = True
         self._parts.time_limits.end(batch.timed)
-        how = batch.work.script.termination
+        how = batch.termination
         if how is not None and batch.said.over is None:
             took = time.monotonic() - batch.began
             batch.said.over = over_resources(
                 batch.limits, how, took, batch.work.script.oom_kills
             )
         for attempt in batch:
-            batch.finish(attempt)
+            batch.finish_message(attempt)
         events = {self._decide(batch, attempt).event for attempt in batch}
+        if batch.work.script.termination is None:  # it lives on
+            self._end_all(batch)
+            return
         # A child may have left the process group and dropped the lease, which is all
         # the fast check sees. Search /proc before any of them runs again.
         thoroughly = not events | set(batch.ended) <= WELL
@@ -176,26 +194,27 @@ class BatchRun:
         await in_slices(list(batch), end)
         self._well = not batch.lost
         script = batch.work.script
-        how, took = script.termination, time.monotonic() - batch.began
+        how, took = batch.termination, time.monotonic() - batch.began
         assert how is not None
         batch.work.log.end(last_line(script.pid, how.exit, how.signal, took), True)
-        script.hang_up()
+        if batch.worker is None:
+            script.hang_up()
         log.info(
             "a batch has ended: %s",
             fields(batch=batch.batch_id, **{str(k): n for k, n in batch.ended.items()}),
         )
-        self._free(batch)
+        self._free(batch, True)
         await self._wakeup.committed()  # the ends are durable before the directory goes
         self._remove(batch)
 
     def forget(self, batch: Batch) -> None:
         """Forget a batch that did not start."""
-        self._free(batch)
+        self._free(batch, False)
         self._remove(batch)
 
-    def _free(self, batch: Batch) -> None:
+    def _free(self, batch: Batch, has_begun: bool) -> None:
         self._parts.tokens.end(batch.batch_id)
-        self._parts.slots.free(batch.slot.number)
+        self._give_back_place(batch, has_begun)
         self._attempts.forget_batch(batch)
         self._wakeup.ask()
 

@@ -6,9 +6,11 @@ from __future__ import annotations
 import functools
 import logging
 import os
+from collections.abc import Mapping
 
 from rq import limits
 from rq.causes import Cause
+from rq.config.settings import PERSISTENT
 from rq.errors import BadMessage, NoSuchMessage, TooLate, Unread
 from rq.limits import Over
 from rq.logs import fields
@@ -20,6 +22,7 @@ from rq.queues.runner import abort, batch_file, claims
 from rq.queues.runner.abort import Abort
 from rq.queues.runner.batch_run import BatchRun
 from rq.queues.runner.parts import Parts
+from rq.queues.runner.pool import Pool
 from rq.scripts import environment
 from rq.scripts.log import StdioLog
 from rq.scripts.script import Script
@@ -40,9 +43,11 @@ class Batches:
         self,
         owner: Owner,
         parts: Parts,
+        pool: Pool,
     ) -> None:
         self.owner = owner
         self._parts = parts
+        self._pool = pool
         self._file = parts.file
         self._run = BatchRun(
             owner.settings,
@@ -50,6 +55,7 @@ class Batches:
             owner.attempts,
             owner.wakeup,
             parts,
+            self._free,
         )
         self._claimed: list[Batch] = []
 
@@ -60,23 +66,38 @@ class Batches:
         owner = self.owner
         now = owner.spool.clock()
         while owner.slots_free > 0 and owner.admission.may_start:
-            not_before = self._file.not_before(now, False)
+            not_before = self._file.not_before(now, self._pool.free > 0)
             if not_before is not None:
                 return not_before
             later, more = self._gather(now)
             ids, starts = owner.backlog.gathering.next_batch(now)
+            lacks, again = self._lacks_worker(bool(ids) or starts is not None, now)
+            if ids and lacks:
+                return again
             if ids:
                 self._claim(ids, now)
             elif more:
                 return now
             else:
-                moments = [moment for moment in (later, starts) if moment is not None]
+                ahead = (later, starts, again)
+                moments = [moment for moment in ahead if moment is not None]
                 if not moments:
                     self._file.is_back()  # no message waits for it: no error to show
                 return min(moments, default=None)
             if owner.spool.group_full:
                 return now
         return None
+
+    def _lacks_worker(self, wanted: bool, now: float) -> tuple[bool, float | None]:
+        """Return whether no long-lived worker is free where one must be, and when to look
+        again; one is started as soon as messages gather, to be ready for them."""
+        if not self._is_persistent or self._pool.has_free():
+            return False, None
+        return True, self._pool.grow(now) if wanted else None
+
+    @property
+    def _is_persistent(self) -> bool:
+        return self.owner.config.worker == PERSISTENT
 
     def _gather(self, now: float) -> tuple[float | None, bool]:
         """Put due messages into batches; return when the next is due, and whether more are
@@ -95,7 +116,8 @@ class Batches:
 
     def _claim(self, ids: list[str], now: float) -> None:
         try:
-            slot = self._parts.slots.take()
+            worker = self._pool.take() if self._is_persistent else None
+            slot = worker.slot if worker else self._parts.slots.take()
         except OSError as error:
             self._file.lacks(error, now)
             return
@@ -107,11 +129,11 @@ class Batches:
             for msg_id in ids
             if (attempt := self._claim_one(msg_id, batch_id, slot, now)) is not None
         ]
+        batch = Batch(batch_id, attempts, slot, worker)
         if not attempts:
-            os.close(slot.fd)
-            self._parts.slots.free(slot.number)
+            self._close_slot(batch)
+            self._free(batch, False)
             return
-        batch = Batch(batch_id, attempts, slot)
         self.owner.attempts.add_batch(batch)
         self._claimed.append(batch)
 
@@ -250,22 +272,11 @@ class Batches:
         for attempt in batch:
             batch.limits = limits.of(batch.limits, attempt.message.limits)
         token = self._parts.launcher.token(batch.batch_id)
-        plan = self._parts.launcher.program().plan(
-            batch.slot,
-            {**environment.of_batch(batch.batch_id, directory), **token},
-            directory=output.directory,
-            output=output.fd,
-            limits=batch.limits,
-        )
-        script = Script(
-            plan,
-            owner.loop,
-            functools.partial(self._run.hear, batch),
-            functools.partial(self._run.script_exited, batch),
-        )
-        output.started(script.pid)
-        os.close(batch.slot.fd)
-        batch.start(script, output)
+        values = {**environment.of_batch(batch.batch_id, directory), **token}
+        if batch.worker is None:
+            self._start_script(batch, values, output)
+        else:
+            self._parts.launcher.hand_over_batch(batch, values, output)
         self._limit(batch)
         owner.attempts.start(batch)
         for attempt in batch:
@@ -273,10 +284,32 @@ class Batches:
         self._file.started()
         log.info(
             "a batch starts: %s",
-            fields(batch=batch.batch_id, messages=len(batch), pid=script.pid),
+            fields(
+                batch=batch.batch_id, messages=len(batch), pid=batch.work.script.pid
+            ),
         )
         if batch.said.by is not None:  # cancelled while its folders were made
             self._terminate(batch)
+
+    def _start_script(
+        self, batch: Batch, values: Mapping[str, str], output: StdioLog
+    ) -> None:
+        plan = self._parts.launcher.program().plan(
+            batch.slot,
+            values,
+            directory=output.directory,
+            output=output.fd,
+            limits=batch.limits,
+        )
+        script = Script(
+            plan,
+            self.owner.loop,
+            functools.partial(self._run.hear, batch),
+            functools.partial(self._run.script_exited, batch),
+        )
+        output.started(script.pid)
+        os.close(batch.slot.fd)
+        batch.start(script, output)
 
     def _limit(self, batch: Batch) -> None:
         """Look after the time of its script."""
@@ -313,10 +346,46 @@ class Batches:
         """End attempts that did not begin."""
         if batch.said.by is not None:  # cancelled while its folders were made
             why = abort.cancelled(batch.said.by)
-        os.close(batch.slot.fd)
+        self._close_slot(batch)
         for attempt in batch:
             self._parts.finisher.give_back(attempt, why)
         self._run.forget(batch)
+
+    # ---- what a long-lived worker does with its batch
+
+    def said(self, batch: Batch, text: bytes) -> None:
+        """Its worker has said a line."""
+        self._run.hear(batch, text)
+
+    def finished(self, batch: Batch) -> None:
+        """Its worker is ready for another batch, or has ended."""
+        self._run.finished(batch)
+
+    def unread(self, batch: Batch) -> None:
+        """Its worker has ended before it could read of the batch: this was no attempt."""
+        self._parts.time_limits.end(batch.timed)
+        for attempt in batch:
+            batch.finish_message(attempt)
+        text = "its worker ended before it had read of the batch"
+        self._give_back(batch, Abort(Event.REQUEUE, Cause.SPAWN, text))
+
+    def _free(self, batch: Batch, has_begun: bool) -> None:
+        """Give back the slot, or the worker, of a batch."""
+        if batch.output is not None:
+            batch.output.close()
+        worker = batch.worker
+        if worker is None:
+            self._parts.slots.free(batch.slot.number)
+        elif has_begun and worker.script.termination is not None:
+            forget = functools.partial(self._pool.forget, worker)
+            self._parts.orphans.clear(worker.script, worker.slot, False, forget)
+        else:
+            self._pool.release(worker)  # one that has ended is forgotten by the pool
+
+    @staticmethod
+    def _close_slot(batch: Batch) -> None:
+        if batch.worker is None:  # else its worker has the lock
+            os.close(batch.slot.fd)
 
     # ---- cancelling
 
@@ -330,4 +399,6 @@ class Batches:
         grace = batch.limits.grace
         if grace is None:
             grace = self.owner.settings.grace
+        if batch.worker is not None:
+            batch.worker.retire(grace)
         batch.work.script.terminate(grace, batch=batch.batch_id)

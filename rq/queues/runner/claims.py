@@ -12,6 +12,7 @@ from rq.errors import BadMessage, NoSuchMessage, TooLate, Unread
 from rq.logs import fields
 from rq.message import Message
 from rq.queues.attempts.attempt import Attempt, Claim
+from rq.queues.attempts.batch import Batch
 from rq.queues.owner.owner import Owner
 from rq.queues.runner import abort
 from rq.queues.runner.parts import Parts
@@ -41,7 +42,7 @@ class Claims:
             not_before = self._file.not_before(now, self._pool.free > 0)
             if not_before is not None:
                 return not_before
-            if self._persistent and not self._pool.has_free(self._identity):
+            if self._persistent and not self._pool.has_free():
                 return self._pool.want(now)
             try:
                 msg_id, later = owner.backlog.next_due(now)
@@ -54,11 +55,6 @@ class Claims:
             if owner.spool.group_full:
                 return now
         return None
-
-    @property
-    def _identity(self) -> tuple[object, ...]:
-        """What another worker is started for: another script, or another user."""
-        return (*self._file.identity, self._owner.identity.now)
 
     def _nothing_due(self, later: float | None) -> float | None:
         if later is None:
@@ -101,7 +97,11 @@ class Claims:
         self._waiting.append(attempt)
 
     def _fire(
-        self, msg_id: str, slot: Slot, worker: Worker[Attempt] | None, now: float
+        self,
+        msg_id: str,
+        slot: Slot,
+        worker: Worker[Attempt | Batch] | None,
+        now: float,
     ) -> Message | None:
         """Claim a message; None when it cannot be claimed: it waits again, or is in err."""
         claim = functools.partial(self._owner.spool.claim, msg_id, slot.number)
@@ -115,7 +115,7 @@ class Claims:
             self.release(slot, worker)
         return message
 
-    def release(self, slot: Slot, worker: Worker[Attempt] | None) -> None:
+    def release(self, slot: Slot, worker: Worker[Attempt | Batch] | None) -> None:
         """Take back what was reserved for an attempt that did not begin."""
         if worker is not None:
             self._pool.release(worker)

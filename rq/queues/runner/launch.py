@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 import functools
 import logging
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
 
 from rq import limits
 from rq.access.attempt_tokens import AttemptTokens
@@ -15,6 +16,7 @@ from rq.limits import Over
 from rq.logs import fields
 from rq.message import Message
 from rq.queues.attempts.attempt import Attempt, Work
+from rq.queues.attempts.batch import Batch
 from rq.queues.owner.owner import Owner
 from rq.queues.runner.reports import Reports
 from rq.scripts import environment, worker_protocol
@@ -23,7 +25,7 @@ from rq.scripts.program import Program
 from rq.scripts.run_as import Ids
 from rq.scripts.script import Script
 from rq.scripts.time_limits import Timed, TimeLimits
-from rq.scripts.worker import Worker
+from rq.scripts.worker import OpenLog, Worker
 from rq.spool import batch_dirs
 from rq.states import State
 
@@ -138,7 +140,19 @@ class Launcher:
             self._ids,
         )
 
-    def hand_over(self, attempt: Attempt, worker: Worker[Attempt]) -> None:
+    def hand_over_batch(
+        self, batch: Batch, values: Mapping[str, str], output: StdioLog
+    ) -> None:
+        """Give a batch to its long-lived worker; its output goes to the log of the batch."""
+        worker = batch.worker
+        if worker is None or worker.script.termination is not None:
+            raise ChildProcessError(errno.ECHILD, "its worker has ended")
+        output.started(worker.pid)
+        batch.output = OpenLog(os.dup(output.fd))
+        worker.take(batch, batch.output, worker_protocol.line(values))
+        batch.start(worker.script, output)
+
+    def hand_over(self, attempt: Attempt, worker: Worker[Attempt | Batch]) -> None:
         """Give a message to a long-lived worker."""
         message, msg_id = attempt.message, attempt.msg_id
         if worker.script.termination is not None:

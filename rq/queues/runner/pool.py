@@ -10,10 +10,12 @@ import functools
 import logging
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from rq import back_off
 from rq.logs import fields
 from rq.queues.attempts.attempt import Attempt
+from rq.queues.attempts.batch import Batch
 from rq.queues.owner.owner import Owner
 from rq.queues.runner.parts import Parts
 from rq.scripts import worker_protocol
@@ -29,6 +31,17 @@ OUTPUT_WIDTH = 500
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tasks:
+    """Who is told what long-lived workers do with their messages or batches."""
+
+    said: Callable[[Attempt | Batch, bytes], None]
+    finished: Callable[[Attempt | Batch], None]
+    unread: Callable[
+        [Attempt | Batch], None
+    ]  # it has ended before it had read its line
+
+
 class Pool:
     """All long-lived workers of one queue."""
 
@@ -36,24 +49,20 @@ class Pool:
         self,
         owner: Owner,
         parts: Parts,
-        on_finished: Callable[[Attempt], None],
-        on_unread: Callable[[Attempt], None],
+        tasks: Tasks,
     ) -> None:
-        """`on_finished`: a worker is done with a message; `on_unread`: it has ended before
-        it had read its message."""
         self._owner = owner
         self._parts = parts
-        self._on_finished = on_finished
-        self._on_unread = on_unread
+        self._tasks = tasks
         self._all = owner.attempts.workers
-        self._free: list[Worker[Attempt]] = []
+        self._free: list[Worker[Attempt | Batch]] = []
         self._failures = 0
         self._hold_until = 0.0
         self._script: tuple[object, ...] = ()  # the file that they run
-        self._printed: dict[Worker[Attempt], int] = {}
+        self._printed: dict[Worker[Attempt | Batch], int] = {}
         self._events = Events(
             ready=self._ready,
-            said=parts.reports.take,
+            said=tasks.said,
             printed=self._print,
             exited=self._exited,
         )
@@ -81,6 +90,10 @@ class Pool:
             self._parts.file.is_back()  # no message waits for it: no error to show
         if first is None or first > now:
             return first
+        return self.grow(now)
+
+    def grow(self, now: float) -> float | None:
+        """Start a worker if the config allows it; return when to ask again."""
         try:
             return self._grow(now)
         except OSError as error:
@@ -136,21 +149,21 @@ class Pool:
 
     # ---- giving and taking
 
-    def take(self) -> Worker[Attempt]:
+    def take(self) -> Worker[Attempt | Batch]:
         """Reserve a free worker."""
         worker = self._free.pop()
         worker.reserve()
         return worker
 
-    def _ready(self, worker: Worker[Attempt]) -> None:
+    def _ready(self, worker: Worker[Attempt | Batch]) -> None:
         if worker.attempt is not None:
-            self._on_finished(worker.attempt)
+            self._tasks.finished(worker.attempt)
             return
         self._free.append(worker)
         self._parts.file.is_back()
         self._owner.wake()
 
-    def release(self, worker: Worker[Attempt]) -> None:
+    def release(self, worker: Worker[Attempt | Batch]) -> None:
         """Take back a worker whose message has gone on, or was not handed to it."""
         if worker.script.termination is not None:
             return  # it is forgotten when nothing is left of it
@@ -170,9 +183,10 @@ class Pool:
         config = self._owner.config
         return Limits(config.worker_messages, config.worker_seconds)
 
-    def has_free(self, script: tuple[object, ...]) -> bool:
-        """Whether a worker that runs the file `script` is free; workers that run another
-        file are renewed."""
+    def has_free(self) -> bool:
+        """Whether a worker is free that runs the script as it is now, as its user is now;
+        workers that run another are renewed."""
+        script = (*self._parts.file.identity, self._owner.identity.now)
         if script != self._script:
             self._script = script
             self.hold_no_longer()
@@ -199,20 +213,20 @@ class Pool:
         for worker in list(self._all.values()):
             worker.script.signal(sig)
 
-    def _exited(self, worker: Worker[Attempt]) -> None:
+    def _exited(self, worker: Worker[Attempt | Batch]) -> None:
         if worker in self._free:
             self._free.remove(worker)
         if worker.attempt is not None and not worker.refused:
-            self._on_finished(worker.attempt)
+            self._tasks.finished(worker.attempt)
             return
         if worker.attempt is not None:
-            self._on_unread(worker.attempt)
+            self._tasks.unread(worker.attempt)
         if not worker.hung_up:
             self._exited_unasked(worker, self._owner.spool.clock())
         forget = functools.partial(self.forget, worker)
         self._parts.orphans.clear(worker.script, worker.slot, False, forget)
 
-    def _exited_unasked(self, worker: Worker[Attempt], now: float) -> None:
+    def _exited_unasked(self, worker: Worker[Attempt | Batch], now: float) -> None:
         if worker.messages == 0 or (worker.refused and worker.messages == 1):
             self._hold(now)
         how = worker.script.termination
@@ -222,7 +236,7 @@ class Pool:
         if not worker.greeted and not self._free:
             self._parts.file.fail(f"{self._owner.config.script}: {text}", now)
 
-    def forget(self, worker: Worker[Attempt]) -> None:
+    def forget(self, worker: Worker[Attempt | Batch]) -> None:
         """Forget a worker that has ended, once nothing is left of it."""
         del self._all[worker.slot.number]
         self._printed.pop(worker, None)
@@ -231,7 +245,7 @@ class Pool:
 
     # ---- what they print without a message
 
-    def _print(self, worker: Worker[Attempt], data: bytes) -> None:
+    def _print(self, worker: Worker[Attempt | Batch], data: bytes) -> None:
         for line in data.decode("utf-8", "replace").splitlines():
             count = self._printed[worker] = self._printed.get(worker, 0) + 1
             if line and count <= OUTPUT_LINES:

@@ -17,11 +17,12 @@ from rq.causes import Cause
 from rq.errors import WrongState
 from rq.logs import fields
 from rq.queues.attempts.attempt import Attempt
+from rq.queues.attempts.batch import Batch
 from rq.queues.attempts.outcome import AGAIN, WELL
 from rq.queues.concurrency.tasks import Tasks
 from rq.queues.delivery import copies
 from rq.queues.owner.owner import Owner
-from rq.queues.runner import abort
+from rq.queues.runner import abort, pool
 from rq.queues.runner.abort import Abort, FailedStarts
 from rq.queues.runner.batches import Batches
 from rq.queues.runner.claims import Claims
@@ -30,7 +31,6 @@ from rq.queues.runner.launch import Launcher
 from rq.queues.runner.left_processes import LeftProcesses
 from rq.queues.runner.orphans import Orphans
 from rq.queues.runner.parts import Parts
-from rq.queues.runner.pool import Pool
 from rq.queues.runner.reports import Reports
 from rq.scripts.slots import Slots
 from rq.scripts.time_limits import TimeLimits
@@ -52,8 +52,11 @@ class Runner:
             self._parts.slots,
             owner.wakeup,
         )
-        self.pool = Pool(owner, self._parts, self._exited, self._unread)
-        self.batches = Batches(owner, self._parts)
+        tasks = pool.Tasks(
+            said=self._said, finished=self._finished, unread=self._unread
+        )
+        self.pool = pool.Pool(owner, self._parts, tasks)
+        self.batches = Batches(owner, self._parts, self.pool)
         self._claims = Claims(owner, self._parts, self.pool)
 
     def _new_parts(self, null: int) -> Parts:
@@ -176,8 +179,11 @@ class Runner:
         self._claims.release(attempt.slot, attempt.claim.worker)
         self._parts.finisher.give_back(attempt, why)
 
-    def _unread(self, attempt: Attempt) -> None:
+    def _unread(self, attempt: Attempt | Batch) -> None:
         """Its worker has ended before it could read the message: this was no attempt."""
+        if isinstance(attempt, Batch):
+            self.batches.unread(attempt)
+            return
         self._parts.time_limits.end(attempt.timed)
         if attempt.said.by is not None:
             why = abort.cancelled(attempt.said.by)
@@ -186,7 +192,21 @@ class Runner:
             why = Abort(Event.REQUEUE, Cause.SPAWN, text)
         self._give_back(attempt, why)
 
+    def _said(self, task: Attempt | Batch, text: bytes) -> None:
+        """A long-lived worker has said a line of its message, or of its batch."""
+        if isinstance(task, Batch):
+            self.batches.said(task, text)
+        else:
+            self._parts.reports.take(task, text)
+
     # ---- ending
+
+    def _finished(self, task: Attempt | Batch) -> None:
+        """A long-lived worker is done with its message, or with its batch."""
+        if isinstance(task, Batch):
+            self.batches.finished(task)
+        else:
+            self._exited(task)
 
     def _script_exited(self, attempt: Attempt) -> None:
         """The script has ended and its pipe is read to the end."""
