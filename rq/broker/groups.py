@@ -93,6 +93,8 @@ class EventQueue:
         self.ends: dict[int, Wake] = {}  # of the events
         self.weight = Weight()
         self.groups: dict[bytes, Group] = {}
+        # By event: who may be handed it again. There may be many groups, and they stay.
+        self.redo: dict[int, set[Group]] = {}
 
     def next_for(self, name: bytes) -> Came | None:
         """Return the event that a group is handed next."""
@@ -109,6 +111,11 @@ class EventQueue:
     def _event(self, number: int) -> Came:
         event: Came = self.events[number]
         return event
+
+    def give_back(self, group: Group, number: int) -> None:
+        """Let a group be handed an event again."""
+        group.redo.add(number)
+        self.redo.setdefault(number, set()).add(group)
 
     def counts(self, name: bytes) -> dict[str, int]:
         """Return how many events there are for a group, by how they stand."""
@@ -164,7 +171,8 @@ class EventQueues:
             case Got():
                 self._get(queue, event)
             case Done():
-                self._take_from(self._group(queue, event.group), event.number)
+                group = self._group(queue, event.group)
+                self._take_from(queue, group, event.number)
             case Pointer():
                 group = self._group(queue, event.group)
                 group.pointer = max(group.pointer, event.number)
@@ -207,26 +215,25 @@ class EventQueues:
         group = self._group(queue, event.group)
         group.pointer = max(group.pointer, event.number)
         if group.in_progress or group.redo:
-            self._take_from(group, event.number)
+            self._take_from(queue, group, event.number)
         if event.until:
             wake: Wake = Deadline((event.queue, event.group, event.number), event.until)
             group.in_progress[event.number] = wake
             self.held += 1
             self.deadlines.add(wake)
 
-    def _take_from(self, group: Group, number: int) -> None:
+    def _take_from(self, queue: EventQueue, group: Group, number: int) -> None:
         """A group has an event no longer, nor is it given back."""
         wake = group.in_progress.pop(number, None)
         if wake is not None:
             self.deadlines.cancel(wake)
             self.held -= 1
-        if group.redo:
-            self._drop_redo(group, number)
-
-    def _drop_redo(self, group: Group, number: int) -> None:
         if number in group.redo:
             group.redo.remove(number)
             self.held -= 1
+            queue.redo[number].discard(group)
+            if not queue.redo[number]:
+                del queue.redo[number]
 
     def _flush(self, queue: EventQueue, number: int) -> None:
         """Drop all events up to one: all, but when a snapshot knows newer ones."""
@@ -239,7 +246,9 @@ class EventQueues:
         ends = queue.ends
         self.freeing.add(queue.events, queue.events.popitem)
         self.freeing.add(ends, lambda: self.deadlines.cancel(ends.popitem()[1]))
+        self.freeing.add(queue.redo, queue.redo.popitem)
         queue.events, queue.ends, queue.weight = SortedDict(), {}, Weight()
+        queue.redo = {}
         for group in queue.groups.values():
             self.held -= len(group.redo)
             self.freeing.add(group.redo, group.redo.pop)
@@ -251,8 +260,9 @@ class EventQueues:
         self.events -= 1
         self.weight.drop(event.contents)
         queue.weight.drop(event.contents)
-        for group in queue.groups.values():
-            self._drop_redo(group, number)
+        for group in queue.redo.pop(number, ()):
+            group.redo.remove(number)
+            self.held -= 1
 
     def settle(self, now: float, most: int) -> list[bytes]:
         """Let be over what is over by now, looking at up to `most`. Return the queues
@@ -268,7 +278,7 @@ class EventQueues:
                 group = queue.groups[group_name]
                 del group.in_progress[number]
                 if number in queue.events:
-                    group.redo.add(number)
+                    queue.give_back(group, number)
                     again.append(name)
                 else:
                     self.held -= 1

@@ -57,6 +57,14 @@ def test_what_is_counted_is_there(commands):
         every = [g for q in node.groups.by_name.values() for g in q.groups.values()]
         held = sum(len(group.in_progress) + len(group.redo) for group in every)
         assert (node.groups.groups, node.groups.held) == (len(every), held)
+        for queue in node.groups.by_name.values():
+            assert {
+                (number, group) for number in queue.redo for group in queue.redo[number]
+            } == {
+                (number, group)
+                for group in queue.groups.values()
+                for number in group.redo
+            }
         bodies = [each.body for each in node.jobs.by_id.values()]
         assert node.jobs.weight.bytes == sum(map(len, bodies))
 

@@ -3,6 +3,7 @@ spec/resp.md 3 and 4; where they differ, 3 decides."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from rq.broker import groups
@@ -29,7 +30,9 @@ from rq.resp import OK, Value
 _SECONDS = 30.0  # that a group has for an event, unless it says others
 _LONGEST = 10.0 * 365 * 86400  # seconds that a number may mean
 _ROWS = "groups of queues"
-_IN_CODE = ("available", "inprogress", "redo")  # what bananaq's code tells of a group
+# What bananaq's code tells of a group.
+_SHORT = {"avail": "available", "inProg": "inprogress", "redo": "redo"}
+_IN_CODE = tuple(_SHORT.values())
 
 
 def _name(data: bytes) -> bytes:
@@ -206,12 +209,16 @@ def _pairs(words: list[bytes]) -> dict[bytes, list[bytes]]:
     return chosen
 
 
-def _counts(call: Call, name: bytes, group: bytes) -> Mapping[str, int]:
+def _counts(
+    call: Call, name: bytes, wanted: Sequence[bytes]
+) -> list[tuple[bytes, Mapping[str, int]]]:
+    """Return of groups how their events stand, and how many clients wait."""
     queue = call.node.groups.by_name.get(name) or groups.EventQueue()
-    waits = sum(
-        waiter.want.group == group for waiter in call.node.consumers.waiters.at(name)
-    )
-    return {**queue.counts(group), "consumers": waits}
+    waiting = call.node.consumers.waiters.at(name)
+    waits = Counter(waiter.want.group for waiter in waiting)
+    return [
+        (group, {**queue.counts(group), "consumers": waits[group]}) for group in wanted
+    ]
 
 
 def _total(call: Call, name: bytes) -> int:
@@ -221,63 +228,64 @@ def _total(call: Call, name: bytes) -> int:
 
 def status(call: Call) -> Value:
     """Tell of queues and groups, in numbers."""
-    chosen = _groups_by_queue(call)
-    if not _has_pairs(call):
-        return [
-            [
-                name,
-                _flat(
-                    (group, _flat(_counts(call, name, group).items()))
-                    for group in wanted
-                ),
-            ]
-            for name, wanted in chosen.items()
-        ]
-    return _flat((name, _status(call, name, wanted)) for name, wanted in chosen.items())
+    of_queue = _status if _has_pairs(call) else _status_of_groups
+    rows = [
+        (name, of_queue(call, name, wanted))
+        for name, wanted in _groups_by_queue(call).items()
+    ]
+    return _flat(rows) if _has_pairs(call) else [list(row) for row in rows]
 
 
 def _flat(pairs: Iterable[tuple[Value, Value]]) -> list[Value]:
     return [value for pair in pairs for value in pair]
 
 
+def _status_of_groups(call: Call, name: bytes, wanted: Sequence[bytes]) -> Value:
+    rows = _counts(call, name, wanted)
+    return _flat((group, _flat(counts.items())) for group, counts in rows)
+
+
 def _status(call: Call, name: bytes, wanted: Sequence[bytes]) -> Value:
     """Return of a queue what bananaq's code tells."""
-    consumers: list[Value] = []
-    for group in wanted:
-        counts = _counts(call, name, group)
-        consumers += [group, _flat((each, counts[each]) for each in _IN_CODE)]
+    consumers = _flat(
+        (group, _flat((each, counts[each]) for each in _IN_CODE))
+        for group, counts in _counts(call, name, wanted)
+    )
     return ["total", _total(call, name), "consumers", consumers]
 
 
 def info(call: Call) -> Value:
     """Tell of queues and groups, a line each."""
-    chosen = _groups_by_queue(call)
-    if _has_pairs(call):
-        return [line for each in chosen.items() for line in _lines(call, *each)]
+    lines = _lines if _has_pairs(call) else _lines_of_groups
+    chosen = _groups_by_queue(call).items()
+    return [line for name, wanted in chosen for line in lines(call, name, wanted)]
+
+
+def _lines_of_groups(call: Call, name: bytes, wanted: Sequence[bytes]) -> list[bytes]:
     return [
-        b"%b %b %b" % (name, group, _line(_counts(call, name, group)))
-        for name, wanted in chosen.items()
-        for group in wanted
+        b"%b %b %b" % (name, group, _numbers(counts.items()))
+        for group, counts in _counts(call, name, wanted)
     ]
 
 
-def _line(counts: Mapping[str, int]) -> bytes:
-    return " ".join(f"{name}:{count}" for name, count in counts.items()).encode()
+def _numbers(counts: Iterable[tuple[str, int]]) -> bytes:
+    return " ".join(f"{name}:{count}" for name, count in counts).encode()
 
 
-def _lines(call: Call, name: bytes, wanted: Sequence[bytes]) -> list[str]:
+def _lines(call: Call, name: bytes, wanted: Sequence[bytes]) -> list[bytes]:
     """Return the lines of a queue as bananaq's code has them: columns are as wide as the
     widest of them."""
-    rows = []
-    for group in wanted:
-        counts = _counts(call, name, group)
-        numbers = zip(("avail", "inProg", "redo"), _IN_CODE, strict=True)
-        texts = (f"{short}:{counts[each]}" for short, each in numbers)
-        rows.append((f"consumerGroup:{quoted(group)}", *texts))
+    rows = [
+        [
+            f"consumerGroup:{quoted(group)}",
+            *(f"{short}:{counts[each]}" for short, each in _SHORT.items()),
+        ]
+        for group, counts in _counts(call, name, wanted)
+    ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    padded = (map(str.ljust, row, widths) for row in rows)
+    padded = [" ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
     first = f"queue:{quoted(name)} total:{_total(call, name)}"
-    return [first, *(" ".join(row).rstrip() for row in padded)]
+    return [line.encode() for line in (first, *padded)]
 
 
 TABLE: Table = {
