@@ -85,6 +85,9 @@ class Group:
         self.redo: SortedSet[int] = SortedSet()  # given back, to be given first
 
 
+_NO_COUNTS = dict.fromkeys(("total", "inprogress", "redo", "done", "available"), 0)
+
+
 class EventQueue:
     """A queue: its live events by number, and its groups."""
 
@@ -119,7 +122,10 @@ class EventQueue:
 
     def counts(self, name: bytes) -> dict[str, int]:
         """Return how many events there are for a group, by how they stand."""
-        group = self.groups.get(name) or Group()
+        group = self.groups.get(name)
+        if group is None:
+            total = len(self.events)
+            return {**_NO_COUNTS, "total": total, "available": total}
         new = len(self.events) - self.events.bisect_right(group.pointer)
         live = sum(number in self.events for number in group.in_progress)
         return {
