@@ -84,6 +84,14 @@ class Group:
         self.in_progress: dict[int, Wake] = {}  # number: until when
         self.redo: SortedSet[int] = SortedSet()  # given back, to be given first
 
+    def until(self, number: int) -> float | None:
+        """Return until when the group has an event, long ago if it is given back; None:
+        it has not."""
+        wake = self.in_progress.get(number)
+        if wake is not None:
+            return wake.at
+        return 0.001 if number in self.redo else None
+
 
 _NO_COUNTS = dict.fromkeys(("total", "inprogress", "redo", "done", "available"), 0)
 
@@ -317,8 +325,11 @@ def _of_group(name: bytes, group_name: bytes, group: Group) -> Iterator[list[Eve
     """A group has an event again once its time is over; one whose time is over already
     is told as handed out until long ago."""
     yield [Pointer(name, group_name, group.pointer)]
-    held = [(number, wake.at) for number, wake in group.in_progress.items()]
-    held += [(number, 0.001) for number in group.redo]
+    held = [*group.in_progress, *group.redo]
     for at in range(0, len(held), _SLICE):
-        some = held[at : at + _SLICE]
-        yield [Got(name, group_name, number, until) for number, until in some]
+        some = ((number, group.until(number)) for number in held[at : at + _SLICE])
+        yield [
+            Got(name, group_name, number, until)
+            for number, until in some
+            if until is not None
+        ]

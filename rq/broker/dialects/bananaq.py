@@ -163,16 +163,17 @@ def _groups_by_queue(call: Call) -> dict[bytes, list[bytes]]:
     words = list(call.args)
     if _has_pairs(call):
         pairs = _pairs(queues_in(words))
-        return _bounded({name: of or _groups(call, name) for name, of in pairs.items()})
+        at_most(MOST_QUEUES, range(_rows(call, pairs)), _ROWS)
+        return {name: of or _groups(call, name) for name, of in pairs.items()}
     upper = [word.upper() for word in words]
     at = upper.index(b"GROUPS") if b"GROUPS" in upper else len(words)
     every = call.node.groups.by_name
     names, wanted = queues_in(words[:at] or list(every)), words[at + 1 :]
     names = names if at else sorted(names)
     at_most(MOST_QUEUES, wanted, "groups")
-    if wanted:
-        at_most(MOST_QUEUES, range(len(names) * len(wanted)), _ROWS)
-    return _bounded({name: wanted or _groups(call, name) for name in names})
+    chosen = dict.fromkeys(names, wanted)
+    at_most(MOST_QUEUES, range(_rows(call, chosen)), _ROWS)
+    return {name: wanted or _groups(call, name) for name in chosen}
 
 
 def _has_pairs(call: Call) -> bool:
@@ -181,10 +182,10 @@ def _has_pairs(call: Call) -> bool:
     return bool(call.args) and call.args[0].upper() == b"QUEUE"
 
 
-def _bounded(chosen: dict[bytes, list[bytes]]) -> dict[bytes, list[bytes]]:
-    """Return what is asked about; Refusal when that is too much for one answer."""
-    at_most(MOST_QUEUES, range(sum(map(len, chosen.values()))), _ROWS)
-    return chosen
+def _rows(call: Call, chosen: Mapping[bytes, Sequence[bytes]]) -> int:
+    """Return of how many groups an answer tells, before anything is made of them."""
+    every, none = call.node.groups.by_name, groups.EventQueue()
+    return sum(len(of or every.get(name, none).groups) for name, of in chosen.items())
 
 
 def _groups(call: Call, name: bytes) -> list[bytes]:
