@@ -5,7 +5,7 @@ import json
 import time
 
 import pytest
-from harness.broker import Client, Refused, broker_in
+from harness.broker import Client, Refused, broker_in, command
 from harness.waiting import wait_until
 
 from rq import passwords
@@ -275,6 +275,17 @@ def test_clients_are_listed_named_and_ended(client, other):
     assert client.ask("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "no") == 1
     with pytest.raises((EOFError, ConnectionError)):
         client.ask("PING")
+
+
+def test_many_clients_are_listed_in_slices_and_answers_keep_their_order(tmp_path):
+    with broker_in(tmp_path / "node") as broker:
+        client = broker.start()
+        crowd = [broker.client() for _ in range(700)]
+        assert [each.ask("PING") for each in crowd] == ["PONG"] * len(crowd)
+        client.socket.sendall(command("CLIENT", "LIST") + command("PING"))
+        numbers = [line.split()[0] for line in client.answer().decode().splitlines()]
+        assert client.answer() == "PONG"
+        assert len(set(numbers)) == len(numbers) == 701
 
 
 def test_jobs_that_wait_for_an_ended_client_are_for_others(client, other):

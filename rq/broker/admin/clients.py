@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from rq.access.roles import Role
@@ -23,6 +24,7 @@ _USE = (
 _UNBLOCKED = Failure("UNBLOCKED client unblocked via CLIENT UNBLOCK")
 _LONGEST_NAME = 256  # bytes that are kept of each client, and shown
 _LONGEST_PAUSE = 24 * 3600 * 1000  # milliseconds
+_AT_ONCE = 500  # lines of clients
 _MOST_FILTERS = 16  # each is asked about all clients
 _Filter = Callable[[Connection], bool]
 
@@ -35,7 +37,10 @@ def client(server: Server, connection: Connection, args: Args) -> Value | Blocke
         return _CHANGES[word](server, connection, rest)
     match [word, *rest]:
         case [b"LIST", *filters]:
-            return _list(_visible(server, connection), filters)
+            wanted = _wanted(_visible(server, connection), filters)
+            if len(wanted) <= _AT_ONCE:
+                return "".join(map(_listed, wanted))
+            return server.later.answer(connection, _in_slices(wanted))
         case [b"INFO"]:
             return _listed(connection)
         case [b"ID"]:
@@ -102,22 +107,29 @@ def _visible(server: Server, connection: Connection) -> list[Connection]:
     return [each for each in there if each.principal == connection.principal]
 
 
-def _list(visible: list[Connection], filters: Args) -> str:
+def _wanted(visible: list[Connection], filters: Args) -> list[Connection]:
+    """Return those of the clients that CLIENT LIST is to tell of."""
     match [word.upper() for word in filters]:
-        case []:
-            wanted = visible
-        case [b"TYPE", b"NORMAL"]:
-            wanted = visible
+        case [] | [b"TYPE", b"NORMAL"]:
+            return visible
         case [b"TYPE", b"MASTER" | b"REPLICA" | b"SLAVE" | b"PUBSUB"]:
-            wanted = []
+            return []
         case [b"ID", *numbers]:
             chosen = {
                 at_least(1, number, "ERR Invalid client ID") for number in numbers
             }
-            wanted = [each for each in visible if each.number in chosen]
+            return [each for each in visible if each.number in chosen]
         case _:
             raise Refusal(SYNTAX)
-    return "".join(map(_listed, wanted))
+
+
+async def _in_slices(wanted: Sequence[Connection]) -> str:
+    """Return the lines of many clients, and let others be served while they are made."""
+    lines: list[str] = []
+    for at in range(0, len(wanted), _AT_ONCE):
+        lines += map(_listed, wanted[at : at + _AT_ONCE])
+        await asyncio.sleep(0)
+    return "".join(lines)
 
 
 def _listed(connection: Connection) -> str:
