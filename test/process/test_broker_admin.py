@@ -135,6 +135,7 @@ def test_what_is_set_is_kept_by_rewrite_alone(tmp_path):
         ["CONFIG", "GET", "x" * 129],
         ["CONFIG", "GET", *["x*"] * 17],
         ["COMMAND", "LIST", "FILTERBY", "PATTERN", "x" * 129],
+        ["COMMAND", "INFO", *["ping"] * 1001],
     ],
 )
 def test_a_pattern_that_would_hold_all_others_up_is_refused(client, words):

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from rq.broker import rights
-from rq.broker.admin.command import AdminCommand, Args, fitting
+from rq.broker.admin.command import MOST_ROWS, AdminCommand, Args, fitting
 from rq.broker.connection import Connection
-from rq.broker.dialects.call import Command, Refusal
+from rq.broker.dialects.call import Command, Refusal, at_most
 from rq.broker.dialects.table import TABLE as DIALECTS
 from rq.resp import Status, Value
 
@@ -27,6 +27,7 @@ def command(server: Server, connection: Connection, args: Args) -> Value:
         case [b"COUNT"]:
             return len(table)
         case [b"INFO", *names]:
+            at_most(MOST_ROWS, names, "names")
             return [
                 _info(name.upper(), table[name.upper()])
                 if name.upper() in table
