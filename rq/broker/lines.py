@@ -17,7 +17,8 @@ from rq.broker.cluster import events
 
 Record = dict[str, object]
 _Texts = Sequence[str]
-_File = tuple[int, str, int, int, int]  # which body, then what its place is of
+# Which body, then what its place is of.
+_File = tuple[int, str, int, int, int] | tuple[int, str, int, int]
 Event = job.Event | reliable.Event | groups.Event
 _WORDS: Mapping[type[Event], str] = {
     job.Added: "add",
@@ -121,8 +122,9 @@ def event(fields: Mapping[str, object], place_of: PlaceOf = no_file) -> Event | 
 def _placed(value: object, places: Sequence[_File], place_of: PlaceOf) -> object:
     """Return bodies, or one, with places for those that lie in files."""
     bodies = list(value) if isinstance(value, tuple) else [value]
-    for number, name, size, crc, offset in places:
-        bodies[number] = place_of(name, size, crc, offset)
+    for number, name, size, crc, *offset in places:
+        # One body had a file for itself, before several shared one.
+        bodies[number] = place_of(name, size, crc, offset[0] if offset else 0)
     return tuple(bodies) if isinstance(value, tuple) else bodies[0]
 
 
