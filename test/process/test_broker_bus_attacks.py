@@ -106,6 +106,34 @@ def test_garbage_is_sent_away_without_a_word(nodes, data):
         assert is_closed(sock)
 
 
+OTHER = "that node speaks version 2 between nodes, this one 1: run the same version"
+
+
+def test_a_node_of_another_version_is_told_ours_and_the_log_says_why(nodes):
+
+    def is_told():
+        with stranger(nodes) as sock:
+            sock.sendall(b"RQ-bus-2" + os.urandom(32))
+            assert _exactly(sock, PREAMBLE)[: len(MAGIC)] == MAGIC
+            assert is_closed(sock)
+        return OTHER in log_of(nodes)
+
+    wait_until(is_told)  # there is a line of strangers a second at most
+
+
+def test_who_meets_a_node_of_another_version_hears_so(nodes):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(20)
+        port = listener.getsockname()[1]
+        assert nodes.ask(1, "CLUSTER", "MEET", "127.0.0.1", 7711, port) == "OK"
+        sock, _ = listener.accept()
+        with sock:
+            _exactly(sock, PREAMBLE)
+            sock.sendall(b"RQ-bus-2" + os.urandom(32))
+            assert is_closed(sock)
+    wait_until(lambda: OTHER in log_of(nodes, 1))
+
+
 def test_another_secret_is_sent_away_and_gets_no_proof(nodes):
     with stranger(nodes) as sock:
         peer = Peer(sock, b"another secret of some length")

@@ -148,7 +148,7 @@ def test_why_no_node_is_met_is_one_sentence_each(host, cluster, secret, tmp_path
         where = f"127.0.0.1:{newer.getsockname()[1]}"
         words = [sys.executable, "-c", _NEWER, str(newer.fileno())]
         with subprocess.Popen(words, pass_fds=[newer.fileno()]) as process:
-            assert "it speaks another version of the protocol" in refused(host, where)
+            assert "speaks version 2 between nodes" in refused(host, where)
             process.kill()
     other = tmp_path / "other"
     other.write_text("another secret of another cluster")

@@ -16,9 +16,9 @@ from rq.broker.bus.frames import (
     PREAMBLE,
     BadFrame,
     Opener,
+    OtherVersion,
     Sealer,
-    check_start,
-    is_of_a_node,
+    check_magic,
     keys,
     nonce_in,
 )
@@ -128,7 +128,7 @@ class Connection(asyncio.Protocol):
         if self._opener is None:
             wanted = PREAMBLE - len(self._preamble)
             self._preamble, data = self._preamble + data[:wanted], data[wanted:]
-            self._check_start()
+            self._check_magic()
             if len(self._preamble) < PREAMBLE:
                 return
             self._agree(nonce_in(self._preamble))
@@ -139,12 +139,12 @@ class Connection(asyncio.Protocol):
                 return
             self._take_payload(payload)
 
-    def _check_start(self) -> None:
-        """A node of another version is told which one this is, before it is refused."""
+    def _check_magic(self) -> None:
+        """A node of another version is told ours, so that its log says why, too."""
         try:
-            check_start(self._preamble)
-        except BadFrame:
-            if is_of_a_node(self._preamble) and not self.connects and self._transport:
+            check_magic(self._preamble)
+        except OtherVersion:
+            if not self.connects and self._transport is not None:
                 self._transport.write(MAGIC + self._nonce)
             raise
 

@@ -14,8 +14,8 @@ import hmac
 import struct
 from collections.abc import Iterator
 
-_FAMILY = b"RQ-bus-"  # what nodes of all versions say first
-MAGIC = _FAMILY + b"1"
+_ANY_VERSION = b"RQ-bus-"
+MAGIC = _ANY_VERSION + b"1"  # another number when other nodes could not read a message
 NONCE = 32  # bytes
 PREAMBLE = len(MAGIC) + NONCE
 PIECE = 64 * 1024  # bytes of payload at most
@@ -30,29 +30,8 @@ class BadFrame(Exception):
     """What came is no frame of this connection: it cannot go on."""
 
 
-def is_of_a_node(begun: bytes) -> bool:
-    """Whether a node has said this, of whatever version."""
-    return begun.startswith(_FAMILY)
-
-
-def check_start(begun: bytes) -> None:
-    """BadFrame: a connection does not begin so, with what the other side is.
-
-    >>> check_start(b"RQ-b")
-    >>> check_start(b"-NOAUTH")
-    Traceback (most recent call last):
-    rq.broker.bus.frames.BadFrame: it is a port for clients: nodes come in 10,000 above it
-    >>> check_start(b"RQ-bus-2")
-    Traceback (most recent call last):
-    rq.broker.bus.frames.BadFrame: it speaks another version of the protocol between nodes
-    """
-    if MAGIC.startswith(begun[: len(MAGIC)]):
-        return
-    if is_of_a_node(begun):
-        raise BadFrame("it speaks another version of the protocol between nodes")
-    if begun[:1] in (b"-", b"+"):
-        raise BadFrame("it is a port for clients: nodes come in 10,000 above it")
-    raise BadFrame("it does not begin as a node does")
+class OtherVersion(BadFrame):
+    """A node is at the other end that speaks in another way."""
 
 
 def keys(secret: bytes, connector: bytes, acceptor: bytes) -> tuple[bytes, bytes]:
@@ -63,13 +42,37 @@ def keys(secret: bytes, connector: bytes, acceptor: bytes) -> tuple[bytes, bytes
     )
 
 
+def check_magic(begin: bytes) -> None:
+    """Look at the first bytes of a connection, which may not all be there yet.
+    OtherVersion: a node that this one does not understand has sent them. BadFrame: no
+    node has.
+
+    >>> check_magic(b"RQ-b")
+    >>> check_magic(b"-NOAUTH")
+    Traceback (most recent call last):
+    rq.broker.bus.frames.BadFrame: it is a port for clients: nodes come in 10,000 above it
+    """
+    if MAGIC.startswith(begin[: len(MAGIC)]):
+        return
+    if begin.startswith(_ANY_VERSION):
+        version = begin[len(_ANY_VERSION) : len(MAGIC)].decode("ascii", "replace")
+        raise OtherVersion(
+            f"that node speaks version {version} between nodes, this one "
+            f"{MAGIC[-1:].decode()}: run the same version of RQ on both"
+        )
+    if begin[:1] in (b"-", b"+"):
+        raise BadFrame("it is a port for clients: nodes come in 10,000 above it")
+    raise BadFrame("it does not begin as a node does")
+
+
 def nonce_in(preamble: bytes) -> bytes:
     """Return the nonce that a connection begins with; BadFrame: no node has sent that.
 
     >>> nonce_in(MAGIC + bytes(32)) == bytes(32)
     True
     """
-    if not preamble.startswith(MAGIC) or len(preamble) != PREAMBLE:
+    check_magic(preamble)
+    if len(preamble) != PREAMBLE:
         raise BadFrame("it does not begin as a node does")
     return preamble[len(MAGIC) :]
 
