@@ -9,7 +9,7 @@ import sys
 
 import pytest
 from harness.broker import broker_in
-from harness.brokers import Nodes
+from harness.brokers import nodes_in
 from harness.cli import rq
 from harness.ports import free_port
 from harness.supervisor import daemon_on
@@ -37,13 +37,10 @@ def secret(tmp_path_factory):
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory, secret):
     """Two nodes that know each other."""
-    nodes = Nodes(tmp_path_factory.mktemp("nodes"), 2, "--secret-file", str(secret))
-    try:
+    directory = tmp_path_factory.mktemp("nodes")
+    with nodes_in(directory, 2, "--secret-file", str(secret)) as nodes:
         nodes.join()
         yield nodes
-    finally:
-        for broker in nodes.brokers:
-            broker.close()
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +145,7 @@ def test_why_no_node_is_met_is_one_sentence_each(host, cluster, secret, tmp_path
         where = f"127.0.0.1:{newer.getsockname()[1]}"
         words = [sys.executable, "-c", _NEWER, str(newer.fileno())]
         with subprocess.Popen(words, pass_fds=[newer.fileno()]) as process:
-            assert "speaks version 2 between nodes" in refused(host, where)
+            assert "speaks version 9 between nodes" in refused(host, where)
             process.kill()
     other = tmp_path / "other"
     other.write_text("another secret of another cluster")

@@ -8,6 +8,8 @@ from pathlib import Path
 from processes import CHECKOUT
 
 TOOLS = CHECKOUT / ".venv" / "bin"
+# A directory of a broker, as an earlier version has left it.
+WRITTEN_BY_RQ = CHECKOUT / "test" / "process" / "before_cluster" / "node"
 
 Call = Callable[[list[str | Path]], str | None]
 Findings = Iterator[tuple[str, str | None]]
@@ -56,4 +58,6 @@ def speaks(path: Path, suffix: str, interpreter: bytes) -> bool:
 
 def ends_with_newline(path: Path) -> bool:
     content = path.read_bytes()
+    if path.is_relative_to(WRITTEN_BY_RQ):
+        return True
     return not content or b"\0" in content or content.endswith(b"\n")

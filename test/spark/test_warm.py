@@ -74,8 +74,8 @@ def test_batches_on_a_spark_that_is_warm(tmp_path, spark_env):
         running_queue(tmp_path, HEAD + BATCH, "warm", **settings) as queue,
     ):
         states = []
-        for whats in (("a", "a"), ("bad", "a"), ("bad", "bad"), ("a", "a")):
-            ids = [prepared(queue, {"a": b"line"}, param1=what) for what in whats]
+        for words in (("a", "a"), ("bad", "a"), ("bad", "bad"), ("a", "a")):
+            ids = [prepared(queue, {"a": b"line"}, param1=what) for what in words]
             ended = [queue.ended(msg_id, seconds=PATIENCE) for msg_id in ids]
             states.append([entry["status"].partition(" ")[0] for entry in ended])
         assert states == [["done"] * 2, ["err", "done"], ["err"] * 2, ["done"] * 2]
