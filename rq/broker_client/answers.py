@@ -9,6 +9,14 @@ from rq.broker_client.addresses import address_of, readable
 from rq.errors import BadInput
 from rq.resp import Status, Value
 
+# What is said of a copy by the state of its job: of one that is not confirmed, and of one
+# that is.
+_COPY = "was sent a copy", "here"
+_COPY_OF = {
+    "wait-repl": ("was sent a copy", "has it"),
+    "acked": ("to be told that it is done", "knows that it is done"),
+}
+
 
 @dataclass(frozen=True, slots=True)
 class QueueRow:
@@ -116,6 +124,19 @@ class JobRow:
 
 
 @dataclass(frozen=True, slots=True)
+class CopyRow:
+    """A node that may have a job."""
+
+    id: str
+    address: str  # ":0" when it is forgotten
+    flags: list[str]  # as of a node, or "forgotten"
+    is_confirmed: bool  # that it has its copy, or knows that the job is done
+
+    def to_json(self) -> dict[str, object]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """A job of Disque's dialect; all times are seconds."""
 
@@ -134,6 +155,8 @@ class Job:
     lost: int  # of these, came again without an answer
     comes_in: int  # until it comes into its queue again; -1: never
     paused: str  # as of a queue
+    wanted: int  # copies that its producer asked for
+    copies: list[CopyRow]  # the node that answers first
     body: str  # its start
     body_bytes: int
     is_cut: bool
@@ -285,11 +308,28 @@ def job_in(answer: Value) -> Job:
         lost=lost,
         comes_in=number_in(facts["comes_in"]),
         paused=text_in(facts["paused"]),
+        wanted=number_in(facts["wanted"]),
+        copies=[_copy(row) for row in _lists(facts["copies"])],
         body=body,
         body_bytes=size,
         is_cut=len(_data(facts["body"])) < size,
         address=address_of(_data(facts["id"])),
         queue_address=address_of(_data(facts["queue"])),
+    )
+
+
+def copy_state(job: Job, copy: CopyRow) -> str:
+    """Return what is known of a copy of a job."""
+    words = _COPY_OF.get(job.state, _COPY)
+    return words[copy.is_confirmed or "myself" in copy.flags]
+
+
+def _copy(row: Sequence[Value]) -> CopyRow:
+    return CopyRow(
+        id=text_in(row[0]),
+        address=place_of(text_in(row[1]), number_in(row[2])),
+        flags=list(map(text_in, _list(row[3]))),
+        is_confirmed=bool(row[4]),
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from rq.broker_client import questions
 from rq.cli import ports, term
 from rq.config import broker as config
+from rq.config import broker_secret
 from rq.config.broker import FSYNC
 from rq.errors import BadConfig, RQError
 from rq.health import Trouble
@@ -34,8 +35,11 @@ def headline(root: Root, facts: Mapping[str, str]) -> str:
     return f"broker {chosen.addr}:{chosen.port}: {jobs} in {queues}, {clients} (`rq broker queues`)"
 
 
-def troubles(facts: Mapping[str, str]) -> Iterator[Trouble]:
+def troubles(root: Root, facts: Mapping[str, str]) -> Iterator[Trouble]:
     """Give what is wrong with a broker that answers."""
+    if why := _wrong_secret(root):
+        said = "has a secret that it will not take when it starts again"
+        yield Trouble(who="broker", said=said, why=why)
     if why := facts["trouble"]:
         yield Trouble(who="broker", said="takes nothing new", why=why)
     used, limit = int(facts["used_memory"]), int(facts["maxmemory"])
@@ -43,7 +47,42 @@ def troubles(facts: Mapping[str, str]) -> Iterator[Trouble]:
         said = f"uses {size(used)} of {size(limit)} for jobs"
         why = "above that it refuses jobs: let programs work them off, or raise `maxmemory`"
         yield Trouble(who="broker", said=said, why=why, kind="warn", passing=True)
-    if silent := facts["silent_nodes"]:
+    yield from _of_cluster(facts)
+    if (seconds := int(facts["grace"])) > 0:
+        yield Trouble(
+            who="broker",
+            said=f"lets nothing expire for {duration(seconds)}",
+            why="by the time of day the machine was off for over a day; if that is "
+            "wrong, `rq broker disable` and set the time",
+            kind="warn",
+            passing=True,
+        )
+
+
+def _wrong_secret(root: Root) -> str:
+    """Return why the secret that nodes share cannot be used; "": it can, or there is
+    none."""
+    try:
+        chosen = config.read(root.broker_config)
+        if chosen.secret_file:
+            broker_secret.read(root.path / chosen.secret_file)
+    except BadConfig as error:
+        return str(error)
+    return ""
+
+
+def _of_cluster(facts: Mapping[str, str]) -> Iterator[Trouble]:
+    others = int(facts["nodes"]) - 1
+    if others and facts["linked_nodes"] == "0":
+        yield Trouble(
+            who="broker",
+            said=f"is alone, and knows {term.number(others, 'other node')}",
+            why="jobs that are to have copies are refused: `rq broker nodes` says why it "
+            "has no link",
+            kind="warn",
+            passing=True,
+        )
+    elif silent := facts["silent_nodes"]:
         yield Trouble(
             who="broker",
             said=f"gets no answer from {silent}",
@@ -52,12 +91,11 @@ def troubles(facts: Mapping[str, str]) -> Iterator[Trouble]:
             kind="warn",
             passing=True,
         )
-    if (seconds := int(facts["grace"])) > 0:
+    if facts["leaving"] == "1":
         yield Trouble(
             who="broker",
-            said=f"lets nothing expire for {duration(seconds)}",
-            why="by the time of day the machine was off for over a day; if that is "
-            "wrong, `rq broker disable` and set the time",
+            said="leaves its cluster, and takes no new jobs",
+            why="`rq broker leave` tells what is left; with --cancel it stays",
             kind="warn",
             passing=True,
         )
@@ -80,7 +118,10 @@ def warnings(root: Root, running: bool) -> Iterator[str]:
         )
     if running:
         yield from _of_running(root)
-    elif (holder := ports.holder(chosen.addr, chosen.port)) is not None:
+        return
+    if why := _wrong_secret(root):
+        yield why
+    if (holder := ports.holder(chosen.addr, chosen.port)) is not None:
         yield f"port {chosen.port}, which the broker needs, is taken by {holder}"
 
 
@@ -93,5 +134,5 @@ def _of_running(root: Root) -> Iterator[str]:
             "say why"
         )
         return
-    for trouble in troubles(facts):
+    for trouble in troubles(root, facts):
         yield trouble.sentence

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from rq.broker_client import answers, questions
 from rq.broker_client.addresses import readable
-from rq.broker_client.answers import ClientRow, NodeRow
+from rq.broker_client.answers import ClientRow, CopyRow, Job, NodeRow
 from rq.broker_client.connection import ask
 from rq.cli import FAILED, OK, place, term
 from rq.config import broker as config
@@ -21,6 +21,7 @@ from rq.wording import duration, size
 _SHORT = 60  # characters of a name or a body in a table
 _NOT_READ = {True: "(in a file of its own)", False: ""}
 _MOST = 1000  # jobs that a table shows
+_NODES_OF_A_JOB = ("nodes-delivered", "nodes-confirmed")  # of SHOW
 _DONE = {
     "ack": "acknowledged",
     "delete": "deleted",
@@ -172,10 +173,11 @@ def list_nodes(root: Root, *, as_json: bool) -> int:
 
 def _link(row: NodeRow) -> str:
     """Return how the link to a node is, or for how long it does not answer."""
+    why = f": {row.why}" if row.why else ""
     if row.silent >= 1:
-        return f"silent for {duration(row.silent)}"
+        return f"silent for {duration(row.silent)}{why}"
     if not row.linked:
-        return f"down: {row.why}" if row.why else "down"
+        return f"down{why}"
     return "up" if row.linked_back else "up, not back"
 
 
@@ -217,8 +219,22 @@ def _show(root: Root, args: argparse.Namespace) -> int:
         term.print_json(plain)
     else:
         for name, value in plain.items():
-            print(f"{name:<24}{term.plain(value)}")
+            if name not in _NODES_OF_A_JOB:
+                print(f"{name:<24}{term.plain(value)}")
+        _show_copies(questions.job(root, args.id))
     return OK
+
+
+def _show_copies(job: Job) -> None:
+    """Print which nodes may have a job."""
+    print()
+    rows = [(row.id[:8], row.address, *_copy(job, row)) for row in job.copies]
+    term.table(("COPY AT", "ADDRESS", "STATE", "NODE"), rows)
+
+
+def _copy(job: Job, row: CopyRow) -> tuple[str, str]:
+    """Return what is known of a copy, and of its node."""
+    return answers.copy_state(job, row), ",".join(row.flags)
 
 
 def _change(root: Root, deed: str, ids: Sequence[str]) -> int:

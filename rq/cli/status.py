@@ -135,7 +135,7 @@ def _broker(
         is_up = any(child["kind"] == "broker" for child in up)
         silent = health.Trouble(who="broker", said="does not answer", why=str(error))
         return None, [silent] if is_up else []
-    return facts, [] if facts is None else list(broker_health.troubles(facts))
+    return facts, [] if facts is None else list(broker_health.troubles(root, facts))
 
 
 def _access(root: Root) -> list[str]:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rq.broker.cluster.gossip import Address
 from rq.broker.cluster.member import Member
+from rq.broker.cluster.spread import Spread
 from rq.errors import cause_of
 from rq.resp import Failure, Value
 
 if TYPE_CHECKING:
     from rq.broker.server import Server
 
+MYSELF = ["myself"]
 _MOST_NAMED = 5  # nodes that do not answer
 
 
@@ -33,7 +36,7 @@ def rows(server: Server) -> list[Value]:
     sent for want of room, its port for nodes, whether its link to us stands, and why
     ours does not."""
     members, node = server.cluster.members, server.node
-    mine = ["myself", *(["leaving"] if node.jobs.leaving else [])]
+    mine = [*MYSELF, *(["leaving"] if node.jobs.leaving else [])]
     host, _, bus_port = members.address
     port = server.settings.port
     this: Value = [node.node_id, host, port, mine, 1, -1, 0, 0, 0, bus_port, 1, ""]
@@ -52,6 +55,28 @@ def _row(server: Server, member: Member, now: float) -> Value:
     why = "" if bus is None or member.is_linked else bus.trouble_of(member.node_id)
     link: list[Value] = [bus_port, int(back), why]
     return [member.node_id, host, port, flags_of(member), *facts, *link]
+
+
+def copies(server: Server, spread: Spread | None) -> list[Value]:
+    """Return of each node that may have a job, this one first: id, address, what is to be
+    said of the node, and whether it has confirmed: that it has its copy, while the
+    producer waits for that; or that the job is done, once it is acknowledged."""
+    members, mine = server.cluster.members, server.node.node_id
+    names = frozenset({mine}) if spread is None else spread.may_have
+    confirmed = frozenset[str]() if spread is None else spread.confirmed
+    rows: list[Value] = []
+    for name in sorted(names, key=lambda name: (name != mine, name)):
+        member = members.by_id.get(name)
+        if name == mine:
+            address, flags = members.address._replace(port=server.settings.port), MYSELF
+        elif member is None:
+            address, flags = Address("", 0, 0), ["forgotten"]
+        else:
+            address, flags = member.address, flags_of(member)
+        rows.append(
+            [name, address.host, address.port, list(flags), int(name in confirmed)]
+        )
+    return rows
 
 
 def linked(server: Server) -> int:

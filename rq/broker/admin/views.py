@@ -62,7 +62,7 @@ def _view(server: Server, connection: Connection, args: Args) -> Value:
             most = min(max(whole(count) or 0, 0), MOST_ROWS)
             return list(islice(_peek(node, dialect.decode(), name, now), most))
         case [b"JOB", text]:
-            return _job(node, text, now)
+            return _job(server, text, now)
     raise Refusal(_USE)
 
 
@@ -148,10 +148,18 @@ def _peeked(
     return [name, body[:_START], size_of(body), int(age), times, int(waits)]
 
 
-def _job(node: Node, text: bytes, now: float) -> Value:
+def _job(server: Server, text: bytes, now: float) -> Value:
     """Tell the story of a job of Disque's dialect; None: there is none."""
-    job = node.jobs.by_id.get(ids.parsed(text) or "")
-    return None if job is None else _flat(_of_job(job, now))
+    jobs = server.node.jobs
+    job = jobs.by_id.get(ids.parsed(text) or "")
+    if job is None:
+        return None
+    spread = jobs.spreads.by_job.get(job.job_id)
+    copies: dict[str, Value] = {
+        "wanted": 1 if spread is None else spread.wanted,
+        "copies": nodes.copies(server, spread),
+    }
+    return _flat(_of_job(job, now) | copies)
 
 
 def _of_job(job: Job, now: float) -> dict[str, Value]:

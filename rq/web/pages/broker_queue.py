@@ -113,7 +113,11 @@ class BrokerQueuePages:
 
     async def of_job(self, req: Request, resp: Response, job: str) -> None:
         facts = await asyncio.to_thread(_job_facts, self._site.root, job_id(job))
-        values = {"facts": facts, "story": story(facts["job"])}
+        values = {
+            "facts": facts,
+            "story": story(facts["job"]),
+            "copy_state": answers.copy_state,
+        }
         await page.show(req, resp, self._site, "broker_job.html", values)
 
     async def ask_of_queue(
@@ -190,6 +194,12 @@ def story(job: Job | None) -> Story:
             "todo": "It is acknowledged or deleted, its time is over, or it never was.",
             "state": "done",
         }
+    if job.state == "acked":
+        todo = "It goes when each node that may have it knows that it is done."
+        return {"what": "It is acknowledged.", "todo": todo, "state": "done"}
+    if job.state == "wait-repl":
+        what = f"Its producer waits until {job.wanted} nodes have it."
+        return {"what": what, "todo": "Then it begins.", "state": "prep"}
     if job.state == "queued":
         handed = "Whoever asks next is handed it, when those before it are."
         paused = "Nobody is handed it while its queue is paused."
