@@ -11,6 +11,7 @@ import contextlib
 import importlib
 import os
 import re
+import signal
 import subprocess
 import sys
 import tarfile
@@ -21,9 +22,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rq.config import files
-from rq.errors import BadInput, Unreachable
+from rq.errors import BadInput, RQError, Unreachable
 from rq.layout import Root
 from rq.proc import locks
+from rq.spark import failures
 from rq.spark.requirements import Requirements
 
 if TYPE_CHECKING:
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 
 Tell = Callable[[str], None]
 _ARCHIVE, _IN_TASKS = "packages.tar.gz", "rq-packages"
+_ERROR = re.compile(r"ERROR: (?!Exception:)")  # a trace follows that, and its last line
+_TEMPORARY = "tmp"  # of pip
 _INSIDE, _LOCK, _NEW, _OLD = "lib", "lock", ".new", ".old"
 _UNUSED = 30 * 86400.0  # seconds until one that nobody uses is removed
 _STEPS = re.compile(r"(?:Collecting|Downloading|Building|Installing|Processing) .*")
@@ -107,7 +111,9 @@ def _make(own: Path, wanted: Requirements, tell: Tell, turn: int) -> None:
     listing = new / "requirements.txt"
     listing.write_text(wanted.text, "utf-8")
     try:
+        (new / _TEMPORARY).mkdir()
         _pip(_command(listing, new / _INSIDE), wanted, tell, turn)
+        files.remove_dir(new / _TEMPORARY)
         (new / _INSIDE).mkdir(exist_ok=True)
         (new / _LOCK).touch(0o600)
         os.sync()  # after a power cut, too, one that is there is whole
@@ -127,6 +133,7 @@ def _pip(command: list[str], wanted: Requirements, tell: Tell, turn: int) -> Non
     """Let pip work, which holds the lock `turn` as well: if this process is killed,
     nobody begins anew beside it."""
     last: deque[str] = deque(maxlen=200)
+    temporary = Path(command[-1]).with_name(_TEMPORARY)
     before = 0.0  # when the last line was told
     with subprocess.Popen(
         command,
@@ -136,7 +143,8 @@ def _pip(command: list[str], wanted: Requirements, tell: Tell, turn: int) -> Non
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
-        env={**os.environ, "PIP_USER": "0"},
+        # What a pip that is killed leaves behind goes with the rest of what it began.
+        env={**os.environ, "PIP_USER": "0", "TMPDIR": str(temporary)},
         pass_fds=(turn,),
     ) as pip:
         assert pip.stdout is not None
@@ -147,15 +155,21 @@ def _pip(command: list[str], wanted: Requirements, tell: Tell, turn: int) -> Non
                 before = time.monotonic()
                 tell(line.strip()[:120])
     if pip.returncode:
-        _refuse(wanted, list(last))
+        kind, why = _failure(list(last), pip.returncode)
+        raise kind(f"{wanted.names} cannot be installed for this job: {why}")
 
 
-def _refuse(wanted: Requirements, lines: list[str]) -> None:
-    errors = [line for line in lines if line.startswith("ERROR: ")]
+def _failure(lines: list[str], status: int) -> tuple[type[RQError], str]:
+    """Return what ended pip, and whether it may pass: the machine failed, or the index."""
+    if failures.is_full("\n".join(lines)):
+        return Unreachable, failures.FULL
+    if status < 0:
+        name = signal.Signals(-status).name
+        return Unreachable, f"pip was ended by {name}, perhaps for want of memory"
+    errors = [line for line in lines if _ERROR.match(line)]
     text = next(reversed(errors), next(reversed(lines), "pip is not there"))
-    why = text.removeprefix("ERROR: ").strip()[:300]
     kind = Unreachable if any(map(_AWAY.search, lines)) else BadInput
-    raise kind(f"{wanted.names} cannot be installed for this job: {why}")
+    return kind, text.removeprefix("ERROR: ").strip()[:300]
 
 
 def _remove_unused(place: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -17,7 +18,7 @@ from harness.queues import running_queue
 from harness.spark_jobs import prepared, tools
 from harness.waiting import wait_until
 
-from rq.errors import BadConfig, BadInput
+from rq.errors import BadConfig, BadInput, Unreachable
 from rq.layout import Root
 from rq.proc import locks
 from rq.spark import job_file, packages, requirements
@@ -207,6 +208,46 @@ def maker(place, root, **env):
         env={**os.environ, **env},
         start_new_session=True,
     )
+
+
+@pytest.mark.parametrize(
+    ("script", "kind", "why"),
+    [
+        (
+            "echo 'OSError: [Errno 28] No space left on device: x'",
+            Unreachable,
+            "is full",
+        ),
+        ("kill -9 $$", Unreachable, "pip was ended by SIGKILL"),
+        ("echo 'ERROR: Exception:'; echo 'KeyError: a'", BadInput, "job: KeyError: a$"),
+        ("echo 'ERROR: No matching b'; echo c", BadInput, "job: No matching b$"),
+        ("true", BadInput, "pip is not there"),
+    ],
+)
+def test_what_ended_pip_is_told_and_passes_if_it_is_the_machine(
+    place, tmp_path, script, kind, why
+):
+    command = ["/bin/sh", "-c", f"{script}; exit 2", str(tmp_path / "list")]
+    with locks_of(tmp_path) as turn, pytest.raises(kind, match=why):
+        packages._pip(command, wanted(place), print, turn)
+
+
+@contextlib.contextmanager
+def locks_of(tmp_path):
+    turn = locks.lock_waiting(tmp_path / "turn")
+    yield turn
+    os.close(turn)
+
+
+def test_what_pip_writes_meanwhile_is_gone_with_the_rest(place, tmp_path):
+    seen = []
+    root = Root(tmp_path / "root")
+    lib = packages.ready(root, wanted(place), seen.append)
+    assert sorted(path.name for path in lib.parent.iterdir()) == [
+        "lib",
+        "lock",
+        "requirements.txt",
+    ]
 
 
 def test_two_processes_make_them_once_and_a_killed_one_leaves_no_half(place, tmp_path):
