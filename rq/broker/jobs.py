@@ -93,6 +93,15 @@ class Jobs:
         if self.spreads.by_job:
             self.spreads.follow(job.job_id, due, now)
 
+    def hold(self, job: Job, until: float, now: float) -> None:
+        """Let a job that comes at most once come into its queue no sooner. A start finds
+        it as it was."""
+        self._take_out(job)
+        job.was_queued = False  # that it comes is no other delivery
+        if (spread := self.spreads.by_job.get(job.job_id)) is not None:
+            spread.announces = False
+        self.postpone(job, max(job.due, until), now)
+
     def count(self, job: Job, nacks: int, deliveries: int) -> None:
         """Count what happened to a job on another node, as well as it is known."""
         job.nacks += nacks

@@ -14,12 +14,13 @@ from typing import get_args
 
 from rq.broker import groups, jobs, reliable
 from rq.broker.cluster.alone import Nobody
+from rq.broker.cluster.copies import HOLD
 from rq.broker.cluster.messages import Letter, Message, Peers
 from rq.broker.cluster.replication import Replication
 from rq.broker.deadlines import Deadlines
 from rq.broker.group_desk import GroupDesk
 from rq.broker.job import Event as JobEvent
-from rq.broker.job import Removed
+from rq.broker.job import Job, Put, Removed, State
 from rq.broker.job_desk import JobDesk
 from rq.broker.lines import Event
 from rq.broker.memory import Memory
@@ -103,6 +104,37 @@ class Node:
         """All that there was is read."""
         self.jobs.begin(now)
         self.replication.copies.begin(now)
+
+    def hold_once(self, now: float) -> None:
+        """After a start, in a cluster: let jobs that come at most once wait until the
+        others had time to say that this disk is an old copy."""
+        for job in self._once():
+            self.jobs.hold(job, now + HOLD, now)
+
+    def disown(self, now: float) -> None:
+        """The disk is an old copy: let no job come that comes at most once, for it may
+        have come; and let none go whose producer may have been answered since."""
+        for job in self._once():
+            self.emit(Put(job.job_id, 0.0), now)
+        producers = self.jobs.spreads.waiting.values()
+        for job in self.jobs.by_id.values():
+            if job.state is State.WAIT_REPL and job.job_id not in producers:
+                due = self.desk.again(job.retry, now)
+                self.emit(Put(job.job_id, due), now)
+
+    def _once(self) -> list[Job]:
+        """Return the jobs that come at most once and are still to come."""
+        jobs = self.jobs.by_id.values()
+        return [
+            job
+            for job in jobs
+            if not job.retry and (job.due or job.state is State.QUEUED)
+        ]
+
+    def rename(self, node_id: str, now: float) -> None:
+        """Be another node, with the same jobs."""
+        before, self.node_id = self.node_id, node_id
+        self.replication.copies.rename(before, now)
 
     def events_of_all(self) -> Iterator[Iterable[Event]]:
         """Give the events that make all what it is, some at a time."""

@@ -76,6 +76,11 @@ class Store:
     # ---- events
 
     @property
+    def durable_lines(self) -> int:
+        """How many lines are durable, of all that the node has ever written."""
+        return self._journal.position.seq
+
+    @property
     def full(self) -> bool:
         """Whether `commit` has to come before more is taken."""
         return self._journal.full

@@ -61,6 +61,14 @@ class Cluster:
         node.begin(self.now)
         self.carry()
 
+    def rename(self, number, node_id):
+        """Let a node go on under another id."""
+        node = self.nodes[number]
+        self.disks[node_id] = self.disks.pop(node.node_id)
+        self.ids[number] = node_id
+        node.peers = Members(self, node_id)
+        node.rename(node_id, self.now)
+
     def kill(self, number):
         """Let a node be gone, and all that it has not sent."""
         self.dead.add(self.ids[number])

@@ -9,11 +9,11 @@ from harness.simulation.ledger import Broken
 from harness.simulation.runs import Run, run
 from harness.simulation.steps import plan
 
-from rq.broker import job_desk, jobs
+from rq.broker import job_desk, jobs, node
 from rq.broker.cluster import collection, copies, queueing
 
 MOST = 1500  # seeds until a bug must have shown
-FIRST = ()  # some that show bugs that most do not
+FIRST = (332, 2193)  # some that show bugs that most do not
 BUGS = {
     "the producer is answered one copy early": (
         copies,
@@ -64,6 +64,16 @@ BUGS = {
         job_desk,
         "if job.state is not State.ACTIVE or not job.due:",
         "if job.state is not State.ACTIVE:",
+    ),
+    "an old copy of a disk hands out what comes at most once": (
+        node,
+        "self.emit(Put(job.job_id, 0.0), now)",
+        "pass",
+    ),
+    "a start does not wait for what others know of the disk": (
+        node,
+        "self.jobs.hold(job, now + HOLD, now)",
+        "pass",
     ),
 }
 

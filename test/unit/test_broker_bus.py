@@ -58,6 +58,8 @@ FIELDS = {
         PORTS,
         st.booleans(),
         st.lists(RUMOURS, max_size=3).map(tuple),
+        NUMBERS,
+        NUMBERS,
     ),
     HasFailed: (NODES,),
 }

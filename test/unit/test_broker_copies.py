@@ -111,7 +111,7 @@ def test_a_node_that_is_killed_finds_its_copies_again_and_forgets_who_waited():
     assert len(cluster.nodes[B].jobs.by_id) == 2
     cluster.kill(A)
     cluster.restart(A)
-    cluster.pass_by(1)
+    cluster.pass_by(3)
     assert cluster.holders(job_id) == [A, B, C]
     assert len(cluster.nodes[B].jobs.by_id) == 1
     spread = cluster.nodes[A].jobs.spreads.by_job[job_id]
@@ -156,3 +156,38 @@ def test_a_job_that_comes_at_most_once_is_gone_where_it_was_and_may_come_back():
     cluster.restart(B)
     cluster.pass_by(60)
     assert cluster.get(A) is cluster.get(B) is None
+
+
+def test_a_disk_that_is_an_old_copy_hands_out_nothing_that_comes_at_most_once():
+    cluster = Cluster(2)
+    once = cluster.add(A, "RETRY", 0, "REPLICATE", 1)
+    later = cluster.add(A, "RETRY", 0, "REPLICATE", 1, "DELAY", 30, queue="r")
+    again = cluster.add(A, "RETRY", 5, "REPLICATE", 2, queue="s")
+    cluster.kill(A)
+    cluster.restart(A)
+    node = cluster.nodes[A]
+    node.hold_once(cluster.now)
+    assert cluster.get(A) is None  # the others have yet to say what they remember
+    node.disown(cluster.now)
+    cluster.rename(A, "cd" * 20)
+    cluster.pass_by(60)
+    assert cluster.get(A) is None
+    assert cluster.get(A, "r") is None
+    assert {once, later} < set(node.jobs.by_id)
+    assert cluster.ask(A, "ENQUEUE", once, later) == 0
+    assert cluster.ask(A, "ACKJOB", again) == 1
+    assert cluster.holders(again) == []
+
+
+def test_a_disk_that_is_no_old_copy_hands_out_all_after_two_seconds():
+    cluster = Cluster(2)
+    once = cluster.add(A, "RETRY", 0, "REPLICATE", 1)
+    cluster.kill(A)
+    cluster.restart(A)
+    cluster.nodes[A].hold_once(cluster.now)
+    assert cluster.get(A) is None
+    cluster.pass_by(2.1)
+    got = cluster.ask(A, "GETJOB", "NOHANG", "WITHCOUNTERS", "FROM", "q")
+    assert got == [[b"q", once, b"body", "nacks", 0, "additional-deliveries", 0]]
+    cluster.pass_by(60)
+    assert cluster.get(A) is None

@@ -286,3 +286,30 @@ def test_idle_nodes_say_little():
     network.pass_by(60)
     each = 1 + 6 / 1.5  # pings a second: somebody, and all by half the timeout
     assert network.sent <= 7 * 60 * each
+
+
+def test_a_node_whose_disk_has_less_than_others_remember_is_another():
+    network = mesh_of(3)
+    before = network.nodes[2].node_id
+    network.nodes[2].lines = 50
+    network.pass_by(4)
+    network.kill(2)
+    network.restart(2)
+    network.nodes[2].lines = 50  # its own disk
+    network.pass_by(4)
+    assert not network.nodes[2].is_outdated
+    network.kill(2)
+    network.restart(2)
+    network.nodes[2].lines = 49  # an older copy of it
+    network.pass_by(0.3)
+    assert network.nodes[2].is_outdated
+    network.nodes[2].rename("cd" * 20)
+    for members in network.nodes[:2]:
+        members.unlinked(before, network.now)  # it has ended all connections
+    network.pass_by(4)
+    assert not network.nodes[2].is_outdated
+    for members in network.nodes[:2]:
+        assert "cd" * 20 in members.reachable
+        members.forget(before, network.now)
+    network.pass_by(1)
+    assert network.mesh()

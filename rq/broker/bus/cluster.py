@@ -43,7 +43,10 @@ class Cluster:
         address = Address(kept.host, server.settings.port, 0)
         self.members = Members(server.node.node_id, SystemRandom(), address)
         self.members.load(kept.members, server.store.clock.now())
+        self.members.lines = server.store.durable_lines
         server.node.peers = self.members
+        if self.members.size > 1:
+            server.node.hold_once(server.store.clock.now())
 
     def begin(self, sock: socket.socket, secret: bytes) -> None:
         """Take part: other nodes come in over a listening socket."""
@@ -119,8 +122,39 @@ class Cluster:
         server = self._server
         self.members.leaving = server.node.jobs.leaving
         self.members.timeout = server.settings.node_timeout / 1000
+        self.members.lines = server.store.durable_lines
+        if self.members.is_outdated:
+            self._be_another()
         if self.members.changed and (self._task is None or self._task.done()):
             self._task = self._loop.create_task(self._keep_later())
+
+    def _be_another(self) -> None:
+        """Other nodes know that this one had more on its disk than there is: it is an
+        old copy, and what it says of itself is not true any more. First no job may come
+        again that comes at most once; while the disk takes nothing, the next look tries
+        again."""
+        server, now = self._server, self._server.store.clock.now()
+        server.node.disown(now)
+        server.durability.keep(now)
+        if not server.durability.reach():
+            return
+        before = server.node.node_id
+        log.error(
+            "the disk is an older copy than what has run since: this node goes on under a "
+            "new id, and jobs that come at most once do not come any more; say CLUSTER "
+            "FORGET of the old id to all other nodes: %s",
+            fields(old=before, new=self._take_new_id()),
+        )
+
+    def _take_new_id(self) -> str:
+        server = self._server
+        new_id = server.store.new_node_id()
+        server.node.rename(new_id, server.store.clock.now())
+        self.members.rename(new_id)
+        if self.bus is not None:
+            self.bus.cut_all()
+        server.soon()
+        return new_id
 
     async def _keep_later(self) -> None:
         try:

@@ -69,6 +69,9 @@ _COPY = record(
         NUMBER,
     ),
 )
+_GREETING = _fields(
+    _KIND, PORT, PORT, FLAG, many(_RUMOUR, _MOST_RUMOURS), NUMBER, NUMBER
+)
 # Numbers on the wire: never given to another kind.
 _KINDS: Mapping[int, tuple[type[Sent], tuple[Field[object], ...]]] = {
     1: (messages.Replicate, _fields(_COPY, FLAG)),
@@ -83,7 +86,7 @@ _KINDS: Mapping[int, tuple[type[Sent], tuple[Field[object], ...]]] = {
     10: (messages.Need, _fields(DATA, NUMBER)),
     11: (messages.Yours, _fields(many(_COPY, _MOST_COPIES))),
     12: (messages.Pause, _fields(DATA, FLAG, FLAG)),
-    20: (Greeting, _fields(_KIND, PORT, PORT, FLAG, many(_RUMOUR, _MOST_RUMOURS))),
+    20: (Greeting, _GREETING),
     21: (HasFailed, _fields(NODE)),
     22: (Forget, _fields(NODE, FLAG)),
 }

@@ -97,9 +97,12 @@ class CopyDesk:
         for node in self.others(spread):
             self._outlet.send(node, Replicate(copy, quiet or node in spread.confirmed))
 
-    def send_again(self, spread: Spread, now: float) -> None:
-        """Send copies of a job whose producer still waits to one node more."""
-        job = self._jobs.by_id[spread.job_id]
+    def go_on(self, job: Job, spread: Spread, now: float) -> None:
+        """Send copies of a job whose producer still waits to one node more; let it go if
+        the producer went with the end of an earlier process."""
+        if spread.client is None:
+            self.fail(job, None, now)
+            return
         self._jobs.spreads.wake(spread, now + LOOK, now)
         more = self._draw(1, spread.may_have)
         if more:
@@ -115,13 +118,15 @@ class CopyDesk:
         """Note that more nodes may have a copy."""
         both = spread.may_have.union(nodes)
         if both != spread.may_have:
-            waits = self.state(spread) is State.WAIT_REPL
-            event = copied_of(spread)._replace(
-                may_have=tuple(sorted(both)), waits=waits
-            )
-            self._outlet.emit(event, now)
-            if waits:
-                self._jobs.spreads.wake(spread, now + LOOK, now)
+            self._note(spread, both, now)
+
+    def _note(self, spread: Spread, nodes: frozenset[str], now: float) -> None:
+        """Note which nodes may have a copy."""
+        waits = self.state(spread) is State.WAIT_REPL
+        event = copied_of(spread)._replace(may_have=tuple(sorted(nodes)), waits=waits)
+        self._outlet.emit(event, now)
+        if waits:
+            self._jobs.spreads.wake(spread, now + LOOK, now)
 
     def entry(self, job_id: str, nodes: tuple[str, ...], now: float) -> Spread:
         """Note that more nodes may have a copy of a job, which so far may be here only;
@@ -133,6 +138,15 @@ class CopyDesk:
         nodes = tuple(sorted({self._outlet.node_id, *nodes}))
         self._outlet.emit(Copied(job_id, 1, nodes, True, False, 0), now)
         return self._jobs.spreads.by_job[job_id]
+
+    def rename(self, before: str, now: float) -> None:
+        """This node has another id than before: so have its copies."""
+        own = {self._outlet.node_id}
+        for spread in list(self._jobs.spreads.by_job.values()):
+            if before in spread.confirmed:
+                spread.confirmed = spread.confirmed - {before} | own
+            if before in spread.may_have:
+                self._note(spread, spread.may_have - {before} | own, now)
 
     def state(self, spread: Spread) -> State | None:
         """Return the state of a job; None: there is only an acknowledgement."""
@@ -279,12 +293,13 @@ class CopyDesk:
             self._let_go(client, GONE, now)
 
     def begin(self, now: float) -> None:
-        """After a start: let go of jobs whose producers are gone, and let the others
-        say what became of those with copies before they come again."""
+        """After a start: let the others say what became of jobs with copies before these
+        come again, or are let go because their producers are gone: they are not, if the
+        disk is an old copy."""
         for spread in list(self._jobs.spreads.by_job.values()):
             job = self._jobs.by_id.get(spread.job_id)
             if job is not None and job.state is State.WAIT_REPL:
-                self.fail(job, None, now)
+                self._jobs.spreads.wake(spread, now + HOLD, now)
             elif job is not None and job.state is State.ACTIVE and job.due:
                 least = now + min(job.retry or HOLD, HOLD)
                 self._jobs.postpone(job, max(job.due, least), now)

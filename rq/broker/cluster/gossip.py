@@ -39,6 +39,10 @@ class Greeting(NamedTuple):
     bus_port: int
     leaving: bool
     rumours: tuple[Rumour, ...]
+    lines: int = 0  # durable lines of the sender's journal, since ever
+    remembers: int = (
+        0  # the most that the receiver has said to have, as the sender knows
+    )
 
 
 class HasFailed(NamedTuple):

@@ -23,6 +23,7 @@ class Member:
     pinged_at: float = 0.0
     silent_since: float = 0.0  # it should have answered since then
     pong_at: float = 0.0
+    lines: int = 0  # durable lines of its journal, the most that it said to have
     lag: float = 0.0  # seconds from its last ping to the answer
     # Who holds that it does not answer, and since when that is said.
     reports: dict[str, float] = field(default_factory=dict)

@@ -49,6 +49,8 @@ class Members:
         self.cut: list[str] = []  # links that are to be made anew
         self.changed = False  # since it was kept on disk
         self.forgotten: set[tuple[str, str]] = set()  # by whom, who: as others say
+        self.lines = 0  # durable lines of this node's journal, since ever
+        self.is_outdated = False  # others know of more: the disk is an old copy
         self._banned: dict[str, float] = {}  # and until when
         self._random = random
         self._round_at = self._ticked_at = 0.0
@@ -103,6 +105,13 @@ class Members:
         self._banned.clear()
         self.node_id = node_id
         self.changed = True
+
+    def rename(self, node_id: str) -> None:
+        """Be another node, and let those that know this one know the other."""
+        self.node_id = node_id
+        self.is_outdated = False
+        for member in self.by_id.values():
+            member.meets, member.linked_at, member.lines = True, 0.0, 0
 
     def load(self, kept: Iterable[tuple[str, Address]], now: float) -> None:
         """Know again who belonged to the cluster."""
@@ -218,6 +227,9 @@ class Members:
         if member.in_handshake:
             return
         member.leaving = greeting.leaving
+        member.lines = max(member.lines, greeting.lines)
+        if greeting.remembers > self.lines:
+            self.is_outdated = True
         place = Address(ends.there, greeting.port, greeting.bus_port)
         if member.is_linked:  # it is where we thought; its clients may come elsewhere
             place = member.address._replace(port=greeting.port)
@@ -261,7 +273,11 @@ class Members:
 
     def _greeting(self, kind: Kind, to: str) -> Greeting:
         _, port, bus_port = self.address
-        return Greeting(kind, port, bus_port, self.leaving, self._rumours(to))
+        member, rumours = self.by_id.get(to), self._rumours(to)
+        remembers = 0 if member is None else member.lines
+        return Greeting(
+            kind, port, bus_port, self.leaving, rumours, self.lines, remembers
+        )
 
     def _rumours(self, to: str) -> tuple[Rumour, ...]:
         """Return what is said of some others: of those that do not answer first, for

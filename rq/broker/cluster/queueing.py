@@ -7,7 +7,7 @@ from __future__ import annotations
 from rq.broker.cluster.copies import CopyDesk
 from rq.broker.cluster.messages import Enqueue, IsQueued, SetAck, WillQueue, Working
 from rq.broker.cluster.spread import Spread
-from rq.broker.job import Put, Queued, State
+from rq.broker.job import Job, Put, Queued, State
 from rq.broker.job_desk import JobDesk
 from rq.broker.outlet import Outlet
 
@@ -82,9 +82,9 @@ class Queueing:
             self._outlet.send(sender, SetAck(job_id, ()))
         return is_over
 
-    def announce(self, spread: Spread) -> None:
+    def announce(self, job: Job, spread: Spread) -> None:
         """A job comes again in half a second, unless another node has it queued."""
-        if self._copies.state(spread) is State.ACTIVE and spread.announces:
+        if job.state is State.ACTIVE and spread.announces:
             self._copies.tell_others(spread, WillQueue(spread.job_id))
 
 

@@ -23,6 +23,7 @@ from rq.broker.cluster.messages import (
     Yours,
 )
 from rq.broker.cluster.queueing import Queueing
+from rq.broker.job import State
 from rq.broker.job_desk import JobDesk
 from rq.broker.outlet import Outlet
 
@@ -77,10 +78,12 @@ class Replication:
         for spread in spreads.due(now, most):
             if spread.is_acked:
                 self.collection.collect(spread, now)
-            elif spread.client is not None:
-                self.copies.send_again(spread, now)
+                continue
+            job = self._jobs.by_id[spread.job_id]
+            if job.state is State.WAIT_REPL:
+                self.copies.go_on(job, spread, now)
             else:
-                self.queueing.announce(spread)
+                self.queueing.announce(job, spread)
         spreads.forget(now, most)
         self.federation.tick(now, most)
         self.copies.tick(now)

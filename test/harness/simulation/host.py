@@ -15,6 +15,7 @@ from rq.broker.node import Node
 from rq.resp import Failure
 
 _NEWS = Replicate, Yours, Need  # what a node does not take while its disk fails
+_GREETINGS = 0.2, 0.7, 1.2, 1.7  # seconds after a start
 _FAILING = Failure("MISCONF Errors writing to the AOF file")
 
 
@@ -57,6 +58,7 @@ class Host:
         self.ahead = 1000.0  # its clock, ahead of the world's
         self.wall_off = 0.0  # seconds by which the time of day is wrong
         self.synced = []  # on the disk, as lines when they are read
+        self.ends = []  # how many they were after each sync
         self.written = []  # lines that a power cut may lose
         self.on_disk = set()  # ids of the jobs that synced lines tell of
         self.free_at = 0.0  # until then it waits for its disk
@@ -64,6 +66,9 @@ class Host:
         self.inbox = []
         self.answers, self.letters = [], []  # that wait for the disk
         self.tick_at = None
+        self.heard = {}  # of each other node: the most lines that it said to have
+        self.is_restored = False  # the disk is an older copy
+        self.outdated = False  # and others have said so
 
     @property
     def now(self):
@@ -87,15 +92,23 @@ class Host:
             self.node.apply(lines.event(orjson.loads(line)), at)
         self.is_up = True
         self.inbox, self.answers, self.letters = [], [], []
+        self.heard, self.outdated = {}, False
         self.free_at = self.fails_until = self.world.now
         self.tick_at = None
         self.node.begin(self.now)
+        if self.members.size > 1:
+            self.node.hold_once(self.now)
+        for tried, after in enumerate(_GREETINGS, 1):
+            is_last = tried == len(_GREETINGS)
+            self.world.later(after, self._greet, self.starts, is_last)
         self.turn()
 
     def kill(self, *, power, share):
         """End at once; a power cut loses a share of what was not synced."""
         if not self.is_up:
             return
+        for peer in self._linked():
+            peer.heard[self.node_id] = len(self.synced)
         self.is_up = False
         left = self.written
         if power:
@@ -108,6 +121,49 @@ class Host:
         """Keep nothing, and never come back."""
         self.kill(power=True, share=0.0)
         self.synced, self.on_disk = [], set()
+
+    # ---- a disk that is an older copy
+
+    def restore(self, share):
+        """Let the disk be as it was when it had less."""
+        copy, self.synced, self.on_disk = self.synced, [], set()
+        self.ends = self.ends[: int(len(self.ends) * share)]
+        self._sync(copy[: self.ends[-1] if self.ends else 0])
+        self.is_restored = len(self.synced) < len(copy)
+
+    def _linked(self):
+        """Return the others to whom a greeting of this one comes, and back."""
+        world, own = self.world, self.node_id
+        peers = [world.hosts.get(each) for each in self.members.others]
+        return [
+            peer
+            for peer in peers
+            if peer
+            and peer.is_up
+            and own in peer.members.others
+            and not {(own, peer.node_id), (peer.node_id, own)} & world.cut
+        ]
+
+    def _greet(self, starts, is_last):
+        """Hear what the others remember of this node, after a start."""
+        if not self.is_up or starts != self.starts or self.outdated:
+            return
+        remembered = [peer.heard.get(self.node_id, 0) for peer in self._linked()]
+        if any(lines > len(self.synced) for lines in remembered):
+            self.world.taken_for_old(self)
+            self.outdated = True
+            self.take(self.node.disown, self.now)
+        elif self.is_restored and is_last:
+            self.world.tally["old disks that nobody knew"] += 1
+            self.world.ledger.is_old = True
+
+    def _be_another(self):
+        """What was to come at most once does not come, durably: take another id."""
+        self.outdated = self.is_restored = False
+        peers = self._linked()
+        self.world.rename(self)
+        for peer in peers:
+            peer.members.know({*peer.members.others, self.node_id})
 
     def _sync(self, events):
         for at, event in events:
@@ -143,6 +199,8 @@ class Host:
             self.answers += node.answers
             node.answers = []
         if not node.must_sync:
+            if self.outdated:  # there was nothing to disown
+                self._be_another()
             self._leave()
         elif self.fails_until <= self.world.now:
             node.must_sync = False
@@ -171,6 +229,9 @@ class Host:
             return
         written, self.written = self.written, []
         self._sync(written)
+        self.ends.append(len(self.synced))
+        if self.outdated:
+            self._be_another()
         self._leave()
         inbox, self.inbox = self.inbox, []
         for number, (what, args) in enumerate(inbox):

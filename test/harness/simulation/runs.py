@@ -169,6 +169,18 @@ class Run:
         if hard:
             self.world.rename(host)
 
+    def _restore(self, number, share):
+        """Let one node come back with its disk as it once was."""
+        host = self._host(number)
+        if self._ledger.lost_disks or len(self.world.members) < 3 or not host.is_up:
+            return
+        self._note("restored disks")
+        self._ledger.lost_disks.add(host.node_id)
+        host.kill(power=False, share=1.0)
+        host.restore(share)
+        self.world.pass_by(_LATE)  # what was sent to it before came to nobody
+        host.start()
+
     def _note(self, what):
         self.world.tally[what] += 1
 
@@ -186,6 +198,7 @@ class Run:
             host.take(host.node.desk.leave, False, host.now)
         if world.faulty:
             world.pass_by(_LATE)
+            world.all_meet()  # a node may be another by now
         for host in self._hosts():
             for queue in QUEUES:
                 world.ask(host.node_id, "PAUSE", queue, "none")

@@ -15,7 +15,7 @@ def plan(seed):
     faulty = chance.random() < 0.75
     kinds = _OF_WORK * 3 + (_GETTING * 3 + _OF_TROUBLE if faulty else [])
     if faulty and chance.random() < 0.2:
-        kinds = [*kinds, chance.choice([_lose_disk, _reset])]
+        kinds = [*kinds, chance.choice([_lose_disk, _reset, _restore, _restore])]
     number = chance.randrange(10, 80)
     steps = []
     for _ in range(number):
@@ -132,6 +132,10 @@ def _lose_disk(chance, size):
 
 def _reset(chance, size):
     return "reset", chance.randrange(size), chance.random() < 0.5
+
+
+def _restore(chance, size):
+    return "restore", chance.randrange(size), chance.random()
 
 
 _OF_WORK = [_add, _add, _add, _add_once, _consume, _consume]

@@ -8,7 +8,7 @@ from collections import Counter
 from random import Random
 
 from harness.simulation.host import Host
-from harness.simulation.ledger import Ledger
+from harness.simulation.ledger import Broken, Ledger
 
 ACKS = "acks"  # a consumer that acknowledges what it takes
 STAYS = "stays"  # one that also asks again, as long as it is answered
@@ -144,12 +144,19 @@ class World:
             if of == node_id:
                 self.ledger.unsure.add(self.clients.pop(client)[2])
 
+    def taken_for_old(self, host):
+        """Others know of more than a node has on its disk."""
+        self.tally["old disks"] += 1
+        if not host.is_restored:
+            raise Broken(f"{host.node_id[:4]} has its disk, and others hold it for old")
+
     def rename(self, host):
         """Let a node have another id; who does not meet it does not know it."""
         before, after = host.node_id, f"{len(self.hosts):x}0" * 20
         self.hosts[after] = self.hosts.pop(before)
         self.members[self.members.index(before)] = after
-        host.node_id = host.node.node_id = after
+        host.node_id = after
+        host.take(host.node.rename, after, host.now)
         for client, (of, words, about) in self.clients.items():
             if of == before:
                 self.clients[client] = (after, words, about)
