@@ -74,9 +74,9 @@ class Node:
         """Answer a client that waited."""
         self.answers.append((client, value))
 
-    def send(self, to: str, message: Message) -> None:
-        """Write to another node."""
-        self.letters.append(Letter(to, message))
+    def send(self, to: str, message: Message, *, early: bool = False) -> None:
+        """Write to another node; `early`: before what was emitted is durable."""
+        self.letters.append(Letter(to, message, early))
 
     def receive(self, sender: str, message: Message, now: float, wall_ms: int) -> None:
         """Take a message of another node; `wall_ms` is the time of day. What a node says

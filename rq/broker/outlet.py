@@ -21,8 +21,9 @@ class Outlet(Protocol):
     def answer(self, client: int, value: Value) -> None:
         """Answer a client that waited."""
 
-    def send(self, to: str, message: Message) -> None:
-        """Write to another node."""
+    def send(self, to: str, message: Message, *, early: bool = False) -> None:
+        """Write to another node, when all that was emitted before is durable; `early`:
+        it may leave before."""
 
     def emptied(self, queue: bytes, now: float) -> None:
         """The last job of a queue was handed out."""

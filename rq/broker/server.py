@@ -294,6 +294,7 @@ class Server:
         now = self.store.clock.now()
         self.node.tick(now)
         self._answer_waiting()
+        self.cluster.send_early()
         self.durability.keep(now)
         if not self.durability.reach():
             self._turn_at = self._loop.call_later(_AGAIN, self._turn)

@@ -103,20 +103,25 @@ def test_a_copy_that_comes_after_its_job_is_over_is_not_kept():
     assert cluster.holders(job_id) == []
 
 
-def test_a_node_that_is_killed_finds_its_copies_again_and_forgets_who_waited():
+def test_a_node_that_is_killed_finds_its_copies_again_and_those_it_waited_for():
+    """A producer may have been answered just before, so that its job is kept."""
     cluster = Cluster(3)
     job_id = cluster.add(A, "RETRY", 5)
     cluster.ask(C, "PAUSE", "p", "in")
-    assert cluster.ask(A, "ADDJOB", "p", "b", 0, client=2) is None
+    assert cluster.ask(A, "ADDJOB", "p", "b", 0, "RETRY", 5, client=2) is None
     assert len(cluster.nodes[B].jobs.by_id) == 2
     cluster.kill(A)
     cluster.restart(A)
     cluster.pass_by(3)
     assert cluster.holders(job_id) == [A, B, C]
-    assert len(cluster.nodes[B].jobs.by_id) == 1
+    (other,) = cluster.nodes[B].jobs.by_id.keys() - {job_id}
+    assert cluster.holders(other) == [A, B]
     spread = cluster.nodes[A].jobs.spreads.by_job[job_id]
     assert spread.may_have == set(cluster.ids)
     assert cluster.get(A) == job_id
+    cluster.pass_by(3)
+    queued = [number for number in (A, B) if cluster.get(number, "p") == other]
+    assert len(queued) == 1
 
 
 def test_a_consumer_that_waits_gets_a_job_of_another_node_within_seconds():

@@ -6,14 +6,14 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-from rq.broker.bus.codec import Sent
+from rq.broker.bus.codec import Sent, encode
 from rq.broker.bus.connection import PATIENCE, Connection, Identity
 from rq.broker.cluster.gossip import Forget, Gossip, Greeting, HasFailed
 from rq.broker.cluster.member import Member
 from rq.broker.cluster.members import MOST_MEMBERS, TICK, Members
-from rq.broker.cluster.messages import Message
+from rq.broker.cluster.messages import Letter, Message
 from rq.logs import fields
 from rq.proc.listening import Listener
 
@@ -123,6 +123,23 @@ class Bus:
         if link is not None and link.connection is not None:
             self.sent += 1
             link.connection.send(message)
+
+    def send_all(self, letters: Iterable[Letter]) -> None:
+        """Send several; those to one node leave together, and one to several is made
+        into bytes once."""
+        touched: dict[Connection, None] = {}
+        last, data = None, b""
+        for to, message, _ in letters:
+            link = self.links.get(to)
+            if link is None or link.connection is None:
+                continue
+            if message is not last:
+                last, data = message, encode(message)
+            self.sent += 1
+            link.connection.put(data)
+            touched[link.connection] = None
+        for connection in touched:
+            connection.flush()
 
     # ---- time
 

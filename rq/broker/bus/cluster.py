@@ -14,7 +14,7 @@ from rq.broker.bus import large_copies
 from rq.broker.bus.bus import Bus
 from rq.broker.cluster.gossip import Address, Forget
 from rq.broker.cluster.members import Members
-from rq.broker.cluster.messages import Message, Replicate, Yours
+from rq.broker.cluster.messages import Letter, Message, Replicate, Yours
 from rq.broker.kept_members import Kept
 from rq.errors import Damaged, cause_of
 from rq.logs import fields
@@ -100,19 +100,32 @@ class Cluster:
         if self.bus is not None:
             then(message)
 
+    def send_early(self) -> None:
+        """Send what need not wait for the disk."""
+        letters = self._server.node.letters
+        if any(letter.is_early for letter in letters):
+            self._server.node.letters = [each for each in letters if not each.is_early]
+            self._send_all([each for each in letters if each.is_early])
+
     def send_letters(self) -> None:
         """Send what the node has written; all events before it are durable."""
         letters, self._server.node.letters = self._server.node.letters, []
-        if self.bus is not None:
-            for to, message in letters:
-                self._send(self.bus, to, message)
+        self._send_all(letters)
 
-    def _send(self, bus: Bus, to: str, message: Message) -> None:
-        if large_copies.have_places(message):
-            read = large_copies.read(self._server.store.bodies, message)
-            self._begin(read, lambda whole: bus.send(to, whole))
-        else:
-            bus.send(to, message)
+    def _send_all(self, letters: list[Letter]) -> None:
+        if self.bus is None or not letters:
+            return
+        whole: list[Letter] = []
+        for letter in letters:
+            if large_copies.have_places(letter.message):
+                self._read_and_send(self.bus, letter)
+            else:
+                whole.append(letter)
+        self.bus.send_all(whole)
+
+    def _read_and_send(self, bus: Bus, letter: Letter) -> None:
+        read = large_copies.read(self._server.store.bodies, letter.message)
+        self._begin(read, lambda whole: bus.send(letter.to, whole))
 
     # ---- what is kept
 

@@ -216,6 +216,15 @@ class Connection(asyncio.Protocol):
             self.outbox.put(codec.encode(message), urgent=urgent)
             self._send_on()
 
+    def put(self, data: bytes) -> None:
+        """Take a message about jobs, as bytes, which leaves with the next `flush`."""
+        if self.is_open:
+            self.outbox.put(data)
+
+    def flush(self) -> None:
+        """Send what was put, as far as the other side takes it."""
+        self._send_on()
+
     def _send_on(self) -> None:
         while self.outbox and not self._is_full:
             sealer, transport = self._sealer, self._transport

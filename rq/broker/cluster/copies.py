@@ -1,8 +1,9 @@
 """Copies of jobs on other nodes, which are there before the producer is answered. Pure.
 Source: spec/cluster.md 4.
 
-The message that a copy is kept leaves when the copy is durable, as each letter does; the
-producer is answered when the node's own copy is, too.
+Copies leave at once, so that all nodes sync at the same time. The message that one is kept
+leaves when it is durable, as each other letter does; the producer is answered when the
+node's own copy is, too.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from rq.resp import Failure, Status
 
 LOOK = 0.1  # seconds until copies are sent again, to one more node
 WITHDRAWN = "withdrawn"  # why a job is removed everywhere
+_MOST_TRIES = 4  # times that it takes twice as long until copies are sent again
 HOLD = 2.0  # seconds after a start in which the other nodes say what they know
 GONE = Failure(
     "NOREPL job removed (expired?) before the requested replication level was achieved"
@@ -94,25 +96,31 @@ class CopyDesk:
     def _send_copies(self, spread: Spread, now: float, *, quiet: bool = False) -> None:
         job = self._jobs.by_id[spread.job_id]
         copy = copy_of(job, spread.may_have, spread.wanted, spread.moves, now)
+        loud, silent = Replicate(copy, False), Replicate(copy, True)
         for node in self.others(spread):
-            self._outlet.send(node, Replicate(copy, quiet or node in spread.confirmed))
+            message = silent if quiet or node in spread.confirmed else loud
+            self._outlet.send(node, message, early=True)
 
     def go_on(self, job: Job, spread: Spread, now: float) -> None:
-        """Send copies of a job whose producer still waits to one node more; let it go if
-        the producer went with the end of an earlier process."""
+        """Send copies of a job whose producer still waits to one node more; if there is
+        none, to those that have not answered, less often each time: they are busy. Let it
+        go if the producer went with the end of an earlier process."""
         if spread.client is None:
             self.fail(job, None, now)
             return
-        self._jobs.spreads.wake(spread, now + LOOK, now)
         more = self._draw(1, spread.may_have)
+        if not more:
+            spread.attempts = min(_MOST_TRIES, spread.attempts + 1)
+        self._jobs.spreads.wake(spread, now + LOOK * 2**spread.attempts, now)
         if more:
             self.grow(spread, more, now)
             self._send_copies(spread, now)
             return
         copy = copy_of(job, spread.may_have, spread.wanted, spread.moves, now)
+        message = Replicate(copy, False)
         for node in self.others(spread):
             if node not in spread.confirmed:
-                self._outlet.send(node, Replicate(copy, False))
+                self._outlet.send(node, message, early=True)
 
     def grow(self, spread: Spread, nodes: tuple[str, ...], now: float) -> None:
         """Note that more nodes may have a copy."""
@@ -165,9 +173,11 @@ class CopyDesk:
     # ---- enough copies, or too late
 
     def succeed(self, job: Job, spread: Spread, now: float) -> None:
-        """Enough copies are kept: answer the producer, and let the job begin."""
+        """Enough copies are kept: answer the producer, and let the job begin. That it
+        does need not be durable: see `begin`."""
         self._answer(spread, Status(job.job_id))
         spread.confirmed, confirmed = frozenset(), spread.confirmed
+        spread.attempts = 0
         due = job.created + job.delay
         if self._outlet.node_id not in spread.may_have:
             left = max(0.0, due - now) if job.delay else 0.0
@@ -175,10 +185,10 @@ class CopyDesk:
             self._outlet.send(self._random.choice(nodes), Enqueue(job.job_id, left))
             self._outlet.emit(Removed((job.job_id,), MOVED), now)
         elif due > now:
-            self._outlet.emit(Put(job.job_id, due), now)
+            self._outlet.emit(Put(job.job_id, due), now, sync=False)
         else:
             queued = Queued(job.job_id, self._desk.again(job.retry, now), 0, 0)
-            self._outlet.emit(queued, now)
+            self._outlet.emit(queued, now, sync=False)
             self._desk.serve(job.queue.name, now)
 
     def fail(self, job: Job, why: Failure | None, now: float) -> None:
@@ -294,15 +304,25 @@ class CopyDesk:
 
     def begin(self, now: float) -> None:
         """After a start: let the others say what became of jobs with copies before these
-        come again, or are let go because their producers are gone: they are not, if the
-        disk is an old copy."""
+        come again. A job that waited for copies may have had them, and its producer the
+        answer: after a power cut nobody knows. One that others were to keep is let go,
+        unless the disk turns out to be an old copy."""
         for spread in list(self._jobs.spreads.by_job.values()):
             job = self._jobs.by_id.get(spread.job_id)
-            if job is not None and job.state is State.WAIT_REPL:
-                self._jobs.spreads.wake(spread, now + HOLD, now)
-            elif job is not None and job.state is State.ACTIVE and job.due:
-                least = now + min(job.retry or HOLD, HOLD)
+            if job is None:
+                continue
+            least = now + min(job.retry or HOLD, HOLD)
+            if job.state is State.WAIT_REPL:
+                self._begin_anyway(job, spread, least, now)
+            elif job.state is State.ACTIVE and job.due:
                 self._jobs.postpone(job, max(job.due, least), now)
+
+    def _begin_anyway(self, job: Job, spread: Spread, least: float, now: float) -> None:
+        if self._outlet.node_id in spread.may_have:
+            due = max(job.created + job.delay, least)
+            self._outlet.emit(Put(job.job_id, due), now)
+        else:
+            self._jobs.spreads.wake(spread, now + HOLD, now)
 
 
 def _copy_of_new(added: Added, wanted: int, nodes: tuple[str, ...]) -> Copy:

@@ -125,10 +125,12 @@ Message = (
 
 
 class Letter(NamedTuple):
-    """A message for a node; sent only when all events before it are durable."""
+    """A message for a node; sent when all events before it are durable, an early one at
+    once."""
 
     to: str  # the node's id
     message: Message
+    is_early: bool = False
 
 
 class Peers(Protocol):

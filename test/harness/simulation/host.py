@@ -198,6 +198,7 @@ class Host:
         if node.answers:
             self.answers += node.answers
             node.answers = []
+        self._leave_early()
         if not node.must_sync:
             if self.outdated:  # there was nothing to disown
                 self._be_another()
@@ -240,6 +241,15 @@ class Host:
                 return
             what(*args)
             self.turn()
+
+    def _leave_early(self):
+        """Send what need not wait for the disk."""
+        node = self.node
+        early = [letter for letter in node.letters if letter.is_early]
+        if early:
+            node.letters = [each for each in node.letters if not each.is_early]
+        for letter in early:
+            self.world.carry(self.node_id, letter)
 
     def _leave(self):
         """Send what waits; all that it says is durable, or needs not be."""
