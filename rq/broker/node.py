@@ -29,6 +29,7 @@ from rq.broker.traffic import Traffic
 from rq.broker.waiters import AnyWaiters
 from rq.resp import Value
 
+MOST_LETTERS = 100_000  # that wait to leave
 _TRIES = 200  # jobs that are looked at to make room
 _BYTES = 600  # of memory that a job, or the like, takes beside its body
 _QUEUE_BYTES = 2560  # that a queue or a group takes, its name included
@@ -75,8 +76,10 @@ class Node:
         self.answers.append((client, value))
 
     def send(self, to: str, message: Message, *, early: bool = False) -> None:
-        """Write to another node; `early`: before what was emitted is durable."""
-        self.letters.append(Letter(to, message, early))
+        """Write to another node; `early`: before what was emitted is durable. While
+        nothing leaves, for the disk fails, some are lost, as any may be."""
+        if len(self.letters) < MOST_LETTERS:
+            self.letters.append(Letter(to, message, early))
 
     def receive(self, sender: str, message: Message, now: float, wall_ms: int) -> None:
         """Take a message of another node; `wall_ms` is the time of day. What a node says

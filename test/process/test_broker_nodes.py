@@ -92,6 +92,26 @@ def test_a_large_body_is_copied_and_handed_over(nodes):
         wait_until(lambda at=index: nodes.ask(at, "SHOW", job_id) is None)
 
 
+def test_a_large_job_is_not_overtaken_by_the_word_to_queue_it(nodes):
+    """A node that leaves keeps no copy: another one gets it, and is told to queue it."""
+    nodes.ask(0, "CLUSTER", "LEAVING", "yes")
+    body = os.urandom(700 * 1024)
+    words = "RETRY", 0, "REPLICATE", 1, "ASYNC"
+    ids = [nodes.ask(0, "ADDJOB", "once", body, 0, *words).encode() for _ in range(5)]
+    got = []
+    get = "GETJOB", "NOHANG", "COUNT", 9, "FROM", "once"
+
+    def all_came():
+        for index in (1, 2):
+            got.extend(job[1] for job in nodes.ask(index, *get) or [])
+        return len(got) >= len(ids)
+
+    wait_until(all_came)
+    assert sorted(got) == sorted(ids)
+    nodes.ask(0, "CLUSTER", "LEAVING", "no")
+    nodes.wait_until_all_reach_all()
+
+
 def test_a_leaving_node_says_so_to_all(nodes):
     assert nodes.ask(1, "CLUSTER", "LEAVING", "yes") == "OK"
     for index in (0, 2):

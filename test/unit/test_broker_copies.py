@@ -2,6 +2,9 @@
 
 from harness.broker_cluster import Cluster
 
+from rq.broker.cluster.messages import Need
+from rq.broker.node import MOST_LETTERS
+
 A, B, C = range(3)
 
 
@@ -196,3 +199,23 @@ def test_a_disk_that_is_no_old_copy_hands_out_all_after_two_seconds():
     assert got == [[b"q", once, b"body", "nacks", 0, "additional-deliveries", 0]]
     cluster.pass_by(60)
     assert cluster.get(A) is None
+
+
+def test_jobs_with_large_bodies_are_given_in_several_messages():
+    cluster = Cluster(2)
+    for _ in range(4):
+        cluster.ask(A, "ADDJOB", "q", bytes(600_000), 0, "REPLICATE", 1)
+    for _ in range(8):
+        cluster.add(A, "REPLICATE", 1)
+    node = cluster.nodes[A]
+    node.receive(cluster.ids[B], Need(b"q", 6), cluster.now, 0)
+    given = [each.message.copies for each in node.letters]
+    assert [len(copies) for copies in given] == [1, 1, 1, 3]
+
+
+def test_letters_that_cannot_leave_have_bounds():
+    cluster = Cluster(2)
+    node = cluster.nodes[A]
+    for _ in range(MOST_LETTERS + 10):
+        node.send(cluster.ids[B], Need(b"q", 1))
+    assert len(node.letters) == MOST_LETTERS

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import socket
 import time
-from collections.abc import Callable, Coroutine
 from random import SystemRandom
 from typing import TYPE_CHECKING
 
 from rq.broker.bus import large_copies
 from rq.broker.bus.bus import Bus
+from rq.broker.bus.lanes import Lanes
 from rq.broker.cluster.gossip import Address, Forget
 from rq.broker.cluster.members import Members
-from rq.broker.cluster.messages import Letter, Message, Replicate, Yours
+from rq.broker.cluster.messages import Letter, Message, Need, Replicate, Yours
 from rq.broker.kept_members import Kept
-from rq.errors import Damaged, cause_of
+from rq.errors import cause_of
 from rq.logs import fields
 
 if TYPE_CHECKING:
@@ -36,9 +37,21 @@ class Cluster:
         self._loop = loop
         self._writing = asyncio.Lock()
         self._look_at: asyncio.TimerHandle | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
         self._task: asyncio.Task[None] | None = None
         self.bus: Bus | None = None
+        bodies = server.store.bodies
+        self._outgoing = Lanes(
+            loop,
+            large_copies.have_places,
+            functools.partial(large_copies.read, bodies),
+            self._send,
+        )
+        self._incoming = Lanes(
+            loop,
+            large_copies.are_large,
+            functools.partial(large_copies.kept, bodies),
+            self._take,
+        )
         kept = server.store.kept_members()
         address = Address(kept.host, server.settings.port, 0)
         self.members = Members(server.node.node_id, SystemRandom(), address)
@@ -54,7 +67,7 @@ class Cluster:
         members = self.members
         members.address = members.address._replace(bus_port=bus_port)
         clock = self._server.store.clock.now
-        self.bus = Bus(members, secret, self._loop, clock, self._receive)
+        self.bus = Bus(members, secret, self._loop, clock, self._incoming.put)
         self._look()
         self.bus.begin(sock)
 
@@ -65,40 +78,13 @@ class Cluster:
         if self.bus is not None:
             self.bus.close()
 
-    def _receive(self, sender: str, message: Message) -> None:
-        if large_copies.are_large(message):
-            kept = large_copies.kept(self._server.store.bodies, message)
-            self._begin(kept, lambda durable: self._take(sender, durable))
-        else:
-            self._take(sender, message)
-
     def _take(self, sender: str, message: Message) -> None:
         server, wall = self._server, int(time.time() * 1000)
-        is_copy = isinstance(message, Replicate | Yours)
-        if is_copy and server.durability.trouble is not None:
-            return  # the disk takes nothing new: it is as if it had been lost
+        is_news = isinstance(message, Replicate | Yours | Need)
+        if is_news and server.durability.trouble is not None:
+            return  # the disk takes nothing: it is as if it had been lost
         server.node.receive(sender, message, server.store.clock.now(), wall)
         server.soon()
-
-    def _begin(
-        self, reading: Coroutine[None, None, Message], then: Callable[[Message], None]
-    ) -> None:
-        """Have bodies read or written, and go on then; a message that fails is lost."""
-        task = self._loop.create_task(self._go_on(reading, then))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _go_on(
-        self, reading: Coroutine[None, None, Message], then: Callable[[Message], None]
-    ) -> None:
-        try:
-            message = await reading
-        except (OSError, Damaged) as error:
-            why = cause_of(error) if isinstance(error, OSError) else error
-            log.error("a copy with a large body is not sent on: %s", fields(reason=why))
-            return
-        if self.bus is not None:
-            then(message)
 
     def send_early(self) -> None:
         """Send what need not wait for the disk."""
@@ -115,17 +101,17 @@ class Cluster:
     def _send_all(self, letters: list[Letter]) -> None:
         if self.bus is None or not letters:
             return
-        whole: list[Letter] = []
+        free: list[Letter] = []
         for letter in letters:
-            if large_copies.have_places(letter.message):
-                self._read_and_send(self.bus, letter)
+            if self._outgoing.holds(letter.to, letter.message):
+                self._outgoing.put(letter.to, letter.message)
             else:
-                whole.append(letter)
-        self.bus.send_all(whole)
+                free.append(letter)
+        self.bus.send_all(free)
 
-    def _read_and_send(self, bus: Bus, letter: Letter) -> None:
-        read = large_copies.read(self._server.store.bodies, letter.message)
-        self._begin(read, lambda whole: bus.send(letter.to, whole))
+    def _send(self, to: str, message: Message) -> None:
+        if self.bus is not None:
+            self.bus.send(to, message)
 
     # ---- what is kept
 

@@ -27,7 +27,18 @@ def have_places(message: Message) -> bool:
 
 def are_large(message: Message) -> bool:
     """Whether bodies have to be written before a message is taken."""
-    return any(len(copy.body) > LARGE for copy in _copies(message))
+    return any(_is_large(copy.body) for copy in _copies(message))
+
+
+def _is_large(body: bytes) -> bool:
+    return not isinstance(body, Place) and len(body) > LARGE
+
+
+def size_of(message: Message) -> int:
+    """Return the bytes of its bodies that are in memory."""
+    return sum(
+        len(copy.body) for copy in _copies(message) if not isinstance(copy.body, Place)
+    )
 
 
 async def read(bodies: Bodies, message: Message) -> Message:
@@ -44,7 +55,7 @@ async def kept(bodies: Bodies, message: Message) -> Message:
     disk takes nothing more."""
 
     def place_of(body: bytes) -> bytes:
-        return bodies.keep_body(body) if len(body) > LARGE else body
+        return bodies.keep_body(body) if _is_large(body) else body
 
     return await asyncio.to_thread(_changed, message, place_of)
 

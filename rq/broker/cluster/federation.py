@@ -6,6 +6,7 @@ gave some it asks for more, often.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import ceil, inf
 
 from rq.broker.body import size_of
@@ -22,6 +23,7 @@ _SEEK = 2.0, 30.0  # seconds until all are asked again: doubled each time, up to
 _FETCH = 0.025, 2.0  # seconds until those that gave some are asked again
 _STAYS = 5.0  # seconds that who gave jobs, and how many, is remembered
 _LEAST, _MOST = 5, 100  # jobs that are asked for at a time
+_PART = 1024 * 1024  # bytes of bodies in one message, but for a single one
 _BUCKET = 1.0  # seconds
 
 
@@ -163,7 +165,8 @@ class Federation:
             self._handed_over(job, sender, now)
             for job in Room().take(list(queue.jobs[:number]), number, _body_bytes)
         ]
-        self._outlet.send(sender, Yours(tuple(copies)))
+        for part in _parts(copies):
+            self._outlet.send(sender, Yours(tuple(part)))
 
     def _handed_over(self, job: Job, to: str, now: float) -> Copy:
         """Let another node have a job. One that comes at most once is not here any more,
@@ -236,6 +239,20 @@ class Federation:
         if importing is None:
             return [], 0
         return importing.those_that_give(now), importing.rate(now)
+
+
+def _parts(copies: list[Copy]) -> Iterator[list[Copy]]:
+    """Give the copies of one message each: one with a large body goes alone, for a
+    message has bounds, and whoever takes it is held up by it."""
+    part: list[Copy] = []
+    size = 0
+    for copy in copies:
+        size += size_of(copy.body)
+        if part and size > _PART:
+            yield part
+            part, size = [], size_of(copy.body)
+        part.append(copy)
+    yield part
 
 
 def _wait(bounds: tuple[float, float], times: int) -> float:
