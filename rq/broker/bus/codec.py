@@ -7,6 +7,7 @@ from typing import cast
 
 from rq.broker.bus.fields import (
     DATA,
+    FIGURES,
     FLAG,
     HOST,
     JOB,
@@ -15,6 +16,7 @@ from rq.broker.bus.fields import (
     PORT,
     SECONDS,
     Field,
+    Figures,
     Reader,
     many,
     record,
@@ -52,23 +54,30 @@ def _read_kind(reader: Reader) -> Kind:
 _KIND = Field[Kind](lambda kind: bytes([kind]), _read_kind)
 _ADDRESS = record(Address, _fields(HOST, PORT, PORT))
 _RUMOUR = record(Rumour, _fields(NODE, _ADDRESS, FLAG, FLAG))
-_COPY = record(
-    Copy,
-    _fields(
-        JOB,
-        DATA,
-        DATA,
-        NUMBER,
-        SECONDS,
-        SECONDS,
-        SECONDS,
-        NUMBER,
-        NUMBER,
-        NUMBER,
-        many(NODE),
-        NUMBER,
-    ),
-)
+_NODES = many(NODE)
+
+
+def _write_copy(copy: Copy) -> bytes:
+    job, queue, body, *figures, nodes, moves = copy
+    return b"".join(
+        (
+            JOB.write(job),
+            DATA.write(queue),
+            DATA.write(body),
+            FIGURES.write(cast("Figures", tuple(figures))),
+            _NODES.write(nodes),
+            NUMBER.write(moves),
+        )
+    )
+
+
+def _read_copy(reader: Reader) -> Copy:
+    job, queue, body = JOB.read(reader), DATA.read(reader), DATA.read(reader)
+    figures = FIGURES.read(reader)
+    return Copy(job, queue, body, *figures, _NODES.read(reader), NUMBER.read(reader))
+
+
+_COPY = Field[Copy](_write_copy, _read_copy)
 _GREETING = _fields(
     _KIND, PORT, PORT, FLAG, many(_RUMOUR, _MOST_RUMOURS), NUMBER, NUMBER
 )

@@ -23,6 +23,8 @@ _MOST_NODES = 10_000
 _NUMBER = struct.Struct("!q")
 _SECONDS = struct.Struct("!d")
 _SIZE = struct.Struct("!I")
+_FIGURES = struct.Struct("!qdddqqq")
+Figures = tuple[int, float, float, float, int, int, int]
 T = TypeVar("T")
 
 
@@ -123,11 +125,29 @@ def _write_host(host: str) -> bytes:
     return bytes([len(data)]) + data
 
 
+def _write_figures(figures: Figures) -> bytes:
+    ctime, ttl, delay, *others = figures
+    return _FIGURES.pack(ctime, max(0.0, ttl), max(0.0, delay), *others)
+
+
+def _read_figures(reader: Reader) -> Figures:
+    figures = cast("Figures", _FIGURES.unpack(reader.take(_FIGURES.size)))
+    ctime, ttl, delay, retry, wanted, nacks, deliveries = figures
+    if min(ctime, wanted, nacks, deliveries) < 0:
+        raise BadFrame("a number below 0")
+    if not (0 <= ttl <= _LONG and 0 <= delay <= _LONG and 0 <= retry <= _LONG):
+        raise BadFrame("seconds that nobody counts")
+    return figures
+
+
 NODE = Field[str](bytes.fromhex, _read_node)
 JOB = Field[str](str.encode, _read_job)
 NUMBER = Field[int](_NUMBER.pack, _read_number)
 # What is left of a time may be over.
 SECONDS = Field[float](lambda left: _SECONDS.pack(max(0.0, left)), _read_seconds)
+# A number, three times of seconds and three numbers, in one go: each job that travels has
+# them.
+FIGURES = Field[Figures](_write_figures, _read_figures)
 FLAG = Field[bool](lambda flag: b"\1" if flag else b"\0", _read_flag)
 DATA = Field[bytes](_write_data, _read_data)
 PORT = Field[int](lambda port: port.to_bytes(2, "big"), _read_port)
