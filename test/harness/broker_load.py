@@ -4,6 +4,7 @@ gone, and note what they were answered."""
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -55,11 +56,16 @@ class Load:
     def producer(self, index: int) -> None:
         client = Anywhere(self._nodes, index)
         for number in range(self._most):
-            if self._is_over:
-                return
-            job_id = client.ask("ADDJOB", self._queue, number, 3000, *self._options)
-            if job_id is not None and not isinstance(job_id, Refused):
-                self.added.add(str(job_id))
+            add = functools.partial(self._add, client, number)
+            wait_until(lambda add=add: self._is_over or add(), _PATIENCE)
+
+    def _add(self, client: Anywhere, number: int) -> bool:
+        """Add a job; False: it was refused, as for as long as nodes are not linked."""
+        job_id = client.ask("ADDJOB", self._queue, number, 3000, *self._options)
+        if job_id is None or isinstance(job_id, Refused):
+            return False
+        self.added.add(str(job_id))
+        return True
 
     def consumer(self, index: int) -> None:
         client, other = Anywhere(self._nodes, index), Anywhere(self._nodes, index + 1)
