@@ -198,7 +198,7 @@ def test_a_page_is_short_enough_to_be_read(page):
 # A block is run, read by the program it is for, or marked as shown alone: it changes the
 # machine, or needs another one.
 _USES = {
-    "console": {"", "shown"},
+    "console": {"", "shown", "alpha", "beta", "gamma"},
     "sh": {
         "run",
         "script",
