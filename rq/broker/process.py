@@ -18,6 +18,7 @@ from random import SystemRandom
 from rq import client, config, durable, helper, logs, passwords
 from rq.access.tls import Certificate
 from rq.broker import place as place_of_node
+from rq.broker.bus.channel import Channel
 from rq.broker.door import People, people_of
 from rq.broker.node import Node
 from rq.broker.place import Place
@@ -152,6 +153,14 @@ def _certificate(setup: Setup) -> Certificate | None:
     )
 
 
+def _channel(setup: Setup) -> Channel | None:
+    """Return how nodes talk over TLS; None: they do not. BadConfig: they cannot."""
+    pair = broker_settings.bus_tls_files(setup.chosen)
+    if not pair:
+        return None
+    return Channel(_path(setup, pair["cert"]), _path(setup, pair["key"]))
+
+
 def _path(setup: Setup, text: str) -> Path:
     """Return the path in a setting, which may be relative to the root."""
     return Path(text) if setup.root is None else setup.root.path / text
@@ -174,7 +183,7 @@ async def _serve(setup: Setup, sockets: Served, bus: socket.socket | None) -> No
         server = Server(node, store, chosen, setup.people, loop, setup.root)
         try:
             if bus is not None:
-                server.cluster.begin(bus, setup.secret)
+                server.cluster.begin(bus, setup.secret, _channel(setup))
             for sock, certificate in sockets:
                 server.listen(sock, certificate)
             for number in (signal.SIGTERM, signal.SIGINT):

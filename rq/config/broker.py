@@ -32,6 +32,7 @@ class BrokerConfig:
     )  # cert, key, clients: PEM files
     bus_addr: str = ""  # where other nodes come in; "": at `addr`
     bus_port: int = 0  # 0: 10,000 above `port` with a secret, else nowhere
+    bus_tls: Mapping[str, str] | bool = False  # cert, key: PEM files; True: as in `tls`
     secret_file: str = ""  # a path; "": no secret that nodes share
     node_timeout: int = 15_000  # milliseconds of silence until a node is suspected
     unixsocket: str = ""  # a path; "": there is none
@@ -95,6 +96,19 @@ def bus_port(settings: BrokerConfig, *, has_secret: bool) -> int | None:
     )
 
 
+def bus_tls_files(settings: BrokerConfig) -> Mapping[str, str]:
+    """Return the certificate and key with which nodes talk over TLS; empty: they do not.
+    BadConfig: there are none."""
+    if settings.bus_tls is not True:
+        return settings.bus_tls or {}
+    if not settings.tls:
+        raise BadConfig(
+            'bus_tls: there is no `tls` whose files it could take: name {"cert": PATH, '
+            '"key": PATH}'
+        )
+    return settings.tls
+
+
 def _flag(value: object) -> bool:
     if isinstance(value, bool):
         return value
@@ -141,6 +155,16 @@ def _policy(value: object) -> str:
     raise ValueError(f"{value!r:.60} is neither {EVICTS} nor noeviction")
 
 
+def _bus_tls(value: object) -> Mapping[str, str] | bool:
+    if isinstance(value, bool):
+        return value
+    if not isinstance(value, dict) or set(value) != {"cert", "key"}:
+        raise ValueError(
+            'it is true, for the files of `tls`, or {"cert", "key"}: paths'
+        )
+    return {name: _text(path) for name, path in value.items()}
+
+
 def _fsync(value: object) -> str:
     if value in FSYNC:
         return str(value)
@@ -155,6 +179,7 @@ _CHECKS: dict[str, Callable[[object], object]] = {
     "tls": _tls,
     "bus_addr": _text,
     "bus_port": _whole(1, 65535),
+    "bus_tls": _bus_tls,
     "secret_file": _text,
     "node_timeout": _whole(100, 3_600_000),
     "unixsocket": _text,

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import socket
+import ssl
 from collections.abc import Callable, Iterable
 
+from rq.broker.bus.channel import Channel
 from rq.broker.bus.codec import Sent, encode
 from rq.broker.bus.connection import PATIENCE, Connection, Identity
 from rq.broker.cluster.gossip import Forget, Gossip, Greeting, HasFailed
@@ -25,8 +28,12 @@ _FIRST_WAIT, _LONGEST_WAIT = 0.1, 2.0  # seconds between two tries to connect
 log = logging.getLogger(__name__)
 
 
-def _why(error: OSError) -> str:
+def _why(error: OSError, *, over_tls: bool) -> str:
     """Return why no connection could be made: asyncio's own words name the address."""
+    if isinstance(error, ssl.SSLError) or (
+        over_tls and isinstance(error, ConnectionResetError | ConnectionAbortedError)
+    ):
+        return "it does not speak TLS: set `bus_tls` on both"
     if isinstance(error, TimeoutError) and not error.errno:
         return f"no answer in {PATIENCE:.0f} s"
     return os.strerror(error.errno) if error.errno else str(error)
@@ -60,8 +67,10 @@ class Bus:
         loop: asyncio.AbstractEventLoop,
         clock: Callable[[], float],
         receive: Callable[[str, Message], None],
+        channel: Channel | None = None,
     ) -> None:
-        """`receive` is given a member's id and what it sends about jobs."""
+        """`receive` is given a member's id and what it sends about jobs; `channel`: all
+        connections speak TLS."""
         self.links: dict[str, Link] = {}  # by the ids that members give them
         self.sent = self.received = 0  # messages
         self._members = members
@@ -70,7 +79,9 @@ class Bus:
         self._clock = clock
         self._receive = receive
         self._coming: set[Connection] = set()
-        self._strangers: dict[Connection, None] = {}  # whoever came first, first
+        # Whoever came first, first.
+        self._strangers: dict[Connection, socket.socket] = {}
+        self._channel = channel
         self._tasks: set[asyncio.Task[None]] = set()
         self._logged_at = 0.0
         self._listener: Listener | None = None
@@ -177,19 +188,22 @@ class Bus:
 
     async def _connect(self, link: Link, member: Member) -> None:
         host, _, port = member.address
+        tls = None if self._channel is None else self._channel.client
         try:
             async with asyncio.timeout(PATIENCE):
                 await self._loop.create_connection(
-                    lambda: self._new(connects=True, link=link), host, port
+                    lambda: self._new(connects=True, link=link), host, port, ssl=tls
                 )
         except OSError as error:
-            link.why = _why(error)
+            link.why = _why(error, over_tls=tls is not None)
             self._broken(link)
         finally:
             link.task = None
 
-    def _new(self, *, connects: bool, link: Link | None = None) -> Connection:
-        identity = Identity(self._members.node_id, self._secret)
+    def _new(
+        self, *, connects: bool, link: Link | None = None, certificate: bytes = b""
+    ) -> Connection:
+        identity = Identity(self._members.node_id, self._secret, certificate)
         connection = Connection(identity, self, connects=connects)
         if link is not None:
             link.connection = connection
@@ -211,18 +225,33 @@ class Bus:
             return
         if len(self._strangers) >= _MOST_STRANGERS:
             # Not the newest: a crowd must not keep a node out, which is quick.
-            next(iter(self._strangers)).close()
-        connection = self._new(connects=False)
-        self._strangers[connection] = None
+            self._turn_away(next(iter(self._strangers)))
+        tls, certificate = (None, b"") if not self._channel else self._channel.server()
+        connection = self._new(connects=False, certificate=certificate)
+        self._strangers[connection] = sock
         self._coming.add(connection)
-        task = self._loop.create_task(self._take(connection, sock))
+        task = self._loop.create_task(self._take(connection, sock, tls))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _take(self, connection: Connection, sock: socket.socket) -> None:
+    def _turn_away(self, stranger: Connection) -> None:
+        sock = self._strangers.pop(stranger)
+        stranger.close()
+        if not stranger.is_made:  # its handshake fails then
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+
+    async def _take(
+        self, connection: Connection, sock: socket.socket, tls: ssl.SSLContext | None
+    ) -> None:
+        patience = None if tls is None else PATIENCE
         try:
-            await self._loop.connect_accepted_socket(lambda: connection, sock)
+            await self._loop.connect_accepted_socket(
+                lambda: connection, sock, ssl=tls, ssl_handshake_timeout=patience
+            )
         except OSError:
+            if tls is not None:
+                self.refused(connection, "it does not speak TLS: set `bus_tls` on both")
             sock.close()
             self.ended(connection)
 

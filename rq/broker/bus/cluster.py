@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from rq.broker.bus import large_copies
 from rq.broker.bus.bus import Bus
+from rq.broker.bus.channel import Channel
 from rq.broker.bus.lanes import Lanes
 from rq.broker.cluster.gossip import Address, Forget
 from rq.broker.cluster.members import Members
@@ -61,13 +62,17 @@ class Cluster:
         if self.members.size > 1:
             server.node.hold_once(server.store.clock.now())
 
-    def begin(self, sock: socket.socket, secret: bytes) -> None:
-        """Take part: other nodes come in over a listening socket."""
+    def begin(
+        self, sock: socket.socket, secret: bytes, channel: Channel | None = None
+    ) -> None:
+        """Take part: other nodes come in over a listening socket, as through a channel
+        over TLS."""
         bus_port = int(sock.getsockname()[1])
         members = self.members
         members.address = members.address._replace(bus_port=bus_port)
         clock = self._server.store.clock.now
-        self.bus = Bus(members, secret, self._loop, clock, self._incoming.put)
+        take = self._incoming.put
+        self.bus = Bus(members, secret, self._loop, clock, take, channel)
         self._look()
         self.bus.begin(sock)
 

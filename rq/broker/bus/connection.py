@@ -9,6 +9,7 @@ from typing import Protocol, cast
 
 from rq.access import kernel
 from rq.broker.bus import codec
+from rq.broker.bus.channel import fingerprint
 from rq.broker.bus.codec import Sent
 from rq.broker.bus.frames import (
     MAGIC,
@@ -55,6 +56,7 @@ class Identity:
 
     node_id: str
     secret: bytes  # b"": none; then both ends are processes of this user, on loopback
+    certificate: bytes = b""  # the fingerprint of the one that is shown, over TLS
 
 
 class Connection(asyncio.Protocol):
@@ -90,7 +92,10 @@ class Connection(asyncio.Protocol):
         if self.is_open:
             return "it ended the connection"
         if self._opener is None:
-            return "it ended the connection before it said anything"
+            return (
+                "it ended the connection before it said anything, as one does that speaks "
+                "TLS (`bus_tls`)"
+            )
         return "it has another secret, or none"
 
     # ---- what asyncio tells
@@ -155,14 +160,22 @@ class Connection(asyncio.Protocol):
         if not secret and not self._is_ours():
             raise BadFrame("without a secret only processes of this user may come")
         if self.connects:
-            ours, theirs = keys(secret, self._nonce, nonce)
+            ours, theirs = keys(secret, self._nonce, nonce, self._channel())
         else:
-            theirs, ours = keys(secret, nonce, self._nonce)
+            theirs, ours = keys(secret, nonce, self._nonce, self._channel())
         self._sealer, self._opener = Sealer(ours), Opener(theirs, _ID)
         if self.connects:
             self._prove()
         elif self._transport is not None:
             self._transport.write(MAGIC + self._nonce)
+
+    def _channel(self) -> bytes:
+        """Return the fingerprint of the certificate of this connection, which the side
+        shows that takes it; b"": it has no TLS."""
+        if not self.connects or self._transport is None:
+            return self._identity.certificate
+        tls = self._transport.get_extra_info("ssl_object")
+        return b"" if tls is None else fingerprint(tls.getpeercert(binary_form=True))
 
     def _is_ours(self) -> bool:
         """Whether root or our own user is at the other end, as the kernel says: of one
@@ -237,6 +250,11 @@ class Connection(asyncio.Protocol):
             transport.write(b"".join(batch))
 
     # ---- the end
+
+    @property
+    def is_made(self) -> bool:
+        """Whether there is something to close: over TLS not before its handshake."""
+        return self._transport is not None
 
     def close(self) -> None:
         """End it at once; `ended` follows."""

@@ -34,9 +34,12 @@ class OtherVersion(BadFrame):
     """A node is at the other end that speaks in another way."""
 
 
-def keys(secret: bytes, connector: bytes, acceptor: bytes) -> tuple[bytes, bytes]:
-    """Return the keys of both directions, from both nonces: the connector's first."""
-    whole = hmac.digest(secret, MAGIC + connector + acceptor, "sha256")
+def keys(
+    secret: bytes, connector: bytes, acceptor: bytes, channel: bytes = b""
+) -> tuple[bytes, bytes]:
+    """Return the keys of both directions, from both nonces: the connector's first.
+    `channel`: the fingerprint of the acceptor's certificate, over TLS."""
+    whole = hmac.digest(secret, MAGIC + connector + acceptor + channel, "sha256")
     return hmac.digest(whole, b"connector", "sha256"), hmac.digest(
         whole, b"acceptor", "sha256"
     )
@@ -62,6 +65,8 @@ def check_magic(begin: bytes) -> None:
         )
     if begin[:1] in (b"-", b"+"):
         raise BadFrame("it is a port for clients: nodes come in 10,000 above it")
+    if begin[:1] == b"\x16":
+        raise BadFrame("it speaks TLS, and this node does not: set `bus_tls` on both")
     raise BadFrame("it does not begin as a node does")
 
 
