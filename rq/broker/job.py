@@ -156,6 +156,11 @@ class Job:
         return min(self.due, self.expires) if self.due else self.expires
 
     @property
+    def comes_once(self) -> bool:
+        """Whether it comes at most once, and is still to come."""
+        return not self.retry and bool(self.due or self.state is State.QUEUED)
+
+    @property
     def is_spent(self) -> bool:
         """Whether it comes at most once, and was handed out: it never comes again."""
         return not self.due and self.was_queued and self.state is State.ACTIVE

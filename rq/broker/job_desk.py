@@ -160,7 +160,7 @@ class JobDesk:
         """Hand out no job that comes at most once: of this directory there is another,
         or was, which has handed out some of them."""
         for job in list(self.jobs.by_id.values()):
-            if not job.retry and (job.due or job.state is State.QUEUED):
+            if job.comes_once:
                 self._outlet.emit(Put(job.job_id, 0.0), now)
 
     def remove(self, job_ids: Iterable[str], why: str, now: float) -> int:

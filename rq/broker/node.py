@@ -20,7 +20,7 @@ from rq.broker.cluster.replication import Replication
 from rq.broker.deadlines import Deadlines
 from rq.broker.group_desk import GroupDesk
 from rq.broker.job import Event as JobEvent
-from rq.broker.job import Job, Put, Removed, State
+from rq.broker.job import Put, Removed, State
 from rq.broker.job_desk import JobDesk
 from rq.broker.lines import Event
 from rq.broker.memory import Memory
@@ -111,28 +111,18 @@ class Node:
     def hold_once(self, now: float) -> None:
         """After a start, in a cluster: let jobs that come at most once wait until the
         others had time to say that this disk is an old copy."""
-        for job in self._once():
+        for job in [job for job in self.jobs.by_id.values() if job.comes_once]:
             self.jobs.hold(job, now + HOLD, now)
 
     def disown(self, now: float) -> None:
         """The disk is an old copy: let no job come that comes at most once, for it may
         have come; and let none go whose producer may have been answered since."""
-        for job in self._once():
-            self.emit(Put(job.job_id, 0.0), now)
+        self.desk.withhold(now)
         producers = self.jobs.spreads.waiting.values()
         for job in self.jobs.by_id.values():
             if job.state is State.WAIT_REPL and job.job_id not in producers:
                 due = self.desk.again(job.retry, now)
                 self.emit(Put(job.job_id, due), now)
-
-    def _once(self) -> list[Job]:
-        """Return the jobs that come at most once and are still to come."""
-        jobs = self.jobs.by_id.values()
-        return [
-            job
-            for job in jobs
-            if not job.retry and (job.due or job.state is State.QUEUED)
-        ]
 
     def rename(self, node_id: str, now: float) -> None:
         """Be another node, with the same jobs."""

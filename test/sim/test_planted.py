@@ -28,7 +28,7 @@ BUGS = {
     "acknowledgements are not noted": (
         jobs,
         "                self._ack(event, job, now)",
-        "                job.state = State.ACTIVE",
+        "                if job is not None:\n                    job.state = State.ACTIVE",
     ),
     "nobody is told that a job is queued": (
         queueing,
@@ -66,8 +66,8 @@ BUGS = {
         "if job.state is not State.ACTIVE:",
     ),
     "an old copy of a disk hands out what comes at most once": (
-        node,
-        "self.emit(Put(job.job_id, 0.0), now)",
+        job_desk,
+        "self._outlet.emit(Put(job.job_id, 0.0), now)",
         "pass",
     ),
     "a start does not wait for what others know of the disk": (
