@@ -1,22 +1,27 @@
-"""What a node that leaves its cluster would take with it."""
+"""What a node that leaves its cluster would take with it. However much that is, others
+are served meanwhile."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import heapq
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from rq.broker.admin.command import MOST_ROWS
+from rq.broker.groups import EventQueue
 from rq.broker.job import Job, State
 from rq.broker.node import Node
+from rq.broker.reliable import ReliableQueue
 from rq.broker.traffic import BANANAQ, DISQUE, REDISRQ
 from rq.resp import Value
 
 if TYPE_CHECKING:
     from rq.broker.server import Server
 
-_SLICE = 500  # jobs that are looked at until others have their turn
+_SLICE = 500  # jobs, or queues, that are looked at until others have their turn
 
 
 @dataclass(slots=True)
@@ -28,11 +33,42 @@ class Count:
     copied: int = 0  # of which others keep copies
     acked: int = 0  # done, which others still have to be told
 
+    def add(self, other: Count) -> None:
+        self.here += other.here
+        self.waits += other.waits
+        self.copied += other.copied
+        self.acked += other.acked
+
+
+Row = tuple[str, bytes, Count]  # dialect, name
+
 
 async def held(server: Server) -> Value:
     """Return of each queue that has any: dialect, name, and the four counts; those come
     first of which most is here only. The first row is the sum, under no name."""
-    node = server.node
+    node, whole, first = server.node, Count(), list[Row]()
+    counts = await _of_jobs(node)
+    rows = chain(
+        ((DISQUE, name, count) for name, count in counts.items()),
+        _of_redisrq(list(node.reliable.by_key.items())),
+        _of_bananaq(list(node.groups.by_name.items())),
+    )
+    while some := list(islice(rows, _SLICE)):
+        for _, _, count in some:
+            whole.add(count)
+        first = heapq.nsmallest(MOST_ROWS, [*first, *some], key=_place)
+        await asyncio.sleep(0)
+    all_rows = [(DISQUE, b"", whole), *first]
+    return [[d, n, c.here, c.waits, c.copied, c.acked] for d, n, c in all_rows]
+
+
+def _place(row: Row) -> tuple[int, int, bytes]:
+    _, name, count = row
+    return -count.here, -count.copied, name
+
+
+async def _of_jobs(node: Node) -> dict[bytes, Count]:
+    """Count the jobs of Disque by their queues, some in each turn of the loop."""
     counts: dict[bytes, Count] = {}
     ctime = 0
     while jobs := node.jobs.jobs_after(ctime, _SLICE):
@@ -41,11 +77,7 @@ async def held(server: Server) -> Value:
         for job in jobs:
             _count(counts.setdefault(job.queue.name, Count()), node, job, others)
         await asyncio.sleep(0)
-    queues = [(DISQUE, name, count) for name, count in counts.items()]
-    queues += _of_other_dialects(node)
-    queues.sort(key=lambda row: (-row[2].here, -row[2].copied, row[1]))
-    rows = [(DISQUE, b"", _sum([count for _, _, count in queues])), *queues[:MOST_ROWS]]
-    return [[d, n, c.here, c.waits, c.copied, c.acked] for d, n, c in rows]
+    return counts
 
 
 def _count(count: Count, node: Node, job: Job, others: frozenset[str]) -> None:
@@ -62,21 +94,15 @@ def _count(count: Count, node: Node, job: Job, others: frozenset[str]) -> None:
         count.waits += job.state is State.QUEUED
 
 
-def _of_other_dialects(node: Node) -> Iterator[tuple[str, bytes, Count]]:
-    """Give the queues that are on one node only."""
-    for key, queue in node.reliable.by_key.items():
+def _of_redisrq(queues: Iterable[tuple[bytes, ReliableQueue]]) -> Iterator[Row]:
+    """Give the queues that are on one node only, as those of bananaq are."""
+    for key, queue in queues:
         waits = len(queue.undelivered)
         if here := waits + len(queue.delivered):
             yield REDISRQ, key, Count(here, waits)
-    for name, events in node.groups.by_name.items():
-        if here := len(events.events):
+
+
+def _of_bananaq(queues: Iterable[tuple[bytes, EventQueue]]) -> Iterator[Row]:
+    for name, queue in queues:
+        if here := len(queue.events):
             yield BANANAQ, name, Count(here, here)
-
-
-def _sum(counts: list[Count]) -> Count:
-    return Count(
-        sum(each.here for each in counts),
-        sum(each.waits for each in counts),
-        sum(each.copied for each in counts),
-        sum(each.acked for each in counts),
-    )
