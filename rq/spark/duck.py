@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 _MEMORY = "1GB"
 _OURS = "duckdb.experimental.spark"
 _ERRORS = "_duckdb"
+_CLOSED = (
+    ": a query reads the attachments of its messages and the working directory, and "
+    "nothing else"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +119,8 @@ def failure(error: BaseException) -> str | None:
 def sentence(error: BaseException) -> str | None:
     """Return what an error of DuckDB means; None: it is none."""
     if is_of_duckdb(error):
-        return failures.first_line(error)
+        refused = type(error).__name__ == "PermissionException"
+        return failures.first_line(error) + (_CLOSED if refused else "")
     lacks = getattr(error, "obj", None)
     if isinstance(error, AttributeError) and _is_its(lacks):
         return f"{type(lacks).__name__}.{error.name}: {INSTEAD}"

@@ -210,6 +210,10 @@ def test_a_job_that_is_cancelled_ends_at_once(duckdb):
         (lambda q: q.expect(q.lines(), rows=904), "at least 904 rows, there are 903"),
         (lambda q: q.attach(q.lines(), "a.csv", at_least=904), "has 903 rows"),
         (lambda q: q.expect(q.lines(), not_null=["b"]), "there is no column 'b'"),
+        (
+            lambda q: q.spark.sql("SELECT * FROM read_csv('/etc/passwd')"),
+            "working directory, and nothing else",
+        ),
         (lambda q: q.expect(q.lines(), not_null="no"), "there is no column 'no'"),
     ],
 )
