@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypedDict, cast
+from typing import NotRequired, TypedDict, cast
 
 import orjson
 
@@ -55,12 +55,15 @@ class Slow(TypedDict):
     run_us: int
     wait_us: int | None
     cause: str | None
+    journal: NotRequired[str]  # with `seq`, which event tells it
+    seq: NotRequired[int]
 
 
 class Day(TypedDict):
     """The file of a day."""
 
     date: str  # 2026-01-02
+    exact: NotRequired[bool]  # whether percentiles of the whole day are; absent: yes
     parts: Sequence[Part]
     slowest: Sequence[Slow]
 

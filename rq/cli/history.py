@@ -11,7 +11,7 @@ from rq.states import State
 _PATIENCE = 300.0  # seconds to wait for a round that already runs
 
 if TYPE_CHECKING:
-    from rq.spark.history import Round
+    from rq.spark.rounds import Round
 
 
 def history(root: Root, words: list[str]) -> int:
@@ -36,7 +36,7 @@ def history(root: Root, words: list[str]) -> int:
     args = parser.parse_args(words)
     only = place.queue_dir(root, args.queue).name if args.queue else None
     done = run(root, skip_gaps=args.skip_gaps, rebuild=args.rebuild)
-    from rq.spark.history import sentence
+    from rq.spark.rounds import sentence
 
     counts = counted(done, only)
     if args.json:
@@ -50,7 +50,7 @@ def history(root: Root, words: list[str]) -> int:
 def run(root: Root, **settings: bool) -> Round:
     """Run a round in a Spark of its own; print what it does."""
     from rq.spark import session
-    from rq.spark.history import Settings, run_round
+    from rq.spark.rounds import Settings, run_round
 
     place.note("starting Spark")
     spark = session.session("rq-history", quiet=True)

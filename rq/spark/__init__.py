@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import importlib
 
-_OFFERED = {"job": ("rq.spark.job_file", "job"), "F": ("rq.spark.functions", "F")}
+_OFFERED = {
+    "job": ("rq.spark.job_file", "job"),
+    "F": ("rq.spark.functions", "F"),
+    "history": ("rq.spark.notebook", "history"),
+}
 
 
 def __getattr__(name: str) -> object:
-    """Give `job` and `F` to one-file jobs, and load Spark no sooner."""
+    """Give `job` and `F` to one-file jobs, `history` to notebooks, and load Spark no
+    sooner."""
     if name not in _OFFERED:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module, attribute = _OFFERED[name]

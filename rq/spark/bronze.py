@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypedDict, cast
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody names it
 
 from rq import config
@@ -29,7 +29,6 @@ TAKEN_OVER = -1  # the batch of what came from an earlier history
 NOTHING = -2  # less than any batch
 _FIRST = "0001"
 _DATE, _BATCH = "date=", "batch="
-_PART_SCHEMA = f"{SCHEMA}, date string, batch string"
 _NUMBER = re.compile(r"(c?)(-?\d+)", re.ASCII)
 
 
@@ -159,18 +158,34 @@ def write(lines: DataFrame, batch: int, target: str) -> None:
         "date", F.date_format(F.timestamp_micros("ts"), "yyyy-MM-dd")
     ).withColumn("batch", F.lit(str(batch)))
     (
-        dated.repartition("date")
-        .sortWithinPartitions("date", "queue", "journal", "seq")
-        .write.mode("overwrite")
+        _written(dated.repartition("date").sortWithinPartitions("date", *_order()))
         .option("partitionOverwriteMode", "dynamic")
-        .option("compression", "zstd")
         .partitionBy("date", "batch")
         .parquet(target)
     )
 
 
-def read(spark: SparkSession, bronze: Path, paths: Iterable[Path]) -> DataFrame:
-    """Return the events of directories of Parquet; columns that old ones lack are null.
+def write_merged(events: DataFrame, path: Path) -> None:
+    """Write a day as one file."""
+    one = events.drop("date", "batch").coalesce(1)
+    _written(one.sortWithinPartitions(*_order())).parquet(str(path))
+
+
+def _order() -> list[Column]:
+    """Return what the events of a day are sorted by: of a file only those pages are read
+    that have the hours that are asked for, and of these those of a queue."""
+    return [F.expr("ts div 3600000000"), *map(F.col, ("queue", "journal", "seq"))]
+
+
+def _written(events: DataFrame) -> DataFrameWriter:
+    return events.write.mode("overwrite").option("compression", "zstd")
+
+
+def read(
+    spark: SparkSession, bronze: Path, paths: Iterable[Path], *, date: str = "string"
+) -> DataFrame:
+    """Return the events of directories of Parquet, with `date` (of that type) and
+    `batch`; columns that old ones lack are null.
 
     Damaged: a file is empty. Spark takes it for one without rows; a power cut made it.
     """
@@ -179,7 +194,7 @@ def read(spark: SparkSession, bronze: Path, paths: Iterable[Path]) -> DataFrame:
         if not file.stat().st_size:
             raise Damaged(failures.damaged(file))
     return (
-        spark.read.schema(_PART_SCHEMA)
+        spark.read.schema(f"{SCHEMA}, date {date}, batch string")
         .option("basePath", str(bronze))
         .parquet(*map(str, directories))
     )

@@ -6,9 +6,10 @@ are counted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from pathlib import Path
 
 import orjson
 import pyarrow as pa
@@ -73,6 +74,13 @@ class Counted:
 
     def to_json(self) -> dict[str, int]:
         return {"read": self.read, "moved": self.moved, "malformed": self.malformed}
+
+
+def note(counts: str | None, numbers: Mapping[str, int]) -> None:
+    """Write what was done into the file that the option `counts` names, if it does."""
+    if counts:
+        with Path(counts).open("ab", buffering=0) as file:
+            file.write(orjson.dumps(numbers) + b"\n")
 
 
 @dataclass(frozen=True, slots=True)

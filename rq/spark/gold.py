@@ -1,21 +1,19 @@
-"""Gold: what happened per queue and hour, computed anew for whole days.
+"""Gold: what happened per queue and hour, computed anew for whole hours.
 
-A day is a sum over its events, whenever they came: late ones change exactly their day.
+An hour is a sum over its events, whenever they came: late ones change exactly their hour
+and their day. Spark sorts and sums, and keeps no value of a whole day in memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+import math
 
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F  # noqa: N812 - as everybody names it
 
-from rq.causes import Cause
-from rq.nesting import Json
-from rq.published import BUCKETS, COUNTS, PERCENTS
-from rq.states import Event, State
-
-SLOWEST = 10  # of a queue and day
+from rq.published import BUCKETS, PERCENTS, added
+from rq.spark.gold_parts import SLOWEST, Hour, Moved, Part
+from rq.states import Event
 
 # What an event adds to; one that names riders or several messages adds as many.
 _COUNTED = {
@@ -27,7 +25,7 @@ _COUNTED = {
     Event.RETRY: "retries",
     Event.RECOVER: "lost",
 }
-_PERCENTS = ", ".join(str(percent / 100) for percent in PERCENTS)
+_PERCENTS = ", ".join(f"{percent / 100}D" for percent in PERCENTS)
 
 _COUNTS_SQL = """
 SELECT date, queue, journal, hour(timestamp_micros(ts)) AS hour, ev, was, state, cause,
@@ -37,129 +35,96 @@ SELECT date, queue, journal, hour(timestamp_micros(ts)) AS hour, ev, was, state,
 FROM {events} WHERE state IS NOT NULL
 GROUP BY ALL
 """
-_ATTEMPTS_SQL = """
-SELECT date, queue, hour(timestamp_micros(ts)) AS hour, wait_us, run_us
-FROM {events} WHERE run_us IS NOT NULL
+_DURATIONS_SQL = """
+SELECT date, queue, hour(timestamp_micros(ts)) AS hour, kind, took FROM {events}
+LATERAL VIEW stack(2, 'wait', wait_us, 'run', run_us) AS kind, took
+WHERE run_us IS NOT NULL AND took IS NOT NULL
 """
-# Of whole days and of all queues together percentiles cannot be had from hours.
+# How often each value is there, then how many are not above it. The function `percentile`
+# would keep all values of a group in memory.
 _PERCENTILES_SQL = f"""
-SELECT date, queue, hour, count(*) AS attempts,
-       percentile(wait_us, array({_PERCENTS})) AS wait,
-       percentile(run_us, array({_PERCENTS})) AS run
-FROM {{attempts}}
-GROUP BY GROUPING SETS ((date, queue, hour), (date, hour), (date, queue), (date))
+WITH counted AS (
+  SELECT date, queue, hour, kind, took, count(*) AS number FROM {{durations}}
+  GROUP BY GROUPING SETS ((date, hour, kind, took), (date, queue, hour, kind, took))),
+placed AS (
+  SELECT *, sum(number) OVER (PARTITION BY date, queue, hour, kind) AS total,
+         sum(number) OVER (PARTITION BY date, queue, hour, kind ORDER BY took) AS upto
+  FROM counted)
+SELECT date, queue, hour, kind, part, total, min(took) AS low, max(took) AS high
+FROM placed LATERAL VIEW explode(array({_PERCENTS})) AS part
+WHERE upto > floor(part * (total - 1)) AND upto - number <= ceil(part * (total - 1))
+GROUP BY ALL
 """
 # The digits of a number in base 2 tell its logarithm exactly.
 _HISTOGRAMS_SQL = """
 SELECT date, queue, hour, kind, length(bin(greatest(took, 1))) - 1 AS bucket,
        count(*) AS number
-FROM {attempts}
-LATERAL VIEW stack(2, 'wait', wait_us, 'run', run_us) AS kind, took
-WHERE took IS NOT NULL
+FROM {durations}
 GROUP BY ALL
 """
 _SLOWEST_SQL = f"""
-SELECT date, queue, msg, ts, run_us, wait_us, cause FROM (
-  SELECT *, row_number() OVER (
-    PARTITION BY date, queue ORDER BY run_us DESC, journal, seq) AS place
+SELECT date, hour, queue, msg, ts, run_us, wait_us, cause, journal, seq FROM (
+  SELECT *, hour(timestamp_micros(ts)) AS hour, row_number() OVER (
+    PARTITION BY date, hour(timestamp_micros(ts)), queue
+    ORDER BY run_us DESC, journal, seq) AS place
   FROM {{events}} WHERE run_us IS NOT NULL)
-WHERE place <= {SLOWEST} ORDER BY date, run_us DESC, journal, seq
+WHERE place <= {SLOWEST}
 """
 
-_Key = tuple[str | None, int | None]  # queue and hour; None: all of them
+Days = dict[str, dict[int, Hour]]
 
 
-@dataclass(slots=True)
-class Part:
-    """What happened to a queue in an hour, or to more than that."""
-
-    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTS, 0))
-    causes: dict[str, int] = field(default_factory=dict)
-    attempts: int = 0
-    wait: list[int] = field(default_factory=list)  # percentiles, µs
-    run: list[int] = field(default_factory=list)
-    wait_hist: list[int] = field(default_factory=lambda: [0] * BUCKETS)
-    run_hist: list[int] = field(default_factory=lambda: [0] * BUCKETS)
-
-
-@dataclass(slots=True)
-class Day:
-    """The gold of one day."""
-
-    parts: dict[_Key, Part] = field(default_factory=dict)
-    moves: dict[str, dict[str, int]] = field(default_factory=dict)  # by journal
-    slowest: list[dict[str, Json]] = field(default_factory=list)
-    lines: int = 0
-
-    def of(self, queue: str | None, hour: int | None) -> list[Part]:
-        """Return the parts that something of a queue and hour adds to."""
-        keys = ((queue, hour), (None, hour), (queue, None), (None, None))
-        return [self.parts.setdefault(key, Part()) for key in keys]
-
-
-def compute(spark: SparkSession, events: DataFrame) -> dict[str, Day]:
-    """Return the gold of every day that has events."""
-    days: dict[str, Day] = {}
+def compute(events: DataFrame) -> Days:
+    """Return the gold of every hour of which there are events: by date and hour."""
+    spark, days = events.sparkSession, Days()
     for row in spark.sql(_COUNTS_SQL, events=events).collect():
-        _count(days.setdefault(row.date, Day()), row)
-    attempts = spark.sql(_ATTEMPTS_SQL, events=events)
-    for row in spark.sql(_PERCENTILES_SQL, attempts=attempts).collect():
-        part = days[row.date].parts[row.queue, row.hour]
-        part.attempts = row.attempts
-        part.wait, part.run = _whole(row.wait), _whole(row.run)
-    for row in spark.sql(_HISTOGRAMS_SQL, attempts=attempts).collect():
-        for part in days[row.date].of(row.queue, row.hour):
-            histogram = part.wait_hist if row.kind == "wait" else part.run_hist
-            histogram[min(row.bucket, BUCKETS - 1)] += row.number
+        _count(days.setdefault(row.date, {}).setdefault(row.hour, Hour()), row)
+    durations = spark.sql(_DURATIONS_SQL, events=events)
+    for row in spark.sql(_HISTOGRAMS_SQL, durations=durations).collect():
+        for queue in (row.queue, None):
+            _add_bucket(days[row.date][row.hour].of(queue), row)
+    for row in _percentiles(durations):
+        _set_percentile(days[row.date][row.hour].of(row.queue), row)
     for row in spark.sql(_SLOWEST_SQL, events=events).collect():
-        days[row.date].slowest.append(
-            {name: row[name] for name in row.asDict() if name != "date"}
-        )
+        slow = row.asDict()
+        days[slow.pop("date")][slow.pop("hour")].slowest.append(slow)
     return days
 
 
-def _whole(values: Sequence[float] | None) -> list[int]:
-    return [round(value) for value in values or ()]
+def percentiles_of_days(events: DataFrame) -> dict[str, dict[str | None, Part]]:
+    """Return, by date and queue (None: all), parts that have exact percentiles only."""
+    durations = events.sparkSession.sql(_DURATIONS_SQL, events=events)
+    days: dict[str, dict[str | None, Part]] = {}
+    for row in _percentiles(durations.withColumn("hour", F.lit(None).cast("int"))):
+        part = days.setdefault(row.date, {}).setdefault(row.queue, Part())
+        _set_percentile(part, row)
+    return days
 
 
-def _count(day: Day, row: Row) -> None:
-    """Add equal events to the hours and to the moves between states."""
-    day.lines += row.lines
-    moves = day.moves.setdefault(row.journal, {})
-    _move(moves, row.was, row.state, row.messages)
-    _move(moves, State.QUE, row.state, row.riders)
-    name = _COUNTED.get(row.ev)
-    for part in day.of(row.queue, row.hour):
-        if name is not None:
-            part.counts[name] += row.messages + row.riders
-        if row.cause is not None:
-            _add(part.causes, row.cause, row.lines)
-        _add(part.causes, Cause.DUPLICATE, row.riders)
+def _count(hour: Hour, row: Row) -> None:
+    equal = Moved(row.lines, row.messages, row.riders)
+    hour.move(row.journal, row.was, row.state, equal)
+    for queue in (row.queue, None):
+        hour.of(queue).count(_COUNTED.get(row.ev), row.cause, equal)
 
 
-def _move(moves: dict[str, int], was: str, state: str, number: int) -> None:
-    # What is prepared is in no journal, so that nothing can be said of it.
-    if was not in (State.NOWHERE, State.PREP):
-        _add(moves, was, -number)
-    if state not in (State.GONE, State.PREP):
-        _add(moves, state, number)
+def _add_bucket(part: Part, row: Row) -> None:
+    bucket = min(row.bucket, BUCKETS - 1)
+    more = [*[0] * bucket, row.number]
+    if row.kind == "wait":
+        part.wait_hist = added((part.wait_hist, more))
+    else:
+        part.run_hist = added((part.run_hist, more))
 
 
-def _add(counts: dict[str, int], name: str, number: int) -> None:
-    if number:
-        counts[str(name)] = counts.get(name, 0) + number
+def _percentiles(durations: DataFrame) -> list[Row]:
+    """Return, of each group, the values beside each percentile, the least one first."""
+    sql = durations.sparkSession.sql
+    rows: list[Row] = sql(_PERCENTILES_SQL, durations=durations).collect()
+    return sorted(rows, key=lambda row: float(row.part))
 
 
-def summed(
-    days: Iterable[Mapping[str, Mapping[str, int]]], journals: Mapping[str, str]
-) -> dict[str, dict[str, int]]:
-    """Return how many messages of each queue are in which state after the moves of all
-    days; `journals` names the queue of each journal that counts."""
-    total: dict[str, dict[str, int]] = {queue: {} for queue in journals.values()}
-    for moves in days:
-        for journal, states in moves.items():
-            if journal not in journals:
-                continue
-            for state, number in states.items():
-                _add(total[journals[journal]], state, number)
-    return total
+def _set_percentile(part: Part, row: Row) -> None:
+    at = row.part * (row.total - 1)
+    value = round(row.low + (row.high - row.low) * (at - math.floor(at)))
+    (part.wait if row.kind == "wait" else part.run).append(value)

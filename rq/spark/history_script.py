@@ -41,17 +41,17 @@ def main() -> int:
 
 def _round(root: Root, last: LastWord) -> int:
     """Run a round in a Spark of its own."""
-    from rq.spark import history
+    from rq.spark import rounds
 
     spark = session("rq-history")
     progress = Progress(_tell)
     progress.start()
     progress.watch(spark)
     try:
-        done = history.run_round(spark, root, tell=_tell)
+        done = rounds.run_round(spark, root, tell=_tell)
         progress.stop()  # progress that is reported after the last word would hide it
-        last.say(Verb.DONE, history.sentence(done))
-    except history.AtWork as error:
+        last.say(Verb.DONE, rounds.sentence(done))
+    except rounds.AtWork as error:
         last.say(Verb.LATER, f"{_AGAIN}-{error}")
     finally:
         progress.stop()

@@ -26,7 +26,7 @@ from pyspark.sql.types import StructType
 from rq.layout import Root
 from rq.nesting import Json
 from rq.spark import journal_plan
-from rq.spark.journal_plan import Stretch
+from rq.spark.journal_plan import Journal, Stretch
 
 NAME = "rq_journal"
 ROWS = 1_000_000  # of a batch
@@ -74,7 +74,7 @@ _ARROW = {
     "double": pa.float64(),
     "array<string>": pa.list_(pa.string()),
 }
-_ARROW_SCHEMA = pa.schema([(name, _ARROW[kind]) for name, kind in COLUMNS])
+ARROW_SCHEMA = pa.schema([(name, _ARROW[kind]) for name, kind in COLUMNS])
 _FIGURES = ("rows_in", "rows_out", "rejected", "spark_us")
 _COMPUTED = ("journal", "message", "extra", *_FIGURES)
 _PLAIN = [name for name, _ in COLUMNS if name not in _COMPUTED]
@@ -141,8 +141,7 @@ class JournalReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(
         self, start: dict[str, int], end: dict[str, int]
     ) -> Sequence[InputPartition]:
-        journals = journal_plan.look(self._root, self._queue)
-        return _shares(journal_plan.stretches(journals, start, end, _TASK_ROWS))
+        return shares(journal_plan.look(self._root, self._queue), start, end)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Share)
@@ -152,18 +151,21 @@ class JournalReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 yield _batch(part.journal, rows, self._payload)
 
 
-def _shares(parts: list[Stretch]) -> list[Share]:
-    """Give each task about as many events; the small ones go together."""
-    shares: list[Share] = []
+def shares(
+    journals: Sequence[Journal], start: Mapping[str, int], end: Mapping[str, int]
+) -> list[InputPartition]:
+    """Give each task about as many events between two offsets; what is small goes
+    together. Damaged: some of them are no longer there."""
+    dealt: list[InputPartition] = []
     held: list[Stretch] = []
-    for stretch in parts:
+    for stretch in journal_plan.stretches(journals, start, end, _TASK_ROWS):
         if held and sum(part.rows for part in held) + stretch.rows > _TASK_ROWS:
-            shares.append(Share(tuple(held)))
+            dealt.append(Share(tuple(held)))
             held = []
         held.append(stretch)
     if held:
-        shares.append(Share(tuple(held)))
-    return shares
+        dealt.append(Share(tuple(held)))
+    return dealt
 
 
 def _batch(
@@ -177,8 +179,8 @@ def _batch(
     columns["extra"] = [_extra(row) for row in rows]
     figures = [_figures(row.get("result")) for row in rows]
     columns |= {name: [each.get(name) for each in figures] for name in _FIGURES}
-    arrays = [pa.array(columns[field.name], field.type) for field in _ARROW_SCHEMA]
-    return pa.RecordBatch.from_arrays(arrays, schema=_ARROW_SCHEMA)
+    arrays = [pa.array(columns[field.name], field.type) for field in ARROW_SCHEMA]
+    return pa.RecordBatch.from_arrays(arrays, schema=ARROW_SCHEMA)
 
 
 def _message(row: Mapping[str, Json]) -> str | None:

@@ -16,10 +16,8 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import date
 from pathlib import Path
 
-import orjson
 import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSource,
@@ -27,15 +25,8 @@ from pyspark.sql.datasource import (
     DataSourceStreamReader,
     DataSourceStreamWriter,
     DataSourceWriter,
-    EqualNullSafe,
-    EqualTo,
     Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
     InputPartition,
-    LessThan,
-    LessThanOrEqual,
 )
 from pyspark.sql.types import StructType
 
@@ -45,21 +36,20 @@ from rq.layout import Root
 from rq.spark import (
     folder_rows,
     folders_plan,
-    journal_plan,
-    journal_source,
+    history_reader,
     lease_options,
     sink,
 )
 from rq.spark.folder_rows import Counted, Reading
 from rq.spark.folders_plan import Leaf, Wanted
+from rq.spark.history_reader import HistoryReader, PushingHistoryReader
 from rq.spark.lease_stream import LeaseReader
+from rq.spark.narrowing import OF_MESSAGES, narrowed
 from rq.states import COUNTED
 
 NAME = "rq"
 _HISTORY, _MESSAGES = "history", "messages"
 _PUSHING_WORKER = "data_source_pushdown_filters"
-_COLUMN = {"queue": "queues", "state": "states", "date": "dates"}
-_RANGES = (GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual)
 
 
 class RqSource(DataSource):
@@ -71,15 +61,15 @@ class RqSource(DataSource):
 
     def schema(self) -> str:
         history = self.options.get("of") == _HISTORY
-        return journal_source.SCHEMA if history else folder_rows.SCHEMA
+        return history_reader.SCHEMA if history else folder_rows.SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = parse_options(self.options)
+        pushes = options.pushdown and may_push(sys.argv)
         if options.history:
-            return HistoryReader(options)
-        if options.pushdown and may_push(sys.argv):
-            return PushingReader(options)
-        return MessagesReader(options)
+            asked = (options.root, options.queue, options.counts)
+            return (PushingHistoryReader if pushes else HistoryReader)(*asked)
+        return (PushingReader if pushes else MessagesReader)(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         if overwrite:
@@ -190,7 +180,9 @@ class MessagesReader(DataSourceReader):
         tasks = options.partitions or 2 * (os.cpu_count() or 1)
         planned = folders_plan.plan(Root(Path(options.root)), wanted, tasks)
         dealt = folders_plan.shares(planned.leaves, tasks)
-        _count(options, {"listed": planned.listed, "leaves": len(planned.leaves)})
+        folder_rows.note(
+            options.counts, {"listed": planned.listed, "leaves": len(planned.leaves)}
+        )
         return [Share(tuple(leaves), wanted) for leaves in dealt] or [Share((), wanted)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -198,17 +190,10 @@ class MessagesReader(DataSourceReader):
         counted = Counted()
         reading = replace(self.options.reading, wanted=partition.wanted)
         yield from folder_rows.batches(list(partition.leaves), reading, counted)
-        _count(self.options, counted.to_json())
+        folder_rows.note(self.options.counts, counted.to_json())
         if counted.malformed or counted.moved:
             words = f"{counted.malformed} malformed, {counted.moved} moved meanwhile"
             print(f"rq: folders without a row: {words}", file=sys.stderr)  # noqa: T201
-
-
-def _count(options: Options, numbers: Mapping[str, int]) -> None:
-    """Write what was done into the file that the option `counts` names."""
-    if options.counts:
-        with Path(options.counts).open("ab", buffering=0) as file:
-            file.write(orjson.dumps(numbers) + b"\n")
 
 
 class PushingReader(DataSourceReader):
@@ -220,7 +205,7 @@ class PushingReader(DataSourceReader):
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
         reading = self._options.reading
         for condition in filters:
-            wanted = narrowed(reading.wanted, condition)
+            wanted = narrowed(reading.wanted, condition, OF_MESSAGES)
             if wanted is None:
                 yield condition
             else:
@@ -232,70 +217,3 @@ class PushingReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return MessagesReader(self._options).read(partition)
-
-
-def narrowed(wanted: Wanted, condition: Filter) -> Wanted | None:
-    """Return what is wanted if a filter holds, too; None when Spark has to look."""
-    column = getattr(condition, "attribute", ("",))[0]
-    what = _COLUMN.get(column)
-    if what is None:
-        return None
-    if isinstance(condition, EqualTo | EqualNullSafe):
-        value = condition.value
-        return None if value is None else wanted.only(what, _texts([value]))
-    if isinstance(condition, In):
-        return wanted.only(what, _texts(condition.value))
-    if what == "dates" and isinstance(condition, _RANGES):
-        return _in_range(wanted, condition)
-    return None
-
-
-def _in_range(
-    wanted: Wanted,
-    condition: GreaterThan | GreaterThanOrEqual | LessThan | LessThanOrEqual,
-) -> Wanted | None:
-    """Return what is wanted within a range of dates. They compare as their eight digits
-    do, so the next number is as good as the next day."""
-    if not isinstance(condition.value, date):
-        return None
-    day = _digits(condition.value)
-    if isinstance(condition, GreaterThan | GreaterThanOrEqual):
-        first = f"{day + isinstance(condition, GreaterThan):08d}"
-        return replace(wanted, first=max(wanted.first, first))
-    last = f"{day - isinstance(condition, LessThan):08d}"
-    return replace(wanted, last=min(wanted.last, last))
-
-
-def _digits(day: date) -> int:
-    return day.year * 10_000 + day.month * 100 + day.day
-
-
-def _texts(values: Iterable[object]) -> frozenset[str]:
-    return frozenset(
-        f"{_digits(value):08d}" if isinstance(value, date) else str(value)
-        for value in values
-    )
-
-
-# ---- history
-
-
-class HistoryReader(DataSourceReader):
-    """Reads all events that are sealed now."""
-
-    def __init__(self, options: Options) -> None:
-        settings = {"root": options.root, "payload": "keep", "skip_gaps": "true"}
-        if options.queue is not None:
-            settings["queue"] = options.queue
-        self._options = options
-        self._events = journal_source.JournalReader(settings)
-
-    def partitions(self) -> list[InputPartition]:
-        root = Root(Path(self._options.root))
-        journals = journal_plan.look(root, self._options.queue)
-        end = journal_plan.latest(journals, {}, skip_gaps=True)
-        shares = list(self._events.partitions({}, end))
-        return shares or [journal_source.Share(())]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return self._events.read(partition)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypedDict, cast
+from typing import NotRequired, TypedDict, cast
 
 import orjson
 import pyarrow as pa
@@ -20,9 +20,8 @@ from rq import config, published
 from rq.config import files
 from rq.errors import BadConfig
 from rq.nesting import Json
-from rq.spark import gold
 from rq.spark.bronze import NOTHING
-from rq.spark.gold import Day, Part
+from rq.spark.gold_parts import Day, Part, summed
 
 _HOWEVER_MANY = pa.list_(pa.int64())
 _PART = pa.schema(
@@ -30,10 +29,12 @@ _PART = pa.schema(
     + [(name, pa.int64()) for name in (*published.COUNTS, "attempts")]
     + [(name, _HOWEVER_MANY) for name in ("wait", "run", "wait_hist", "run_hist")]
     + [("causes", pa.map_(pa.string(), pa.int64()))]
+    + [("exact", pa.bool_())]  # whether wait and run are
 )
 _SLOWEST = pa.schema(
     [("queue", pa.string()), ("msg", pa.string()), ("cause", pa.string())]
     + [(name, pa.int64()) for name in ("ts", "run_us", "wait_us")]
+    + [("journal", pa.string()), ("seq", pa.int64())]
 )
 
 
@@ -43,6 +44,7 @@ class BuiltDay(TypedDict):
     upto: int  # the last batch
     lines: int
     moves: Mapping[str, Mapping[str, int]]
+    exact: NotRequired[bool]  # whether its percentiles are; once they always were
 
 
 class _Days(TypedDict):
@@ -62,6 +64,9 @@ class Built:
     def upto(self, date: str) -> int:
         return self.days[date]["upto"] if date in self.days else NOTHING
 
+    def exact(self, date: str) -> bool:
+        return date in self.days and self.days[date].get("exact", True)
+
 
 def built(place: published.Place, number: str) -> Built:
     """Return what was published from the directory `number`."""
@@ -72,30 +77,41 @@ def built(place: published.Place, number: str) -> Built:
     return Built(number, file["days"] if file["number"] == number else {})
 
 
-def publish(
+def write_days(
     place: published.Place,
     before: Built,
     days: Mapping[str, Day],
     upto: Mapping[str, int],
     as_of: float,
-    journals: Mapping[str, str],
+) -> Built:
+    """Write the files of days; return what is published by now."""
+    every = dict(before.days)
+    for date, day in days.items():
+        _write(place.day(date), _day_json(date, day, as_of))
+        every[date] = {
+            "upto": upto[date],
+            "lines": day.lines,
+            "moves": day.moves,
+            "exact": day.exact,
+        }
+    _write(place.days, {"number": before.number, "days": every})
+    return Built(before.number, every)
+
+
+def write_index(
+    place: published.Place, done: Built, as_of: float, journals: Mapping[str, str]
 ) -> dict[str, dict[str, int]]:
-    """Write the files; return how many messages of each queue are in which state.
+    """Write the index; return how many messages of each queue are in which state.
 
     `journals` names the queues of those that there are: the messages of a queue that was
     removed went with it, though the history goes on telling what it did.
     """
-    built_days = dict(before.days)
-    for date, day in days.items():
-        _write(place.day(date), _day_json(date, day, as_of))
-        built_days[date] = {"upto": upto[date], "lines": day.lines, "moves": day.moves}
-    _write(place.days, {"number": before.number, "days": built_days})
-    counts = gold.summed((day["moves"] for day in built_days.values()), journals)
+    counts = summed((day["moves"] for day in done.days.values()), journals)
     index = {
         "as_of": as_of,
         "written": time.time(),
-        "days": sorted(built_days),
-        "events": sum(day["lines"] for day in built_days.values()),
+        "days": sorted(done.days),
+        "events": sum(day["lines"] for day in done.days.values()),
         "counts": {name: counts[name] for name in sorted(counts)},
     }
     _write(place.index, index)
@@ -110,6 +126,7 @@ def _day_json(date: str, day: Day, as_of: float) -> dict[str, Json]:
     return {
         "date": date,
         "as_of": as_of,
+        "exact": day.exact,
         "parts": _parts_json(day),
         "slowest": day.slowest,
     }
@@ -117,7 +134,7 @@ def _day_json(date: str, day: Day, as_of: float) -> dict[str, Json]:
 
 def _parts_json(day: Day) -> list[dict[str, Json]]:
     return [
-        {"queue": queue, "hour": hour, **_part_json(part)}
+        {"queue": queue, "hour": hour, **part.to_json()}
         for (queue, hour), part in sorted(day.parts.items(), key=_order)
     ]
 
@@ -127,31 +144,16 @@ def _order(item: tuple[tuple[str | None, int | None], Part]) -> tuple[str, int]:
     return queue or "", -1 if hour is None else hour
 
 
-def _part_json(part: Part) -> dict[str, Json]:
-    return {
-        **part.counts,
-        "attempts": part.attempts,
-        "wait": part.wait,
-        "run": part.run,
-        "wait_hist": _short(part.wait_hist),
-        "run_hist": _short(part.run_hist),
-        "causes": dict(sorted(part.causes.items())),
-    }
-
-
-def _short(histogram: list[int]) -> list[int]:
-    """Return a histogram without the zeros at its end."""
-    used = max((i + 1 for i, number in enumerate(histogram) if number), default=0)
-    return histogram[:used]
-
-
 # ---- Parquet
 
 
 def write_parquet(path: Path, days: Mapping[str, Day]) -> None:
     """Replace these days in `hourly`, `totals` and `slowest`: a file for each day."""
     for date, day in days.items():
-        parts = _parts_json(day)
+        parts = [
+            {**part, "exact": day.exact or part["hour"] is not None}
+            for part in _parts_json(day)
+        ]
         for table, rows, columns in (
             ("hourly", [part for part in parts if _is_hour(part)], _PART),
             ("totals", [part for part in parts if not _is_hour(part)], _PART),

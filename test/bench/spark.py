@@ -1,13 +1,14 @@
 """A million events into gold: cold, 5,000 more warm; DuckDB and the page beside it.
 
-.venv/bin/python test/bench/spark.py [EVENTS]
+.venv/bin/python test/bench/spark.py [EVENTS] [DAYS]
 
-Goals on two cores: cold 120 s (the start of Spark included), 5,000 more 15 s, the page
-from JSON 20 ms.
+Goals on two cores: cold 120 s (the start of Spark included), 5,000 more 15 s, also on a
+day of six million (6000000 1), the page from JSON 20 ms.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import sys
@@ -21,6 +22,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent.parent), str(HERE.parent), str(HERE)]
 
 import bench  # noqa: E402 - the path above leads to them
+import psutil  # noqa: E402
 from harness.journal_files import DAY, START, JournalFiles, life  # noqa: E402
 
 from rq import config, published  # noqa: E402
@@ -28,6 +30,7 @@ from rq.config import files  # noqa: E402
 from rq.layout import Root  # noqa: E402
 
 QUEUES, DAYS = 8, 3
+NIGHT = DAY * 11 // 48  # nothing happens from 18:30 of the last day
 SEGMENT = 300_000  # events, about 64 MiB
 MORE = 5_000
 PAGES = 20
@@ -35,6 +38,7 @@ PAGES = 20
 
 def main() -> None:
     events = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
+    days = int(sys.argv[2]) if len(sys.argv) > 2 else DAYS
     with tempfile.TemporaryDirectory(prefix="rq-bench-spark-") as scratch:
         root = Root(Path(scratch))
         os.environ["RQ_ROOT"] = scratch
@@ -43,12 +47,12 @@ def main() -> None:
             JournalFiles(root, f"queue{number}", f"{number:08x}")
             for number in range(QUEUES)
         ]
-        made, took = timed(lambda: fill(journals, events))
+        made, took = timed(lambda: fill(journals, events, days))
         size = sum(path.stat().st_size for path in root.queues.rglob("*.jsonl"))
         print(
             f"{made:,} events in {size / 1e6:,.0f} MB of segments, made in {took:.0f} s"
         )
-        spark_part(root, journals)
+        spark_part(root, journals, days)
         duckdb_part(root)
         page_part(root)
 
@@ -59,43 +63,81 @@ def timed(act: Callable[[], Any]) -> tuple[Any, float]:
     return found, time.perf_counter() - begun
 
 
-def fill(journals: list[JournalFiles], events: int) -> int:
+def fill(journals: list[JournalFiles], events: int, days: int) -> int:
     """Seal about that many events, in the order of time; return how many."""
     rnd = random.Random(1)
     each = events // len(journals)
+    step = (days * DAY - NIGHT) * 3 // each
     for journal in journals:
         for first in range(0, each, SEGMENT):
-            journal.seal(some(rnd, first // 3, min(SEGMENT, each - first) // 3, each))
+            journal.seal(some(rnd, first // 3, min(SEGMENT, each - first) // 3, step))
     return sum(journal.last for journal in journals)
 
 
-def some(rnd: random.Random, first: int, number: int, each: int) -> Any:
+def some(rnd: random.Random, first: int, number: int, step: int) -> Any:
+    """Give the events of so many messages, `step` µs between them."""
     for index in range(first, first + number):
         end, cause = ("fail", "exit") if rnd.random() < 0.03 else ("finish", "done")
-        at = START + index * 3 * DAYS * DAY // max(each, 1)
+        at = START + index * step
         run_us = int(rnd.lognormvariate(11, 1.5))
         wait_us = int(rnd.lognormvariate(8, 2))
         msg = f"20270115.0000.00.{index % 1000:03d}.{index}"
         yield from life(msg, at, end=end, cause=cause, run_us=run_us, wait_us=wait_us)
 
 
-def spark_part(root: Root, journals: list[JournalFiles]) -> None:
-    from rq.spark import history
+def spark_part(root: Root, journals: list[JournalFiles], days: int) -> None:
+    from rq.spark import rounds
     from rq.spark.session import session
 
     spark, started = timed(lambda: session("rq-bench", master="local[2]"))
-    done, took = timed(lambda: history.run_round(spark, root))
+    done, took = timed(lambda: rounds.run_round(spark, root))
     whole = started + took
     print(f"cold: {whole:.1f} s, of it {started:.1f} s to start Spark; ", end="")
     print(f"{done.events:,} events in {done.batches} batches, {len(done.days)} days")
+    print(f"at most {memory()}")
     for number in range(2):
         for journal in journals:
             first = journal.last // 3
             share = MORE // 3 // len(journals)
-            journal.seal(some(random.Random(number), first, share, journal.last))
-        done, took = timed(lambda: history.run_round(spark, root))
-        print(f"warm: {took:.1f} s for {done.events:,} more events")
+            step = (days * DAY - NIGHT) // first
+            journal.seal(some(random.Random(number), first, share, step))
+        before = processor_time()
+        done, took = timed(lambda: rounds.run_round(spark, root))
+        used = processor_time() - before
+        print(f"warm: {took:.1f} s for {done.events:,} more events; ", end="")
+        print(f"{used:.1f} s of processor time")
+    done, took = timed(
+        lambda: rounds.run_round(spark, root, rounds.Settings(rebuild=True))
+    )
+    print(f"built anew: {took:.1f} s, {len(done.days)} days; at most {memory()}")
     spark.stop()
+
+
+def family() -> list[psutil.Process]:
+    """Return this process, its Java, and Java's workers."""
+    own = psutil.Process()
+    return [own, *own.children(recursive=True)]
+
+
+def processor_time() -> float:
+    """Return what those have used that live, and the ended children of those."""
+    found = 0.0
+    for process in family():
+        with contextlib.suppress(psutil.Error):
+            found += sum(process.cpu_times()[:4])
+    return found
+
+
+def memory() -> str:
+    """Return the most memory that Python and Java have had by now."""
+    peaks = {"python": 0, "java": 0}
+    for process in family():
+        with contextlib.suppress(psutil.Error, OSError):
+            status = Path(f"/proc/{process.pid}/status").read_text()
+            peak = int(status.partition("VmHWM:")[2].split()[0]) // 1024
+            name = "java" if process.name() == "java" else "python"
+            peaks[name] = max(peaks[name], peak)
+    return ", ".join(f"{peak:,} MB of {name}" for name, peak in peaks.items())
 
 
 AGGREGATE = """

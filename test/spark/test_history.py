@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import json
-import random
 import threading
 
 import duckdb
 import pyarrow.dataset as ds
 import pytest
 from harness import history_reference as reference
+from harness.history_rounds import PAST, bronze_files, shown, slowest, some
 from harness.journal_files import DAY, START, JournalFiles, life, lines
 from harness.waiting import wait_until
 
 from rq import published
 from rq.errors import Damaged, Refused
 from rq.layout import Root
-from rq.spark import bronze, gold, history
-from rq.spark.history import Settings
+from rq.spark import bronze, gold, gold_parts, merging, rounds
+from rq.spark.building import History
+from rq.spark.rounds import Settings
 
 QUICK = Settings(rows=600)  # two batches
 
@@ -28,57 +29,12 @@ def root(tmp_path):
     return Root(tmp_path)
 
 
-def some(number, first=0, start=START, days=1, seed=1):
-    """Give the events of messages of every kind of life."""
-    rnd = random.Random(seed)
-    ends = [("finish", "done"), ("fail", "exit"), ("retry", "resend")]
-    ends += [("finish", "done"), ("relay", "relayed"), ("recover", "crash")]
-    for index in range(first, first + number):
-        end, cause = rnd.choice(ends)
-        yield from life(
-            f"m{index}",
-            start + rnd.randrange(days * DAY - 10**9),
-            end=end,
-            cause=cause,
-            wait_us=int(rnd.lognormvariate(8, 2)),
-            run_us=int(rnd.lognormvariate(12, 2)),
-        )
-
-
-def shown(root):
-    """Return what is published of each day, by queue and hour, and what is slowest."""
-    place = published.Published(published.place(root))
-    found = {}
-    for day in place.days(place.index()["days"]):
-        found[day["date"]] = {
-            (one.pop("queue"), one.pop("hour")): one for one in day["parts"]
-        }
-    return found
-
-
-def slowest(root):
-    place = published.Published(published.place(root))
-    return [day["slowest"] for day in place.days(place.index()["days"])]
-
-
 def counts(root):
     index = published.Published(published.place(root)).index()
     return {
         queue: {state: n for state, n in states.items() if n}
         for queue, states in index["counts"].items()
     }
-
-
-def bronze_files(root):
-    place = bronze.place(root)
-    current = place.current()
-    source = place.bronze(current.number)
-    return [
-        str(path)
-        for date in bronze.dates(source)
-        for one in bronze.batches(source, date, current)
-        for path in one.path.glob("*.parquet")
-    ]
 
 
 def bronze_keys(root):
@@ -93,14 +49,15 @@ def written_keys(root):
 
 def test_gold_is_what_plain_python_counts(spark, root):
     first, second = JournalFiles(root, "a", "aa"), JournalFiles(root, "b", "bb")
-    first.seal(some(150, days=2))
-    first.seal(some(150, first=150, days=2, seed=2))
+    first.seal(some(150, start=PAST, days=2))
+    first.seal(some(150, first=150, start=PAST, days=2, seed=2))
     rider = {"riders": ["m500", "m501"], "rides": "x"}
-    waiting = [next(life(name, START)) for name in ("m500", "m501")]
-    gone = {"ts": START + DAY, "ev": "expire", "was": "done", "state": "gone"}
-    second.seal([*some(90, days=2), *waiting, *life("m502", START, **rider)])
-    second.seal([{**gone, "msgs": ["m500", "m501"]}, {"ts": START, "ev": "group"}])
-    done = history.run_round(spark, root, QUICK)
+    waiting = [next(life(name, PAST)) for name in ("m500", "m501")]
+    gone = {"ts": PAST + DAY, "ev": "expire", "was": "done", "state": "gone"}
+    of_second = some(90, start=PAST, days=2)
+    second.seal([*of_second, *waiting, *life("m502", PAST, **rider)])
+    second.seal([{**gone, "msgs": ["m500", "m501"]}, {"ts": PAST, "ev": "group"}])
+    done = rounds.run_round(spark, root, QUICK)
 
     events = list(lines(root))
     assert shown(root) == reference.gold(events)
@@ -126,6 +83,7 @@ def assert_parquet_is_as_published(root):
         files = ds.dataset(path / table, partitioning="hive")
         for one in files.to_table().to_pylist():
             date, key = str(one.pop("date")), (one.pop("queue"), one.pop("hour"))
+            assert one.pop("exact")
             found.setdefault(date, {})[key] = {**one, "causes": dict(one["causes"])}
     assert found == shown(root)
 
@@ -134,11 +92,11 @@ def test_a_late_event_changes_exactly_its_day_and_a_lost_checkpoint_nothing(
     spark, root
 ):
     journal = JournalFiles(root, "a", "aa")
-    oldest = journal.seal(some(60, days=3))
-    history.run_round(spark, root)
+    oldest = journal.seal(some(60, start=PAST, days=3))
+    rounds.run_round(spark, root)
     before = shown(root)
-    journal.seal(life("late", START + 5 * 10**6))
-    done = history.run_round(spark, root)
+    journal.seal(life("late", PAST + 5 * 10**6))
+    done = rounds.run_round(spark, root)
     after, slow = shown(root), slowest(root)
     [first, *others] = sorted(before)
     assert done.days == [first]
@@ -150,7 +108,7 @@ def test_a_late_event_changes_exactly_its_day_and_a_lost_checkpoint_nothing(
     every = written_keys(root)
     oldest.unlink()
     lose_checkpoint(root)
-    history.run_round(spark, root)
+    rounds.run_round(spark, root)
     assert (shown(root), slowest(root)) == (after, slow)
     assert bronze_keys(root) == every
 
@@ -163,7 +121,7 @@ def lose_checkpoint(root):
 
 def test_a_batch_that_was_cut_off_after_its_write_counts_once(spark, root, monkeypatch):
     journal = JournalFiles(root, "a", "aa")
-    journal.seal(some(60))
+    journal.seal(some(60, start=PAST))
     write = bronze.write
 
     def cut(lines, batch, target):
@@ -173,26 +131,25 @@ def test_a_batch_that_was_cut_off_after_its_write_counts_once(spark, root, monke
     with monkeypatch.context() as patch:
         patch.setattr(bronze, "write", cut)
         with pytest.raises(Damaged, match="Spark ended the round"):
-            history.run_round(spark, root)
+            rounds.run_round(spark, root)
     # What came meanwhile belongs to the next batch.
-    journal.seal(some(60, first=60))
-    history.run_round(spark, root)
+    journal.seal(some(60, first=60, start=PAST))
+    rounds.run_round(spark, root)
     assert bronze_keys(root) == written_keys(root)
     assert shown(root) == reference.gold(lines(root))
 
 
 def test_merging_the_batches_of_a_day_changes_no_answer(spark, root, monkeypatch):
     journal = JournalFiles(root, "a", "aa")
-    past = START - 400 * DAY  # a day that is over
     with monkeypatch.context() as patch:
-        patch.setattr(history, "_merge_closed", lambda *_: None)
+        patch.setattr(merging, "merge_closed", lambda *_: None)
         for part in range(2):
-            journal.seal(some(20, first=20 * part, start=past, seed=part))
-            history.run_round(spark, root)
+            journal.seal(some(20, first=20 * part, start=PAST, seed=part))
+            rounds.run_round(spark, root)
     place = bronze.place(root)
     source = place.bronze(place.current().number)
     with counting(root) as seen:
-        history._merge_closed(spark, place, place.current(), 0.0)
+        merging.merge_closed(History(spark, place, place.current()), 0.0)
     assert set(seen) == {120}
     [date] = bronze.dates(source)
     [merged] = bronze.batches(source, date, place.current())
@@ -200,8 +157,8 @@ def test_merging_the_batches_of_a_day_changes_no_answer(spark, root, monkeypatch
     assert [one.number for one in others] == [0, 1]  # for readers that are at them
     assert bronze_keys(root) == written_keys(root)
 
-    journal.seal(some(10, first=200, start=past))
-    history.run_round(spark, root, Settings(old=0.0))
+    journal.seal(some(10, first=200, start=PAST))
+    rounds.run_round(spark, root, Settings(old=0.0))
     left = bronze.every_batch(source, date)
     assert [one.path.name for one in left] == ["batch=c1", "batch=2", "batch=c2"]
     assert shown(root) == reference.gold(lines(root))
@@ -232,7 +189,7 @@ def counting(root):
 def test_files_of_an_older_rq_are_read_and_new_fields_are_kept(spark, root):
     journal = JournalFiles(root, "a", "aa")
     journal.seal(life("m1", START, mood={"fine": True}))
-    history.run_round(spark, root)
+    rounds.run_round(spark, root)
     [row] = duckdb.execute(
         "SELECT extra FROM read_parquet($1) WHERE ev = 'finish'", [bronze_files(root)]
     ).fetchall()
@@ -246,22 +203,22 @@ def test_files_of_an_older_rq_are_read_and_new_fields_are_kept(spark, root):
         spark.read.parquet(str(batch.path)).drop("riders", "cause").localCheckpoint()
     )
     older.write.mode("overwrite").parquet(str(batch.path))
-    found = gold.compute(spark, bronze.read(spark, source, [batch.path]))
-    assert found[date].parts["a", None].counts["done"] == 1
-    assert found[date].parts["a", None].causes == {}
+    found = gold.compute(bronze.read(spark, source, [batch.path]))
+    assert found[date][0].parts["a"].counts["done"] == 1
+    assert found[date][0].parts["a"].causes == {}
 
 
 def test_a_gap_is_told_in_a_sentence_and_can_be_left_behind(spark, root):
     journal = JournalFiles(root, "a", "aa")
     journal.seal(some(5))
-    history.run_round(spark, root)
+    rounds.run_round(spark, root)
     journal.seal(some(5, first=5)).unlink()
     journal.seal(some(5, first=10))
     with pytest.raises(
         Damaged, match=r"^queue a: events 16 to 30 of journal aa are in"
     ):
-        history.run_round(spark, root)
-    history.run_round(spark, root, Settings(skip_gaps=True))
+        rounds.run_round(spark, root)
+    rounds.run_round(spark, root, Settings(skip_gaps=True))
     assert bronze_keys(root) == written_keys(root)
 
 
@@ -269,7 +226,7 @@ def test_a_damaged_line_is_told_in_a_sentence(spark, root):
     path = JournalFiles(root, "a", "aa").seal(some(5))
     path.write_bytes(path.read_bytes().replace(b'"m3"', b'"m4"'))
     with pytest.raises(Damaged, match=r"history/aa: event 10 is missing or not whole"):
-        history.run_round(spark, root)
+        rounds.run_round(spark, root)
 
 
 def test_a_round_ends_while_events_keep_coming(spark, root):
@@ -284,27 +241,27 @@ def test_a_round_ends_while_events_keep_coming(spark, root):
     thread = threading.Thread(target=keep_sealing)
     thread.start()
     try:
-        done = history.run_round(spark, root)
+        done = rounds.run_round(spark, root)
     finally:
         ended.set()
         thread.join()
     assert 15 <= done.events < journal.last
-    history.run_round(spark, root)
+    rounds.run_round(spark, root)
     assert bronze_keys(root) == written_keys(root)
 
 
 def test_a_queue_that_was_removed_or_made_anew_counts_what_there_is():
     days = [{"aa": {"done": 3}, "bb": {"done": 5}}, {"bb": {"done": -1, "que": 2}}]
     known = {"bb": "b", "cc": "c"}
-    assert gold.summed(days, known) == {"b": {"done": 4, "que": 2}, "c": {}}
+    assert gold_parts.summed(days, known) == {"b": {"done": 4, "que": 2}, "c": {}}
 
 
 def test_two_rounds_at_once_are_refused(root):
     place = bronze.place(root)
     place.path.mkdir(parents=True)
     with (
-        history._alone(place.lock),
+        rounds._alone(place.lock),
         pytest.raises(Refused, match="another round"),
-        history._alone(place.lock),
+        rounds._alone(place.lock),
     ):
         pass

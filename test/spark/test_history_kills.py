@@ -20,7 +20,8 @@ from harness.waiting import wait_until
 
 from rq import published
 from rq.layout import Root
-from rq.spark import bronze, history, scratch
+from rq.spark import bronze, scratch
+from rq.spark.rounds import run_round
 
 PATIENCE = 240.0  # seconds: a busy machine starts Spark slowly
 
@@ -118,7 +119,7 @@ def rounds(tmp_path, spark_env):
 
 
 def assert_each_event_once(spark, root):
-    done = history.run_round(spark, root)
+    done = run_round(spark, root)
     place = bronze.place(root)
     current = place.current()
     source = place.bronze(current.number)

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from harness import documents
 from harness.documents import WORD
+from harness.journal_files import DAY as JOURNAL_DAY
+from harness.journal_files import START, JournalFiles, life
 from harness.message_folders import (
     BEGAN,
     make_done,
@@ -28,7 +30,15 @@ source = pytest.importorskip("rq.spark.messages_source")
 from pyspark.sql.pandas.types import to_arrow_schema  # noqa: E402
 from pyspark.sql.types import _parse_datatype_string  # noqa: E402
 
-from rq.spark import folder_rows, folders_plan, journal_source, lease_options, sink  # noqa: E402
+from rq.spark import (  # noqa: E402
+    folder_rows,
+    folders_plan,
+    history_reader,
+    journal_plan,
+    journal_source,
+    lease_options,
+    sink,
+)
 from rq.spark.folders_plan import Wanted  # noqa: E402
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
@@ -73,7 +83,8 @@ def pushing(spark, request):
 def test_the_batches_match_what_spark_expects_exactly(spark):
     for text, arrow in (
         (folder_rows.SCHEMA, folder_rows.ARROW_SCHEMA),
-        (journal_source.SCHEMA, journal_source._ARROW_SCHEMA),
+        (journal_source.SCHEMA, journal_source.ARROW_SCHEMA),
+        (history_reader.SCHEMA, history_reader.ARROW_SCHEMA),
     ):
         schema = _parse_datatype_string(text)
         assert to_arrow_schema(schema, timezone="UTC").equals(arrow)
@@ -285,3 +296,62 @@ def read_by(module):
         r'(?:_one_of|_list|_number|_seconds|_yes)\(options, "(\w+)"', text
     )
     return {*called, *re.findall(r'options\.get\("(\w+)"[,)]', text)}
+
+
+# ---- history
+
+
+@pytest.fixture(scope="module")
+def worked(tmp_path_factory):
+    """Give a root in which two queues have worked for three days, a segment each."""
+    made = Root(tmp_path_factory.mktemp("worked"))
+    for queue, journal_id in (("x", "aa"), ("y", "bb")):
+        journal = JournalFiles(made, queue, journal_id)
+        for day in range(3):
+            noon = START + day * JOURNAL_DAY + JOURNAL_DAY // 2
+            journal.seal(life(f"m{day}", noon))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("condition", "files", "rows"),
+    [
+        ("true", 6, 18),
+        ("queue = 'x'", 3, 9),
+        ("queue = 'x' and date = '2027-01-16'", 1, 3),
+        ("date >= '2027-01-16' and ev = 'finish'", 4, 4),
+        ("date in (date'2027-01-15', date'2027-01-18')", 2, 6),
+        ("date < '2027-01-15'", 0, 0),
+        ("queue = 'nobody' or date = '2027-01-15'", 6, 6),
+        ("state = 'done'", 6, 6),
+    ],
+)
+def test_filters_choose_files_of_the_history(
+    spark, worked, tmp_path, pushing, condition, files, rows
+):
+    counts = tmp_path / "counts"
+    asked = {"root": str(worked.path), "of": "history", "counts": str(counts)}
+    found = spark.read.format("rq").options(**asked).load().where(condition)
+    assert len(found.collect()) == rows
+    assert listed(counts) == {"listed": 6, "files": files if pushing else 6}
+
+
+def test_a_segment_is_read_for_the_days_of_its_ends_and_beside_them(tmp_path):
+    """The clock may step back by less than an hour without a new segment."""
+    journal = JournalFiles(Root(tmp_path), "x", "aa")
+    midnight = START + JOURNAL_DAY
+    journal.seal([*life("m1", midnight - 60 * 10**6), *life("m2", midnight)])
+    journal.seal(life("m3", midnight + 90 * 60 * 10**6))
+    [found] = journal_plan.look(Root(tmp_path))
+    days = ("20270114", "20270115", "20270116", "20270117")
+
+    def held(number):
+        segment = found.sealed[number]
+        wanted = [Wanted(dates=frozenset({day})) for day in days]
+        return [history_reader._may_hold(segment, one) for one in wanted]
+
+    assert held(0) == [False, True, True, False]
+    assert held(1)[1:] == [True, True, False]
+    path = found.sealed[1].path
+    path.write_bytes(path.read_bytes()[:-20])
+    assert held(1) == [True] * 4  # who reads it tells what is wrong

@@ -14,8 +14,8 @@ from harness.waiting import wait_until
 
 from rq.errors import BadConfig, Damaged
 from rq.layout import Root
-from rq.spark import bronze, failures, history, jobs
-from rq.spark.history import Settings
+from rq.spark import bronze, failures, jobs, rounds
+from rq.spark.rounds import Settings
 
 PATIENCE = 240.0  # seconds: a busy machine starts Spark slowly
 
@@ -70,7 +70,7 @@ def journal(spark, tmp_path):
     """Give a journal of which a round has taken in what there was."""
     made = JournalFiles(Root(tmp_path), "a", "aa")
     more(made, 20)
-    history.run_round(spark, Root(tmp_path))
+    rounds.run_round(spark, Root(tmp_path))
     return made
 
 
@@ -92,10 +92,10 @@ def test_a_damaged_file_of_parquet_is_named_and_what_the_sentence_says_mends_it(
     file.write_bytes(b"" if damage == "empty" else file.read_bytes()[:300])
     more(journal, 5)
     with pytest.raises(Damaged) as failed:
-        history.run_round(spark, root)
+        rounds.run_round(spark, root)
     assert str(failed.value) == failures.damaged(file)
     file.unlink()
-    done = history.run_round(spark, root, Settings(rebuild=True))
+    done = rounds.run_round(spark, root, Settings(rebuild=True))
     assert done.counts["a"] == {"done": 25}
 
 
@@ -104,8 +104,8 @@ def test_a_damaged_checkpoint_is_told_with_what_mends_it(spark, tmp_path, journa
     (bronze.place(root).checkpoint("0001") / "commits/0").write_bytes(b"")
     more(journal, 5)
     with pytest.raises(Damaged, match=r"--rebuild` makes the history anew$"):
-        history.run_round(spark, root)
-    done = history.run_round(spark, root, Settings(rebuild=True))
+        rounds.run_round(spark, root)
+    done = rounds.run_round(spark, root, Settings(rebuild=True))
     assert done.counts["a"] == {"done": 25}
 
 

@@ -211,7 +211,7 @@ _USES = {
         "duckdb",
         "shown",
     },
-    "python": {"run", "worker", "job", "shown"},
+    "python": {"run", "worker", "job", "notebook", "shown"},
     "json": {
         "notice",
         "root",

@@ -74,6 +74,23 @@ def test_a_range_shows_what_plain_python_counts(web, queue, chosen, since, numbe
     assert web.get(f"{place}?range={chosen}").status == 200
 
 
+def test_percentiles_of_a_day_that_goes_on_are_called_about(web):
+    index = web.root.spark / "history" / "json" / "index.json"
+    place = index.with_name(f"{json.loads(index.read_text())['days'][-1]}.json")
+    old = place.read_text()
+    files.write_text(place, json.dumps({**json.loads(old), "exact": False}))
+    try:
+        bars = web.get("/history.json?range=month").json["steps"]
+        assert [bar["about"] for bar in bars] == [False] * 29 + [True]
+        assert "today: about" in web.get("/history?range=month").text
+        bars = web.get("/history.json?range=week").json["steps"]
+        assert not any(bar["about"] for bar in bars)
+        assert "today: about" not in web.get("/history?range=week").text
+    finally:
+        files.write_text(place, old)
+    assert "today: about" not in web.get("/history?range=month").text
+
+
 def test_the_hours_of_the_heat_map_are_those_of_the_events(web):
     told = web.get("/history.json").json
     assert len(told["heat"]) == 7

@@ -26,6 +26,7 @@ class Bar(Tally):
     at: float  # epoch seconds
     wait: Sequence[int] | None  # µs, for each of PERCENTS
     run: Sequence[int] | None
+    about: bool  # whether `wait` and `run` are: of a day that goes on
 
 
 class Sums(Tally):
@@ -178,13 +179,13 @@ def _steps(days: Mapping[str, Day], span: Span, queue: str | None) -> list[Bar]:
         for part in day["parts"]
         if part["queue"] == queue and (part["hour"] is None) != span.hourly
     }
-    return [
-        _bar(
-            moment.timestamp(),
-            parts.get((f"{moment:%Y-%m-%d}", moment.hour if span.hourly else None), {}),
-        )
-        for moment in span.steps()
-    ]
+    going_on = {date for date, day in days.items() if not day.get("exact", True)}
+    bars: list[Bar] = []
+    for moment in span.steps():
+        date, hour = f"{moment:%Y-%m-%d}", moment.hour if span.hourly else None
+        bar = _bar(moment.timestamp(), parts.get((date, hour), {}))
+        bars.append({**bar, "about": hour is None and date in going_on})
+    return bars
 
 
 def _bar(at: float, part: Mapping[str, object]) -> Bar:
@@ -193,6 +194,7 @@ def _bar(at: float, part: Mapping[str, object]) -> Bar:
         **{name: part.get(name, 0) for name in COUNTS},
         "wait": part.get("wait") or None,
         "run": part.get("run") or None,
+        "about": False,
     }
     return cast(Bar, bar)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,31 +19,26 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from rq import client, names, published
+from rq import client, names
 from rq.config import files
 from rq.errors import Damaged, Refused, RQError
 from rq.layout import Root
 from rq.proc import locks
 from rq.spark import (
     bronze,
+    building,
     failures,
-    gold,
-    journal_plan,
     journal_source,
     machine,
-    publish,
+    merging,
     renewal,
 )
-from rq.spark.bronze import Current
+from rq.spark.building import History, Tell
 from rq.spark.journal_source import JournalSource
 from rq.wording import moment
 
-OLD = 3600.0  # seconds that merged directories stay for readers that are at them
-MERGED_AT_ONCE = 7  # days
 _SEAL_PATIENCE = 30.0  # seconds for an owner
 _TURN = 0.2  # seconds between looks whether it is our turn
-
-Tell = Callable[[str], None]
 
 
 class AtWork(Refused):
@@ -69,7 +64,7 @@ class Settings:
     rows: int = journal_source.ROWS
     skip_gaps: bool = False
     rebuild: bool = False
-    old: float = OLD
+    old: float = merging.OLD
     patience: float = 0.0  # seconds to wait for another round to end
 
 
@@ -113,8 +108,9 @@ def _run(
     silent = seal(root)
     current = renewal.begin(spark, root, place, settings.rebuild)
     batches, events = _take_in(spark, root, place, current.number, settings, tell)
-    counts, days = _build(spark, root, place, current, as_of, tell)
-    _merge_closed(spark, place, current, settings.old)
+    at = History(spark, place, current)
+    counts, days = building.build(at, root, as_of, tell)
+    merging.merge_closed(at, settings.old)
     return Round(
         as_of=as_of,
         batches=batches,
@@ -194,102 +190,3 @@ def _take_in(
 def _progress(query: StreamingQuery) -> tuple[int, int]:
     batches = [batch for batch in query.recentProgress if batch.numInputRows]
     return len(batches), sum(batch.numInputRows for batch in batches)
-
-
-# ---- gold
-
-
-def _build(
-    spark: SparkSession,
-    root: Root,
-    place: bronze.Place,
-    current: Current,
-    as_of: float,
-    tell: Tell,
-) -> tuple[dict[str, dict[str, int]], list[str]]:
-    """Compute anew the days that have something new; publish."""
-    target = published.place(root)
-    files.make_dir(target.path)
-    before = publish.built(target, current.number)
-    source = place.bronze(current.number)
-    upto = _newest(source, current)
-    touched = [date for date, last in upto.items() if last != before.upto(date)]
-    days = {}
-    if touched:
-        tell(
-            f"computing {len(touched)} days" if len(touched) > 1 else "computing a day"
-        )
-        paths = [
-            batch.path
-            for date in touched
-            for batch in bronze.batches(source, date, current)
-        ]
-        days = gold.compute(spark, bronze.read(spark, source, paths))
-        publish.write_parquet(place.gold(current.number), days)
-    journals = journal_plan.names_of(root)
-    counts = publish.publish(target, before, days, upto, as_of, journals)
-    return counts, sorted(days)
-
-
-def _newest(source: Path, current: Current) -> dict[str, int]:
-    """Return the newest batch of each day."""
-    newest = {}
-    for date in bronze.dates(source):
-        parts = bronze.batches(source, date, current)
-        if parts:
-            newest[date] = parts[-1].number
-    return newest
-
-
-# ---- merging
-
-
-def _merge_closed(
-    spark: SparkSession, place: bronze.Place, current: Current, old: float
-) -> None:
-    """Make one directory of the many of a day that is over; remove what merging has
-    left, once no reader can still have it open."""
-    source = place.bronze(current.number)
-    _remove_old(place, current, source, old)
-    today = time.strftime("%Y-%m-%d", time.gmtime())
-    closed = [
-        date
-        for date in bronze.dates(source)
-        if date < today and len(bronze.batches(source, date, current)) > 1
-    ]
-    for date in closed[:MERGED_AT_ONCE]:
-        current = _merge(spark, place, current, date)
-
-
-def _merge(
-    spark: SparkSession, place: bronze.Place, current: Current, date: str
-) -> Current:
-    source = place.bronze(current.number)
-    parts = bronze.batches(source, date, current)
-    upto = parts[-1].number
-    (
-        bronze.read(spark, source, [batch.path for batch in parts])
-        .drop("date", "batch")
-        .coalesce(1)
-        .sortWithinPartitions("queue", "journal", "seq")
-        .write.mode("overwrite")
-        .option("compression", "zstd")
-        .parquet(str(bronze.merged_path(source, date, upto)))
-    )
-    current = current.with_merged(date, upto)
-    files.write_state(place.current_file, current.to_json())
-    return current
-
-
-def _remove_old(
-    place: bronze.Place, current: Current, source: Path, old: float
-) -> None:
-    if time.time() - place.current_file.stat().st_mtime < old:
-        return
-    for path in place.others(current.number):
-        files.remove_dir(path)
-    for date in current.merged:
-        used = bronze.batches(source, date, current)
-        for batch in bronze.every_batch(source, date):
-            if batch not in used and batch.number <= current.merged[date]:
-                files.remove_dir(batch.path)
