@@ -53,6 +53,14 @@ class File:
     name: str
     where: str  # a path, or a URL
     size: int
+    # Of a part of a file:
+    begin: int = 0
+    end: int = 0  # 0: that of the file
+    line: int = 1  # the number of its first line
+
+    @property
+    def is_part(self) -> bool:
+        return self.begin > 0 or self.end > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +152,9 @@ def batches(file: File, may: Allow) -> Iterator[pa.RecordBatch]:
     BadInput or Unreachable, which `unreadable` reads, when that cannot be."""
     import pyarrow as pa
 
-    number = 1
+    number = file.line
     try:
-        with opened(file.where, may) as stream:
+        with _opened(file, may) as stream:
             for lines in _blocks(stream):
                 count = len(lines)
                 columns = [
@@ -208,6 +216,39 @@ def _lines(text: bytes) -> pa.Array:
 
 def _text(line: bytes) -> str:
     return line.removesuffix(b"\r").decode("utf-8", "replace")
+
+
+def is_compressed(path: str) -> bool:
+    """Whether a file is one of those that `opened` decompresses; OSError."""
+    with Path(path).open("rb") as file:
+        return file.read(_MAGIC).startswith(tuple(magic for magic, _ in _KINDS))
+
+
+@contextlib.contextmanager
+def _opened(file: File, may: Allow) -> Iterator[Source]:
+    if not file.is_part:
+        with opened(file.where, may) as stream:
+            yield stream
+        return
+    with Path(file.where).open("rb", buffering=0) as raw:
+        raw.seek(file.begin)
+        yield _Part(raw, file.end - file.begin) if file.end else raw
+
+
+class _Part:
+    """The next bytes of a file, as many as there are said to be."""
+
+    def __init__(self, raw: io.FileIO, left: int) -> None:
+        self._raw = raw
+        self._left = left
+
+    def read(self, size: int) -> bytes:
+        data = self._raw.read(min(size, self._left)) or b""
+        self._left -= len(data)
+        return data
+
+    def close(self) -> None:
+        self._raw.close()
 
 
 @contextlib.contextmanager

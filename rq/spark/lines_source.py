@@ -1,4 +1,4 @@
-"""`q.lines()` on Spark: a task reads a group of files.
+"""`q.lines()` on Spark: a task reads a group of files, or of parts of large ones.
 
 If one cannot be read, all of them are looked through, so that all that are bad are found
 at once.
@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import astuple
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from rq.spark import attachments, remote
+from rq.spark import attachments, ranges, remote
 from rq.spark.attachments import Bad, File
 from rq.spark.given import Given
 from rq.spark.remote import Allow
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
     from pyspark.sql.types import StructType
 
 FORMAT = "rq_lines"
@@ -34,10 +35,14 @@ _WAYS: dict[str, tuple[str, Way]] = {
 
 
 def rows(
-    spark: SparkSession, every: Sequence[File], allow: Sequence[str] = ()
+    spark: SparkSession,
+    every: Sequence[File],
+    allow: Sequence[str] = (),
+    part: int = ranges.PART,
 ) -> DataFrame:
-    """Return the lines of files as a DataFrame of SCHEMA."""
-    return _read(spark, every, allow, "lines")
+    """Return the lines of files as a DataFrame of SCHEMA; large ones are read in parts
+    of about so many bytes."""
+    return _reader(spark, every, allow, "lines").option("part", str(part)).load()
 
 
 def find_bad(
@@ -45,21 +50,20 @@ def find_bad(
 ) -> list[Bad]:
     """Look through all files of messages; return those that cannot be read."""
     every, bad = attachments.listed(messages, allow)
-    spoiled = _read(spark, every, allow, "bad").collect() if every else []
+    reader = _reader(spark, every, allow, "bad")
+    spoiled = reader.load().collect() if every else []
     return [*bad, *(Bad(*row) for row in spoiled)]
 
 
-def _read(
+def _reader(
     spark: SparkSession, every: Sequence[File], allow: Sequence[str], what: str
-) -> DataFrame:
+) -> DataFrameReader:
     spark.dataSource.register(Lines)
     groups = max(1, spark.sparkContext.defaultParallelism) * 4
-    text = json.dumps(
-        [[file.msg_id, file.src, file.name, file.where, file.size] for file in every]
-    )
+    text = json.dumps([astuple(file) for file in every])
     reader = spark.read.format(FORMAT).option("files", text).option("of", what)
     reader = reader.option("allow", json.dumps(list(allow)))
-    return reader.option("groups", str(groups)).load()
+    return reader.option("groups", str(groups))
 
 
 class Lines(DataSource):
@@ -76,6 +80,8 @@ class Lines(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         every = [File(*fields) for fields in json.loads(self.options["files"])]
         allow = json.loads(self.options["allow"])
+        if "part" in self.options:
+            every = ranges.parted(every, int(self.options["part"]))
         _, way = _WAYS[self.options["of"]]
         return Reader(every, int(self.options["groups"]), way, allow)
 
