@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -38,10 +39,13 @@ class JournalFiles:
         """Return the bytes of a segment that holds these events."""
         name = segment_name(self.last + 1)
         seed = line.seed(self.journal, name)
+        events = iter(events)
+        begun = list(islice(events, 1))
+        moment = begun[0]["ts"] if begun else START
         head = {"g": 0, "ev": "open", "journal": self.journal, "segment": name}
-        head |= {"start": 1, "boot": "b", "ts": START, "queue": self.queue.name}
+        head |= {"start": 1, "boot": "b", "ts": moment, "queue": self.queue.name}
         lines = [line.sealed(line.body({**head, "prev": [None, 0, self.last]}), seed)]
-        for event in events:
+        for event in chain(begun, events):
             self.last += 1
             record = {"g": 1, "seq": self.last, "queue": self.queue.name, **event}
             lines.append(line.sealed(line.body(record), seed))
