@@ -124,6 +124,58 @@ def test_work_is_the_same_with_little_and_with_much(words):
     assert work(3000) <= 2 * work(100) + 50
 
 
+def test_an_event_that_is_over_asks_no_group_that_has_nothing_to_do_with_it():
+    def work(groups):
+        run = Run()
+        run.ask("QADD", "e", 2, "x")
+        run.ask("QADD", "e", 60, "stays")
+        for number in range(groups):
+            run.ask("QGET", "e", f"g{number}", "EX", 0)
+        run.ask("QGET", "e", "late", "EX", 1)
+        run.pass_by(1.5)
+        assert run.ask("QINFO", "e", "GROUPS", "late")[0].startswith(
+            b"e late total:2 inprogress:0 redo:1 done:0 available:2"
+        )
+        took = steps(lambda: run.pass_by(1))
+        assert run.ask("QINFO", "e", "GROUPS", "late")[0].startswith(
+            b"e late total:1 inprogress:0 redo:0 done:0 available:1"
+        )
+        return took
+
+    assert work(1000) <= 2 * work(10) + 50
+
+
+def test_groups_that_are_too_many_to_be_told_are_not_sorted_first():
+    def work(groups):
+        run = Run()
+        run.ask("QADD", "e", 60, "x")
+        for number in range(groups):
+            run.ask("QGET", "e", f"g{number}", "EX", 0)
+        return steps(lambda: run.ask("QSTATUS"))
+
+    assert work(1001) < work(10)
+
+
+@pytest.mark.parametrize("which", [(), ("PENDING",)])
+def test_a_page_of_a_key_is_the_same_from_both_ends(which):
+    run = Run()
+    ids = run.ask("RQ.PUSH", "k", *range(12))
+    run.ask("RQ.POP", "COUNT", 2, "k")
+    run.ask("RQ.ACK", "k", ids[0])
+    run.ask("RQ.RECOVER", "k", 1, 0)
+    if which:
+        run.ask("RQ.POP", "COUNT", 20, "k")
+    there = [row[0] for row in run.ask("RQ.INSPECT", "k", *which, 0, 20)]
+    assert there == (ids[1:] if which else ids[2:])
+    size = len(there)
+    for start in range(-size - 1, size + 2):
+        for count in (1, 4, 20):
+            begin = start if start >= 0 else size + start
+            page = there[begin : begin + count] if begin >= 0 else []
+            rows = run.ask("RQ.INSPECT", "k", *which, start, count)
+            assert [row[0] for row in rows] == page
+
+
 def test_what_is_flushed_is_freed_in_slices_and_nothing_of_it_stays():
     run = Run()
     _fill(run, 3000, "q", "b", "DELAY", 5)

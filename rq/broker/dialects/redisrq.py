@@ -3,8 +3,6 @@ Source: spec/resp.md 2."""
 
 from __future__ import annotations
 
-from itertools import islice
-
 from rq.broker import reliable
 from rq.broker.bounds import MOST_MESSAGES, Room
 from rq.broker.dialects.call import (
@@ -116,12 +114,10 @@ def inspect(call: Call) -> Value:
     queue = _there(call, key)
     count = min(count, MOST_MESSAGES)
     if pending:
-        begin = reliable.begin_of(len(queue.delivered), start)
-        items = islice(queue.delivered.items(), begin, None)
-        pages = Room().take(items, count, reliable.delivered_bytes)
-        return [_pending(call, msg_id, delivered) for msg_id, delivered in pages]
-    begin = reliable.begin_of(len(queue.undelivered), start)
-    waiting = islice(queue.undelivered.items(), begin, None)
+        items = reliable.page(queue.delivered, start, count)
+        some = Room().take(items, count, reliable.delivered_bytes)
+        return [_pending(call, msg_id, delivered) for msg_id, delivered in some]
+    waiting = reliable.page(queue.undelivered, start, count)
     page = Room().take(waiting, count, reliable.body_bytes)
     return [[msg_id, body] for msg_id, body in page]
 
