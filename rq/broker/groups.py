@@ -135,7 +135,7 @@ class EventQueue:
             total = len(self.events)
             return {**_NO_COUNTS, "total": total, "available": total}
         new = len(self.events) - self.events.bisect_right(group.pointer)
-        live = sum(number in self.events for number in group.in_progress)
+        live = sum(map(self.events.__contains__, group.in_progress))  # in C
         return {
             "total": len(self.events),
             "inprogress": len(group.in_progress),

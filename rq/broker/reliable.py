@@ -272,11 +272,16 @@ def events_of(queues: ReliableQueues) -> Iterator[Iterable[Event]]:
         yield [Named(key, text_of(queue.last))]
         # What was handed out comes first, in its order; then what nobody has had. Both
         # are listed at one moment: what changes sides between two would be in neither.
-        handed_out, waits = list(queue.delivered), list(queue.undelivered)
+        handed_out, waits = _keys(queue.delivered), _keys(queue.undelivered)
         for ids in _slices(handed_out):
             yield _delivered(key, queue, ids)
         for ids in _slices(waits):
             yield _undelivered(key, queue, ids)
+
+
+def _keys(table: OrderedDict[str, Item]) -> Sequence[str]:
+    """Return the keys of a table, as a plain dict gives them: see `page`."""
+    return list(dict.__iter__(table))
 
 
 def _slices(ids: Sequence[str]) -> Iterator[Sequence[str]]:
