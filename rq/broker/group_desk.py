@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rq.broker import groups
 from rq.broker.groups import Came, EventQueues, Got
 from rq.broker.outlet import Outlet
-from rq.broker.waiters import Waiters
+from rq.broker.waiters import Waiter, Waiters
 from rq.resp import Value
 
 
@@ -20,12 +22,44 @@ class Getting:
     only_told: bool = False  # it asks in which queue there is one
 
 
+class GroupWaiters(Waiters[Getting]):
+    """Clients that wait for events, and of which groups they are."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+        self._groups: dict[bytes, Counter[bytes]] = {}
+
+    def add(self, waiter: Waiter[Getting]) -> None:
+        super().add(waiter)
+        for queue in waiter.queues:
+            self._groups.setdefault(queue, Counter())[waiter.want.group] += 1
+
+    def remove(self, client: int) -> Waiter[Getting] | None:
+        waiter = super().remove(client)
+        if waiter is not None:
+            for queue in waiter.queues:
+                self._leave(queue, waiter.want.group)
+        return waiter
+
+    def _leave(self, queue: bytes, group: bytes) -> None:
+        groups_at = self._groups[queue]
+        groups_at[group] -= 1
+        if not groups_at[group]:
+            del groups_at[group]
+        if not groups_at:
+            del self._groups[queue]
+
+    def groups_at(self, queue: bytes) -> Mapping[bytes, int]:
+        """Return the groups that wait at a queue, and how many clients of each."""
+        return self._groups.get(queue, {})
+
+
 class GroupDesk:
     """Hands events to groups."""
 
     def __init__(self, outlet: Outlet) -> None:
         self.queues = EventQueues()
-        self.waiters: Waiters[Getting] = Waiters(None)
+        self.waiters = GroupWaiters()
         self._outlet = outlet
 
     def get(self, name: bytes, group: bytes, seconds: float, now: float) -> Came | None:
@@ -45,6 +79,8 @@ class GroupDesk:
             return
         served: set[bytes] = set()  # groups for which there is nothing more
         for waiter in self.waiters.at(name):
+            if len(served) == len(self.waiters.groups_at(name)):
+                return
             getting = waiter.want
             if getting.group in served:
                 continue

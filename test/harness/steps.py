@@ -6,6 +6,25 @@ import sys
 from collections.abc import Callable
 
 
+def lines(act: Callable[[], object]) -> int:
+    """Return how many lines of Python run while `act` does: those of a loop count, be
+    there calls in it or not."""
+    count = 0
+
+    def trace(frame: object, event: str, arg: object) -> object:
+        nonlocal count
+        count += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        act()
+    finally:
+        sys.settrace(before)
+    return count
+
+
 def steps(act: Callable[[], object]) -> int:
     """Return how many functions are called while `act` runs, those in C too."""
     calls = 0

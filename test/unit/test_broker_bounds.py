@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 from harness.broker_node import Run
-from harness.steps import steps
+from harness.steps import lines, steps
 
 from rq.broker import bounds
 from rq.broker.freeing import Freeing
@@ -140,6 +140,20 @@ def test_an_event_that_is_over_asks_no_group_that_has_nothing_to_do_with_it():
         assert run.ask("QINFO", "e", "GROUPS", "late")[0].startswith(
             b"e late total:1 inprogress:0 redo:0 done:0 available:1"
         )
+        return took
+
+    assert work(1000) <= 2 * work(10) + 50
+
+
+def test_an_event_asks_each_group_that_waits_and_not_each_client():
+    def work(clients):
+        run = Run()
+        run.ask("QNOTIFY", "h", 60, "e", client=clients)
+        for client in range(clients):
+            run.ask("QGET", "e", "g", "BLOCK", 60, client=client)
+        event = []
+        took = lines(lambda: event.append(run.ask("QADD", "e", 60, "x")))
+        assert run.answers() == [(clients, b"e"), (0, [*event, b"x"])]
         return took
 
     assert work(1000) <= 2 * work(10) + 50

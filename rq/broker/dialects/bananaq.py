@@ -3,7 +3,6 @@ spec/resp.md 3 and 4; where they differ, 3 decides."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from rq.broker import groups
@@ -215,10 +214,10 @@ def _counts(
 ) -> list[tuple[bytes, Mapping[str, int]]]:
     """Return of groups how their events stand, and how many clients wait."""
     queue = call.node.groups.by_name.get(name) or groups.EventQueue()
-    waiting = call.node.consumers.waiters.at(name)
-    waits = Counter(waiter.want.group for waiter in waiting)
+    waits = call.node.consumers.waiters.groups_at(name)
     return [
-        (group, {**queue.counts(group), "consumers": waits[group]}) for group in wanted
+        (group, {**queue.counts(group), "consumers": waits.get(group, 0)})
+        for group in wanted
     ]
 
 
