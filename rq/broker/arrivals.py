@@ -20,11 +20,13 @@ from rq.broker.sockets import Sockets
 from rq.broker.strangers import Strangers
 from rq.config.broker import BrokerConfig
 from rq.logs import fields
+from rq.proc import descriptors
 from rq.proc.listening import Listener
 
 _KEEP_ALIVE = 300  # seconds of silence until the kernel asks whether a client is there
 _HANDSHAKE = 20.0  # seconds that a client has for it
 _TLS_BUFFER = 32 * 1024  # bytes, two records; asyncio has 256 KiB for each client
+_SPARE = 256  # descriptors that are for no client, or half of few
 _FULL = b"-ERR max number of clients reached\r\n"
 
 log = logging.getLogger(__name__)
@@ -47,12 +49,19 @@ class Arrivals:
         self._door = door
         self._loop = loop
         self._settings = settings
-        self.strangers = Strangers(loop, settings)
+        self.strangers = Strangers(loop, settings, lambda: self.places)
         self._listeners: list[Listener] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._sockets: Sockets | None = None
         if sockets.IS_HERE:
             self._sockets = Sockets(loop, commands.hold_turn, commands.turn_now)
+
+    @property
+    def places(self) -> int:
+        """How many clients may be there: as many as is set, and never so many that none
+        of the descriptors of the process is left for journal, bodies and nodes."""
+        limit = descriptors.limit()
+        return min(self._settings().maxclients, limit - min(_SPARE, limit // 2))
 
     def listen(self, sock: socket.socket, certificate: Certificate | None) -> None:
         """Take clients from a listening socket; over TLS with a certificate."""
@@ -80,7 +89,7 @@ class Arrivals:
         principal = self._door.named(sock)
         # A crowd must not lock out who could send it away.
         is_spared = is_local and principal is not None and principal.may(Role.ADMIN)
-        is_full = len(self.connections) >= self._settings().maxclients
+        is_full = len(self.connections) >= self.places
         is_stranger = principal is None
         if not is_spared and (
             is_full or (is_stranger and not self.strangers.make_room())

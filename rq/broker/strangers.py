@@ -21,9 +21,14 @@ class Strangers:
     """Ends who does not come in, so that those who could find a place."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, settings: Callable[[], BrokerConfig]
+        self,
+        loop: asyncio.AbstractEventLoop,
+        settings: Callable[[], BrokerConfig],
+        places: Callable[[], int],
     ) -> None:
+        """`places`: how many clients may be there, strangers or not."""
         self._loop = loop
+        self._places = places
         self._settings = settings
         # With the time of the loop when each came, or its password was taken back; the
         # oldest first.
@@ -48,8 +53,7 @@ class Strangers:
     def make_room(self) -> bool:
         """Let one more come, at the cost of the one who does nothing for longest; False:
         the passwords of all are being looked at."""
-        places = self._settings().maxclients
-        if len(self) < max(_FEWEST, places // _SHARE):
+        if len(self) < max(_FEWEST, self._places() // _SHARE):
             return True
         idle = (each for each, _ in self._there.values() if not each.waits)
         oldest = next(idle, None)

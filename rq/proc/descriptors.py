@@ -39,6 +39,12 @@ def park_descriptors() -> int:
     return null
 
 
+def limit() -> int:
+    """Return how many descriptors may be open."""
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return 2**30 if soft == resource.RLIM_INFINITY else soft
+
+
 def raise_descriptor_limit() -> None:
     """Allow as many descriptors as the hard limit does, up to 65536."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -1,6 +1,7 @@
 """Who comes into a broker, how many, and how much they may make it hold."""
 
 import os
+import resource
 import signal
 import socket
 import struct
@@ -194,6 +195,26 @@ def test_a_crowd_of_strangers_leaves_places_for_others(tmp_path):
         with pytest.raises((EOFError, ConnectionError)):
             crowd[0].ask("PING")
         assert crowd[-2].ask("PING").startswith("NOAUTH")
+
+
+def test_clients_leave_descriptors_for_files_and_strangers_places_for_others(tmp_path):
+    with broker_in(tmp_path / "root", password=HASH) as broker:
+        client = broker.start()
+        assert client.ask("AUTH", SECRET) == "OK"
+        pid = broker.process.pid
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (120, 120))
+        assert b"maxclients:60" in client.ask("INFO", "clients")
+        crowd = [broker.client() for _ in range(120)]
+        friends = []
+        for _ in range(30):
+            friends.append(broker.client())
+            assert friends[-1].ask("AUTH", SECRET) == "OK"
+        assert client.ask("ADDJOB", "q", "x" * 600_000, 0).startswith("D-")
+        assert client.ask("BGREWRITEAOF").startswith("Background")
+        wait_until(lambda: b"snapshots:1" in client.ask("INFO", "persistence"))
+        with pytest.raises((EOFError, ConnectionError)):
+            crowd[0].ask("PING")
+        assert "Too many open files" not in broker.told()
 
 
 # ---- how much

@@ -61,7 +61,7 @@ def _clients(server: Server) -> Facts:
     held = [connection.unsent for connection in server.connections.values()]
     return {
         "connected_clients": len(server.connections),
-        "maxclients": server.settings.maxclients,
+        "maxclients": server.arrivals.places,
         "client_largest_output": max(held, default=0),
         "blocked_clients": server.blocked,
         "monitors": len(server.monitors),
