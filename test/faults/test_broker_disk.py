@@ -2,6 +2,7 @@
 
 import pytest
 from harness.broker import broker_in
+from harness.queues import SETTINGS, running_queue
 from harness.waiting import wait_until
 
 pytestmark = pytest.mark.process
@@ -45,3 +46,27 @@ def test_who_waits_for_a_sync_that_fails_is_answered_when_the_disk_is_well(
     shim.clear()
     job_id = client.answer()
     assert other.ask("GETJOB", "FROM", "q") == [[b"q", job_id.encode(), b"late"]]
+
+
+def test_a_message_whose_answer_has_not_left_is_given_back(tmp_path, shim):
+    leased = {"num_workers": 0, "pull": {"seconds": 600}}
+    with (
+        running_queue(tmp_path, name="p", **leased) as queue,
+        broker_in(tmp_path, shim.env, main=SETTINGS) as broker,
+    ):
+        client = broker.start()
+        assert not client.ask("ADDJOB", "rq:p", "first", 0).startswith("ERR")
+        shim.set("fail.fdatasync")
+        broker.client().send("ADDJOB", "own", "late", 0)  # lets all answers wait
+        wait_until(lambda: "answers wait for the disk" in broker.told())
+        client.send("GETJOB", "FROM", "rq:p")
+        client.send("ADDJOB", "rq:p", "second", 0)  # once the first is answered
+        wait_until(lambda: len(messages(queue, "que") + messages(queue, "run")) == 2)
+        assert len(queue.ok("leases")["leases"]) == 1
+        client.close()
+        wait_until(lambda: not queue.ok("leases")["leases"])
+        assert len(messages(queue, "que")) == 2
+
+
+def messages(queue, state):
+    return queue.ok("list", {"state": state, "limit": 10})

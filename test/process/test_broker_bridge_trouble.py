@@ -142,6 +142,21 @@ def test_what_is_leased_for_a_client_that_is_gone_is_given_back(broker, queue):
     assert other.ask("ACKJOB", job_id) == 1
 
 
+def test_what_a_client_has_had_stays_leased_when_it_is_gone(broker, queue):
+    client, other = broker.start(), broker.client()
+    job_id = add(client)
+    assert got(client, "FROM", "rq:p") == [job_id]
+    client.close()
+    wait_until(lambda: connected(other) == 1)
+    assert got(other, "NOHANG", "FROM", "rq:p") == []
+    assert len(queue.ok("leases")["leases"]) == 1
+
+
+def connected(client):
+    facts = client.ask("INFO", "clients").decode().split()
+    return int(next(f for f in facts if f.startswith("connected_clients:"))[18:])
+
+
 def test_what_comes_beside_is_given_back(tmp_path, broker, queue):
     with running_queue(tmp_path, name="r", **LEASED) as second:
         client, other = broker.start(), broker.client()

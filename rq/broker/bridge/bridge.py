@@ -48,9 +48,8 @@ class Bridge:
         self._queues = None if root is None else Queues(root)
         self._groups: dict[str, bytes] = {}
         self._served: dict[int, Request] = {}  # by client: its last command
-        self._handed: dict[
-            int, int
-        ] = {}  # by client: `departures` when it was answered
+        # By client: `departures` when it was answered, and what it was handed since.
+        self._handed: dict[int, tuple[int, list[Request]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         if self._queues is not None:
             self._holdings = Holdings(self._queues)
@@ -156,19 +155,26 @@ class Bridge:
             await self._give_back(request)
             return
         if request.taken:
-            self._handed[connection.number] = connection.departures
+            self._note_handed(connection, request)
         connection.answer_waiting(*values)
+
+    def _note_handed(self, connection: Connection, request: Request) -> None:
+        departures, requests = self._handed.get(connection.number, (-1, []))
+        if departures != connection.departures:
+            departures, requests = connection.departures, []
+        requests.append(request)
+        self._handed[connection.number] = departures, requests
 
     def lost(self, connection: Connection) -> None:
         """A client is gone; what it was handed in an answer that has not left is given
         back."""
         request = self._served.pop(connection.number, None)
-        handed = self._handed.pop(connection.number, None)
-        if request is None:
-            return
-        request.gone.set()
-        if handed == connection.departures:
-            self._begin(self._give_back(request))
+        departures, handed = self._handed.pop(connection.number, (-1, []))
+        if request is not None:
+            request.gone.set()
+        if departures == connection.departures:
+            for each in handed:
+                self._begin(self._give_back(each))
 
     async def _give_back(self, request: Request) -> None:
         await self._holdings.give_back(request.asker, request.taken, HUNG_UP)
