@@ -169,6 +169,7 @@ class TransactionView(TypedDict, total=False):
     txn: str
     state: str
     key: str  # which its creator chose; absent when it chose none
+    of: str  # the transaction that decides for it; absent when it decides itself
     messages: int
     ids: Sequence[str]  # some of its messages; not in a list
     ttl: float  # seconds

@@ -62,6 +62,13 @@ class Door:
         reply = self._insist(lambda: self._way.open(request))
         return cast(TransactionView, reply)
 
+    def open_of(self, head: str) -> TransactionView:
+        """Open a transaction that another one decides for. One whose answer was lost is
+        discarded when that is decided."""
+        request: Request = {"of": head, "ttl": self._target.ttl}
+        reply = self._insist(lambda: self._way.open(request))
+        return cast(TransactionView, reply)
+
     def show(self, txn: str) -> TransactionView:
         return cast(TransactionView, self._insist(lambda: self._way.show(txn)))
 
@@ -71,8 +78,10 @@ class Door:
         ids = self._insist(lambda: self._way.prepare(txn, messages))
         return cast(list[str], ids)
 
-    def commit(self, txn: str, ids: list[str]) -> None:
-        self._insist(lambda: self._way.commit(txn, ids))
+    def commit(self, txn: str, ids: list[str], chain: Sequence[str] = ()) -> None:
+        """Accept messages, and those of a chain of transactions."""
+        choice: Request = {"ids": ids, "chain": list(chain)} if chain else {"ids": ids}
+        self._insist(lambda: self._way.commit(txn, choice))
 
     def abort(self, txn: str) -> None:
         self._insist(lambda: self._way.abort(txn))
@@ -118,8 +127,8 @@ class _Local:
     def prepare(self, txn: str, messages: Sequence[Request]) -> Json:
         return self._ask("prepare_txn", {"txn": txn, "messages": messages})
 
-    def commit(self, txn: str, ids: list[str]) -> Json:
-        return self._ask("commit_txn", {"txn": txn, "ids": ids})
+    def commit(self, txn: str, choice: Request) -> Json:
+        return self._ask("commit_txn", {"txn": txn, **choice})
 
     def abort(self, txn: str) -> Json:
         return self._ask("abort_txn", {"txn": txn})
@@ -153,8 +162,8 @@ class _Http:
         reply = self._line.ask("POST", f"/{txn}/messages", body, web_line.LINES)
         return cast(Mapping[str, Json], reply)["ids"]
 
-    def commit(self, txn: str, ids: list[str]) -> Json:
-        return self._line.ask("POST", f"/{txn}/commit", orjson.dumps({"ids": ids}))
+    def commit(self, txn: str, choice: Request) -> Json:
+        return self._line.ask("POST", f"/{txn}/commit", orjson.dumps(choice))
 
     def abort(self, txn: str) -> Json:
         return self._line.ask("POST", f"/{txn}/abort", b"")

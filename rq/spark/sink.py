@@ -44,6 +44,7 @@ class Prepared(WriterCommitMessage):
 
     txn: str
     ids: tuple[str, ...] = ()
+    chain: tuple[str, ...] = ()  # further transactions, whose messages are chosen
     sent: bool = False
 
 
@@ -115,16 +116,50 @@ def _batch_key() -> str:
 
 
 def _prepare(door: Door, txn: str, rows: Iterator[Row]) -> Prepared:
-    ids: list[str] = []
+    filling = _Filling(door, txn)
     try:
         for request in requests(rows):
-            ids += door.prepare(txn, request)
+            filling.add(request)
+        filling.choose()
     except WrongState:
         # Another attempt of this job was faster: its rows are those that count.
         if door.show(txn)["state"] != COMMITTED:
             raise
         return Prepared(txn, sent=True)
-    return Prepared(txn, tuple(ids))
+    return Prepared(txn, tuple(filling.of_first), tuple(filling.chain))
+
+
+class _Filling:
+    """The rows of a task: they go into the transaction of all tasks, and when that is full
+    into others that are decided with it."""
+
+    def __init__(self, door: Door, first: str) -> None:
+        self._door = door
+        self._first = self._now = first
+        self.of_first: list[str] = []
+        self._ids = self.of_first  # of what is filled now
+        self.chain: list[str] = []
+
+    def add(self, request: list[Request]) -> None:
+        """Prepare some messages; WrongState when the job is decided."""
+        try:
+            self._ids += self._door.prepare(self._now, request)
+        except WrongState:
+            if self._door.show(self._first)["state"] == COMMITTED:
+                raise
+            self._next()
+            self._ids += self._door.prepare(self._now, request)
+
+    def _next(self) -> None:
+        self.choose()
+        self._now = self._door.open_of(self._first)["txn"]
+        self._ids = []
+
+    def choose(self) -> None:
+        """Let what is filled now wait for the commit of the first."""
+        if self._now != self._first:
+            self._door.commit(self._now, self._ids)
+            self.chain.append(self._now)
 
 
 def requests(rows: Iterable[Row]) -> Iterator[list[Request]]:
@@ -149,8 +184,9 @@ def _commit(
     if not parts or any(part.sent for part in parts):
         return
     ids = [msg_id for part in parts for msg_id in part.ids]
+    chain = [txn for part in parts for txn in part.chain]
     with closing(Door(target)) as door:
-        door.commit(parts[0].txn, ids)
+        door.commit(parts[0].txn, ids, chain)
 
 
 def _prepared(messages: list[WriterCommitMessage | None]) -> list[Prepared]:

@@ -7,7 +7,7 @@ leave prep in the same turn; after a crash `finish_all` makes up for what is mis
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rq.errors import Busy, DiskFailed, WrongState
 from rq.spool import transactions
@@ -19,11 +19,13 @@ from rq.spool.uniques import NO_KEY
 from rq.states import Event, Note, Role, State, next_state
 
 MOST = 40_000  # messages of a transaction
+LONGEST_CHAIN = 10_000  # transactions
 _AT_ONCE = 1000  # ids that one line of the journal names
 
 
-def open_one(spool: Spool, key: str | None, ttl: float) -> Transaction:
-    """Open a transaction, or return the one that was opened with this key."""
+def open_one(spool: Spool, key: str | None, ttl: float, head: str = "") -> Transaction:
+    """Open a transaction, or return the one that was opened with this key; with `head` one
+    that is decided when that is."""
     txn = spool.txns.with_key(key) if key is not None else None
     if txn is not None:
         return txn
@@ -31,13 +33,15 @@ def open_one(spool: Spool, key: str | None, ttl: float) -> Transaction:
     opening: NoteFields = {"txn": txn_id, "is": Standing.OPEN, "ttl": ttl}
     if key is not None:
         opening["name"] = key
+    if head:
+        opening["head"] = head
     spool.txns.take(spool.note(Note.TXN, **opening))
     return spool.txns.by_id[txn_id]
 
 
 def check_open(txn: Transaction, more: int = 0) -> None:
     """WrongState unless `more` messages can be prepared in it."""
-    if not txn.is_open:
+    if txn.standing is not Standing.OPEN:
         raise WrongState(
             f"transaction {txn.txn_id} is {txn.standing}: nothing can be added to it"
         )
@@ -51,16 +55,57 @@ def check_open(txn: Transaction, more: int = 0) -> None:
 def is_repeated(txn: Transaction, ids: list[str]) -> bool:
     """Return whether a commit of `ids` has been made before; WrongState when the
     decision was another one, or `ids` are not all prepared in it."""
-    if txn.is_open:
+    if txn.standing is Standing.OPEN:
         _check_members(txn, ids)
         return False
     if txn.standing is Standing.ABORTED:
         raise WrongState(f"transaction {txn.txn_id} is aborted: open another")
     if transactions.digest(ids) != txn.digest:
         raise WrongState(
-            f"transaction {txn.txn_id} is committed, with other messages than these"
+            f"transaction {txn.txn_id} is {txn.standing}, with other messages than these"
         )
     return True
+
+
+def check_in_time(spool: Spool, txn: Transaction) -> None:
+    """WrongState when the head of its chain is decided."""
+    if spool.txns.due(txn) is not None:
+        raise WrongState(
+            f"transaction {txn.txn_id} comes too late: {txn.head}, which decides for it, "
+            "is decided"
+        )
+
+
+def check_chain(spool: Spool, txn: Transaction, chain: Sequence[str]) -> None:
+    """WrongState unless all of these wait for this transaction; it decides for them."""
+    for txn_id in chain:
+        other = spool.txns.get(txn_id)
+        if other is None or other.head != txn.txn_id or not other.is_ready:
+            raise WrongState(
+                f"transaction {txn_id:.60} is not ready to be committed with {txn.txn_id}: "
+                "open it with `of`, and commit its messages first"
+            )
+    txn.chain = dict.fromkeys(chain)
+
+
+def check_same_chain(txn: Transaction, chain: list[str]) -> None:
+    """WrongState when a commit that is repeated names other transactions."""
+    if txn.chain.keys() != set(chain):
+        raise WrongState(
+            f"transaction {txn.txn_id} is committed, with other transactions than these"
+        )
+
+
+def choose(spool: Spool, txn: Transaction, ids: list[str], digest: str) -> None:
+    """Choose the messages of a transaction that is in a chain, by one line: they are in its
+    manifest by now, and its head decides."""
+    chosen: NoteFields = {
+        "txn": txn.txn_id,
+        "is": Standing.READY,
+        "n": len(ids),
+        "sha256": digest,
+    }
+    spool.txns.take(spool.note(Note.TXN, **chosen))
 
 
 def _check_members(txn: Transaction, ids: list[str]) -> None:
@@ -91,10 +136,12 @@ def commit(
     others: list[str] | None = None,
     digest: str | None = None,
 ) -> None:
-    """Accept the messages `ids` and discard all others of the transaction, by one line.
+    """Accept the messages `ids` and discard all others of the transaction, by one line,
+    which decides for all transactions of its `chain`, too.
 
-    Ids beyond INLINE lie in its manifest by now. `others` are those that are still in
-    prep, if the caller has looked; `digest` that of the ids, if it is known.
+    Ids beyond INLINE lie in its manifest by now, and all of one that was ready. `others`
+    are those that are still in prep, if the caller has looked; `digest` that of the ids,
+    if it is known.
     """
     digest = digest or transactions.digest(ids)
     decision: NoteFields = {
@@ -103,10 +150,12 @@ def commit(
         "n": len(ids),
         "sha256": digest,
     }
-    if len(ids) > transactions.INLINE:
+    if len(ids) > transactions.INLINE or txn.is_ready:
         decision["manifest"] = True
     else:
         decision["ids"] = ids
+    if txn.chain:
+        decision["chain"] = list(txn.chain)
     spool.txns.take({**spool.note(Note.TXN, **decision), "ids": ids})
     _leave_prep(spool, ids, Event.COMMIT, txn.txn_id)
     _finish(spool, txn, others)
@@ -130,12 +179,24 @@ def check_aborted(txn: Transaction) -> None:
 def finish_all(spool: Spool, folded: Folded) -> None:
     """Make up for what a crash has cut off from decisions: discard what they left in
     prep, and tell of what they let into que."""
+    for txn in spool.txns.open_ones():
+        follow(spool, txn)
     for txn in spool.txns.by_id.values():
         if not txn.is_open:
             _finish(spool, txn)
     for txn_id, ids in folded.untold.items():
         for _ in _tell_of(spool, list(ids), Event.COMMIT, txn_id):
             pass
+
+
+def follow(spool: Spool, txn: Transaction) -> None:
+    """Do what the head of its chain has decided for a transaction, if it has."""
+    due = spool.txns.due(txn)
+    if due is Standing.COMMITTED:
+        ids = transactions.read_manifest(spool.queue, txn.txn_id, txn.digest)
+        commit(spool, txn, ids, None, txn.digest)
+    elif due is Standing.ABORTED:
+        abort(spool, txn)
 
 
 def is_left(spool: Spool, msg_id: str) -> bool:

@@ -109,6 +109,8 @@ class NoteFields(_Is, Word, total=False):
     txn: str
     ttl: float
     name: str  # the key of a transaction
+    head: str  # the transaction that decides for it
+    chain: list[str]  # those that it decides for
     n: int
     sha256: str
     ids: list[str]
@@ -158,6 +160,8 @@ class Record(Line, Facts, _From, _Is, total=False):
     news: JsonObject
     ttl: float
     name: str
+    head: str
+    chain: list[str]
     n: int
     sha256: str
     ids: list[str]

@@ -1,5 +1,8 @@
 """Transactions: messages that are accepted together or not at all.
 
+More than one of them holds are a chain: others are bound to one, its head, and the line
+that decides the head decides for them. Each then gets a line of its own.
+
 The journal holds the whole of each message that is prepared in one. The decision is one
 line; what follows from it (some messages go to que, the others are removed) is done again
 by recovery. Owner and recovery make the table of transactions from the same lines.
@@ -27,12 +30,14 @@ from rq.states import Event, Note
 REMEMBERED = 7 * 86400.0  # seconds that a decision is remembered
 INLINE = 10_000  # ids that the line of a decision holds; more lie in a manifest
 _MANIFEST = "txn-"
+_BEFORE_CHAINS = 3  # last fields of a row of the index that an older RQ wrote
 
 
 class Standing(StrEnum):
     """How a transaction stands; the word `is` of its lines."""
 
     OPEN = "open"
+    READY = "ready"  # its messages are chosen; its head decides
     COMMITTED = "committed"
     ABORTED = "aborted"
 
@@ -51,12 +56,20 @@ class Transaction:
     number: int = 0  # how many messages it has committed
     digest: str = ""  # of their ids
     manifest: int = 0  # seq of the decision whose ids lie in a file; 0: no file
+    head: str = ""  # the transaction that decides for it
+    # Those that it has decided for: they are committed when it is.
+    chain: dict[str, None] = field(default_factory=dict)
     filling: Future[None] | None = None  # ends with a request that prepares messages
     deciding: Future[None] | None = None  # ends with its commit, which awaits the disk
 
     @property
     def is_open(self) -> bool:
-        return self.standing is Standing.OPEN
+        """Whether nothing is decided."""
+        return self.standing in (Standing.OPEN, Standing.READY)
+
+    @property
+    def is_ready(self) -> bool:
+        return self.standing is Standing.READY
 
     @property
     def pending(self) -> Future[None] | None:
@@ -79,6 +92,8 @@ class Transaction:
             self.number,
             self.digest,
             self.manifest,
+            self.head,
+            list(self.chain),
         ]
 
 
@@ -98,18 +113,36 @@ class Transactions:
         # takes longer the more keys were removed before it.
         self._decided: deque[Transaction] = deque()
         self._listed: dict[str, Transaction] = {}  # with a manifest
+        # Those that are bound to each head, and not decided.
+        self._bound: dict[str, dict[str, Transaction]] = {}
         for row in rows:
             self._add(_from_json(row))
         self._decided = deque(sorted(self._decided, key=lambda txn: txn.touched))
 
     @property
     def open(self) -> int:
-        """How many are open."""
-        return len(self._open)
+        """How many are open, a chain counted once."""
+        return len(self._open) - sum(map(len, self._bound.values()))
 
     def open_ones(self) -> list[Transaction]:
         """Return those that are open, the oldest first."""
         return sorted(self._open.values(), key=lambda txn: txn.txn_id)
+
+    def bound(self, head: str) -> list[Transaction]:
+        """Return those of a chain that are not decided yet."""
+        return list(self._bound.get(head, {}).values())
+
+    def due(self, txn: Transaction) -> Standing | None:
+        """Return what the head of its chain has decided for one that is not decided."""
+        if not txn.head or not txn.is_open:
+            return None
+        head = self.by_id.get(txn.head)
+        if head is None:
+            return Standing.ABORTED
+        if head.is_open:
+            return None
+        is_in = txn.txn_id in head.chain
+        return Standing.COMMITTED if is_in else Standing.ABORTED
 
     def with_manifest(self) -> list[Transaction]:
         """Return those whose ids lie in a file."""
@@ -135,7 +168,7 @@ class Transactions:
             first = self._decided[0]
             # When the clock went back its time begins anew: it must not stay for ever.
             first.touched = min(first.touched, now)
-            if now <= first.ends or first.members:
+            if now <= first.ends or first.members or first.txn_id in self._bound:
                 return
             self._decided.popleft()
             del self.by_id[first.txn_id]
@@ -150,18 +183,24 @@ class Transactions:
         if record["ev"] == Note.TXN:
             if txn is None:
                 self._begin(record)
+            elif txn.is_open and record["is"] == Standing.READY:
+                _choose(txn, record)
             elif txn.is_open and record["is"] != Standing.OPEN:
                 self._decide(txn, record)
         elif record["ev"] == Event.PREPARE and txn is not None and txn.is_open:
             txn.members[record["msg"]] = None
             txn.touched = record["ts"] / 1e6
+            if head := self.by_id.get(txn.head):
+                head.touched = txn.touched
             self._of[record["msg"]] = txn
 
     def _begin(self, record: Record) -> None:
         if record["is"] == Standing.OPEN:
             when = record["ts"] / 1e6
-            given = record.get("name"), float(record["ttl"])
-            self._add(Transaction(record["txn"], *given, when))
+            name, ttl = record.get("name"), float(record["ttl"])
+            txn = Transaction(record["txn"], name, ttl, when)
+            txn.head = record.get("head", "")
+            self._add(txn)
 
     def _add(self, txn: Transaction) -> None:
         self.by_id[txn.txn_id] = txn
@@ -170,19 +209,27 @@ class Transactions:
         if txn.is_open:
             self._open[txn.txn_id] = txn
             self._of.update(dict.fromkeys(txn.members, txn))
+            if txn.head:
+                self._bound.setdefault(txn.head, {})[txn.txn_id] = txn
         else:
             self._is_decided(txn)
 
     def _is_decided(self, txn: Transaction) -> None:
         self._open.pop(txn.txn_id, None)
+        self._unbind(txn)
         self._decided.append(txn)
         if txn.manifest:
             self._listed[txn.txn_id] = txn
 
+    def _unbind(self, txn: Transaction) -> None:
+        others = self._bound.get(txn.head, {})
+        others.pop(txn.txn_id, None)
+        if not others:
+            self._bound.pop(txn.head, None)
+
     def _decide(self, txn: Transaction, record: Record) -> None:
-        txn.standing = Standing(record["is"])
-        txn.touched = record["ts"] / 1e6
-        txn.number, txn.digest = record.get("n", 0), record.get("sha256", "")
+        _choose(txn, record)
+        txn.chain = dict.fromkeys(record.get("chain", ()))
         txn.manifest = record["seq"] if record.get("manifest") else 0
         self._is_decided(txn)
         for msg_id in txn.members:
@@ -194,10 +241,21 @@ class Transactions:
             txn.members.pop(msg_id, None)
 
 
+def _choose(txn: Transaction, record: Record) -> None:
+    """Take what a line says of the messages that were chosen."""
+    txn.standing = Standing(record["is"])
+    txn.touched = record["ts"] / 1e6
+    txn.number, txn.digest = record.get("n", 0), record.get("sha256", "")
+
+
 def _from_json(row: list[Any]) -> Transaction:
+    # Rows that an older RQ wrote end before the chain.
     txn_id, key, ttl, touched, standing, members, *rest = row
     listed = dict.fromkeys(members)
-    return Transaction(txn_id, key, ttl, touched, Standing(standing), listed, *rest)
+    chain = rest.pop() if len(rest) > _BEFORE_CHAINS else ()
+    txn = Transaction(txn_id, key, ttl, touched, Standing(standing), listed, *rest)
+    txn.chain = dict.fromkeys(chain)
+    return txn
 
 
 # ---- the ids of a decision
@@ -234,6 +292,7 @@ def clear_manifests(
     """
     kept = {_MANIFEST + txn_id for txn_id in decided}
     kept.update(_MANIFEST + txn.txn_id for txn in txns.with_manifest())
+    kept.update(_MANIFEST + txn.txn_id for txn in txns.open_ones() if txn.is_ready)
     for name in os.listdir(queue.journal):
         if name.removeprefix(".").startswith(_MANIFEST) and name not in kept:
             durable.unlink(os.fspath(queue.journal / name))
@@ -248,15 +307,22 @@ def expanded(queue: QueueDir, line: Line) -> Record:
     record = cast("Record", line)
     if record["ev"] != Note.TXN or not record.get("manifest"):
         return record
-    path = _manifest(queue, record["txn"])
     try:
-        text = path.read_bytes()
+        ids = read_manifest(queue, record["txn"], record["sha256"])
     except FileNotFoundError:
         return record
-    if hashlib.sha256(text).hexdigest() != record["sha256"]:
-        raise Damaged(f"{path} is not the list of messages that event "
-                      f"{record['seq']} has committed")  # fmt: skip
-    return {**record, "ids": text.decode().split("\n")}
+    return {**record, "ids": ids}
+
+
+def read_manifest(queue: QueueDir, txn_id: str, digest: str) -> list[str]:
+    """Return the ids that were written down for a decision; Damaged if they are others;
+    FileNotFoundError."""
+    path = _manifest(queue, txn_id)
+    text = path.read_bytes()
+    if hashlib.sha256(text).hexdigest() != digest:
+        raise Damaged(f"{path} is not the list of messages that transaction {txn_id} "
+                      "has committed")  # fmt: skip
+    return text.decode().split("\n") if text else []
 
 
 def _manifest(queue: QueueDir, txn_id: str) -> Path:

@@ -15,7 +15,7 @@ from rq.queues import housekeeping, process
 from rq.queues.control import replies
 from rq.queues.maintenance import stall
 from rq.queues.runner import abort
-from rq.spool import checkpoint, transactions
+from rq.spool import checkpoint, decisions, transactions
 
 
 def tick(seconds: float) -> None:
@@ -51,11 +51,16 @@ def inline(number: float) -> None:
     transactions.INLINE = int(number)
 
 
+def most(number: float) -> None:
+    decisions.MOST = int(number)
+
+
 SETTINGS: dict[str, Callable[[float], None]] = {
     "TEST_CHECKPOINT_SECONDS": checkpoint_seconds,
     "TEST_FOLDER_TRIES": folder_tries,
     "TEST_HOUR": hour,
     "TEST_INLINE": inline,
+    "TEST_MOST": most,
     "TEST_PATIENCE": patience,
     "TEST_SEGMENT": segment,
     "TEST_TICK": tick,

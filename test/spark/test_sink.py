@@ -8,6 +8,7 @@ import json
 from contextlib import closing
 
 import pytest
+from harness.kills import site_at
 from harness.queues import running_queue
 from harness.waiting import wait_until
 
@@ -85,6 +86,23 @@ def test_a_job_whose_rows_are_refused_sends_nothing(spark, queue, sent):
         write(rows, queue, timeout="5")
     assert sent() == []
     wait_until(lambda: queue.ask("num_messages")["prep"] == 0, 30)
+
+
+def test_more_than_a_transaction_holds_is_sent_together(spark, tmp_path):
+    with site_at(tmp_path / "root") as site:
+        queue = site.queue().start(TEST_MOST="600")
+        queue.pause()
+        asked = {"root": str(site.root.path), "queue": "t", "key": "k"}
+        rows = spark.range(0, 2000, 1, 3).selectExpr("cast(id AS string) AS param1")
+        for _ in range(2):
+            rows.write.format("rq").mode("append").options(**asked).save()
+        decided = queue.ok("list_txns", {"limit": 9})
+        assert [txn["state"] for txn in decided] == ["committed"] * len(decided)
+        assert sum(txn["messages"] for txn in decided) == 2000
+        assert len(decided) > 3
+        wait_until(lambda: len(waiting(queue)) == 2000, 120)
+        sent = sorted(int(one["param1"]) for one in waiting(queue).values())
+        assert sent == list(range(2000))
 
 
 @pytest.mark.parametrize(

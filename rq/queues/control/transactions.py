@@ -5,19 +5,16 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-import os
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import islice
 
-from rq import names
 from rq.access.roles import Role
-from rq.errors import BadInput, BadMessage, Busy, NoSuchMessage, not_done
-from rq.layout import ATTACH, QueueDir
+from rq.errors import BadInput, BadMessage, Busy, NoSuchMessage
 from rq.message import JsonObject, Message
 from rq.nesting import Json
 from rq.queues import arguments
 from rq.queues.concurrency.tasks import in_slices
-from rq.queues.control import idempotency
+from rq.queues.control import chains, deciding, idempotency
 from rq.queues.control.command import (
     Command,
     Context,
@@ -26,11 +23,11 @@ from rq.queues.control.command import (
     Ok,
     object_in,
 )
+from rq.queues.control.txn_view import fields_of
 from rq.queues.owner.owner import Owner
 from rq.replies import TransactionView
-from rq.spool import attach, decisions, transactions
+from rq.spool import decisions
 from rq.spool.transactions import Transaction
-from rq.states import State
 
 TTL = 3600.0  # seconds between two requests of a transaction, unless it asks for others
 LONGEST = 86400.0
@@ -38,12 +35,16 @@ MOST_OPEN = 1000  # transactions of a queue
 
 
 def open_txn(ctx: Context, arg: bytes) -> Ok[TransactionView]:
-    """Open a transaction, or give the one that was opened with the same key."""
+    """Open a transaction, or give the one that was opened with the same key; `of` one
+    that is decided when that other one is."""
     request = object_in(arg)
     owner = ctx.owner
     key = _key(request.get("key"))
     ttl = arguments.seconds(request, "ttl", TTL, 1.0, LONGEST)
     owner.admission.check_open()
+    if (of := request.get("of")) is not None:
+        head = chains.head(owner, of, key)
+        return "ok", fields_of(decisions.open_one(owner.spool, None, ttl, head))
     all_txns = owner.spool.txns
     if (key is None or all_txns.with_key(key) is None) and _open(owner) >= MOST_OPEN:
         raise Busy(f"not accepted: {MOST_OPEN} transactions are open")
@@ -96,6 +97,7 @@ def prepare_txn(
     if not isinstance(wanted, list):
         raise BadInput("lacking 'messages', a list of messages")
     owner.admission.check_open()
+    decisions.check_in_time(owner.spool, txn)
     decisions.check_open(txn, len(wanted))
     txn.filling = owner.loop.create_future()
     return _prepared(owner, txn, wanted, txn.filling)
@@ -139,103 +141,16 @@ def _message_of(owner: Owner, at: int, fields: Json) -> Message:
 def commit_txn(
     owner: Owner, txn: Transaction, request: JsonObject
 ) -> Awaitable[Ok[TransactionView]]:
-    """Accept the messages that are named and discard the others of the transaction."""
+    """Accept the messages that are named and discard the others of the transaction; of one
+    that is in a chain they are chosen, and the commit of its head accepts them."""
     value = request.get("ids")
     if not isinstance(value, list):
         raise BadInput("lacking 'ids', a list of the messages to be accepted")
+    chain = chains.named(owner, txn, request.get("chain"))
+    decisions.check_in_time(owner.spool, txn)
     # Before anything else can be asked: the next may come in this very turn.
     txn.deciding = owner.loop.create_future()
-    return _committed(owner, txn, value, txn.deciding)
-
-
-async def _committed(
-    owner: Owner, txn: Transaction, value: Sequence[Json], ended: asyncio.Future[None]
-) -> Ok[TransactionView]:
-    """Commit, once the files of the messages are on disk.
-
-    Nobody else changes the transaction or its messages until then, so what was looked at
-    a slice ago is still so.
-    """
-    spool = owner.spool
-    try:
-        ids = await _ids(value)
-        if decisions.is_repeated(txn, ids):
-            return "ok", fields_of(txn)
-        owner.admission.check_open()
-        await in_slices(ids, lambda msg_id: decisions.check_there(spool, txn, msg_id))
-        await _make_durable(owner, txn, ids)
-        others = await _left(owner, txn, set(ids))
-        run = owner.loop.run_in_executor
-        digest = await run(owner.pools.looks, transactions.digest, ids)
-        await in_slices(ids, owner.uniqueness.learn)
-        owner.admission.check_open()
-        owner.uniqueness.check_together(ids)
-        decisions.commit(spool, txn, ids, others, digest)
-    finally:
-        txn.deciding = None
-        ended.set_result(None)
-    await asyncio.sleep(0)  # the decision itself is one turn: what follows is another
-    await in_slices(ids, lambda msg_id: _waits(owner, msg_id), owner.wake)
-    owner.wake()
-    return "ok", fields_of(txn)
-
-
-async def _ids(value: Sequence[Json]) -> list[str]:
-    ids: dict[str, None] = {}
-    await in_slices(value, lambda msg_id: ids.setdefault(names.msg_id(msg_id)))
-    return list(ids)
-
-
-async def _left(owner: Owner, txn: Transaction, chosen: set[str]) -> list[str]:
-    """Return the messages in prep that a decision discards."""
-    left: list[str] = []
-
-    def look(msg_id: str) -> None:
-        if msg_id not in chosen and decisions.is_left(owner.spool, msg_id):
-            left.append(msg_id)
-
-    await in_slices(list(txn.members), look)
-    return left
-
-
-def _waits(owner: Owner, msg_id: str) -> None:
-    """Take an accepted message into the schedule; it may be gone again by now."""
-    owner.count("accepted")
-    entry = owner.spool.entry_of(msg_id)
-    if entry is not None and entry.state is State.QUE and entry.rider_of is None:
-        owner.backlog.add(msg_id)
-
-
-async def _make_durable(owner: Owner, txn: Transaction, ids: list[str]) -> None:
-    spool = owner.spool
-    run = owner.loop.run_in_executor
-    try:
-        there = await run(owner.pools.files, _with_files, spool.queue, ids)
-        # Of those before its start a power cut may have taken the directory itself.
-        old = {i for i in ids if spool.entry(i).since < owner.began_at}
-        with_files: list[Message] = []
-
-        def look(msg_id: str) -> None:
-            message = spool.read(msg_id)
-            attach.sweep(spool, message)
-            if message.attachments:
-                with_files.append(message)
-
-        await in_slices([i for i in ids if i in there or i in old], look)
-        for message in with_files:
-            deep = message.msg_id in old
-            await run(owner.pools.files, attach.verify, spool.dir_fd, message, deep)
-        if len(ids) > transactions.INLINE:
-            write = transactions.write_manifest
-            await run(owner.pools.files, write, spool.queue, txn.txn_id, ids)
-    except OSError as error:
-        raise not_done(error) from None
-
-
-def _with_files(queue: QueueDir, ids: list[str]) -> frozenset[str]:
-    """Return which messages have a directory of attachments; for a thread."""
-    place = f"{queue.path}/{State.PREP}"
-    return frozenset(i for i in ids if os.path.isdir(f"{place}/{i}/{ATTACH}"))
+    return deciding.committed(owner, txn, deciding.Choice(value, chain), txn.deciding)
 
 
 @_one_by_one
@@ -247,19 +162,7 @@ def abort_txn(
     if not txn.is_open:
         return "ok", fields_of(txn)
     txn.deciding = owner.loop.create_future()
-    return aborted(owner, txn, txn.deciding)
-
-
-async def aborted(
-    owner: Owner, txn: Transaction, ended: asyncio.Future[None]
-) -> Ok[TransactionView]:
-    try:
-        decisions.abort(owner.spool, txn, await _left(owner, txn, set()))
-    finally:
-        txn.deciding = None
-        ended.set_result(None)
-    owner.wake()
-    return "ok", fields_of(txn)
+    return deciding.aborted(owner, txn, txn.deciding)
 
 
 def show_txn(ctx: Context, arg: bytes) -> Ok[TransactionView]:
@@ -298,15 +201,6 @@ def _named(owner: Owner, request: JsonObject) -> Transaction:
             "than 7 days ago"
         )
     return txn
-
-
-def fields_of(txn: Transaction) -> TransactionView:
-    """Return what a client is told of a transaction."""
-    number = len(txn.members) if txn.is_open else txn.number
-    fields: TransactionView = {"txn": txn.txn_id, "state": txn.standing}
-    if txn.key is not None:
-        fields["key"] = txn.key
-    return {**fields, "messages": number, "ttl": txn.ttl, "until": txn.ends}
 
 
 COMMANDS: dict[str, Command] = {

@@ -31,6 +31,7 @@ class NewTransaction:
     ttl: Annotated[
         float | None, Limits(least=1, most=86400), "seconds between two requests of it"
     ] = None
+    of: Annotated[str | None, "a transaction that decides for this one"] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +39,9 @@ class Choice:
     """The messages of a transaction that are accepted; the others are discarded."""
 
     ids: list[str]
+    chain: Annotated[
+        list[str] | None, "transactions of this one that are committed with it"
+    ] = None
 
 
 class Transactions(TypedDict):
@@ -62,7 +66,9 @@ async def list_transactions(
 async def open_transaction(
     site: Site, req: Request, body: NewTransaction, name: str
 ) -> TransactionView:
-    return await _ask(site, name, "open_txn", {"key": body.key, "ttl": body.ttl})
+    return await _ask(
+        site, name, "open_txn", {"key": body.key, "ttl": body.ttl, "of": body.of}
+    )
 
 
 async def get(
@@ -91,7 +97,9 @@ async def _lines(req: Request) -> list[Json]:
 async def commit(
     site: Site, req: Request, body: Choice, name: str, txn: str
 ) -> TransactionView:
-    return await _ask(site, name, "commit_txn", {"txn": txn, "ids": body.ids})
+    return await _ask(
+        site, name, "commit_txn", {"txn": txn, "ids": body.ids, "chain": body.chain}
+    )
 
 
 async def abort(

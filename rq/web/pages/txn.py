@@ -17,6 +17,7 @@ from rq.web.txn import listed
 if TYPE_CHECKING:
     from rq.web.site import Site
 
+_UNDECIDED = ("open", "ready")
 _DECIDED = 50
 _IDS = 200
 QUESTIONS = {
@@ -44,8 +45,8 @@ class TransactionPages:
         values = {
             "facts": {"time": time.time(), "queue": name, "transactions": rows},
             "queue_name": name,
-            "open": [row for row in rows if row["state"] == "open"],
-            "decided": [row for row in rows if row["state"] != "open"],
+            "open": [row for row in rows if row["state"] in _UNDECIDED],
+            "decided": [row for row in rows if row["state"] not in _UNDECIDED],
             "most_decided": _DECIDED,
         }
         await page.show(req, resp, self._site, "txns.html", values)

@@ -1,0 +1,189 @@
+"""The steps of a decision about a transaction, one after the other, few in each turn."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rq import names
+from rq.errors import not_done
+from rq.layout import ATTACH, QueueDir
+from rq.message import Message
+from rq.nesting import Json
+from rq.queues.concurrency.tasks import in_slices
+from rq.queues.control.command import Ok
+from rq.queues.control.txn_view import fields_of
+from rq.queues.owner.owner import Owner
+from rq.replies import TransactionView
+from rq.spool import attach, decisions, transactions
+from rq.spool.transactions import Standing, Transaction
+from rq.states import State
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What is to be accepted together."""
+
+    ids: Sequence[Json]
+    chain: list[str]  # transactions
+
+
+async def committed(
+    owner: Owner, txn: Transaction, choice: Choice, ended: asyncio.Future[None]
+) -> Ok[TransactionView]:
+    """Commit, once the files of the messages are on disk.
+
+    Nobody else changes the transaction or its messages until then, so what was looked at
+    a slice ago is still so.
+    """
+    try:
+        ids = await _ids(choice.ids)
+        accepted = await _decided(owner, txn, ids, choice.chain)
+    finally:
+        txn.deciding = None
+        ended.set_result(None)
+    if accepted:
+        await _wait_all(owner, ids)
+    await follow_all(owner, txn.txn_id)
+    return "ok", fields_of(txn)
+
+
+async def _decided(
+    owner: Owner, txn: Transaction, ids: list[str], chain: list[str]
+) -> bool:
+    """Write the decision; return whether it is new, and messages wait from now on."""
+    spool = owner.spool
+    if decisions.is_repeated(txn, ids):
+        if not txn.head:
+            decisions.check_same_chain(txn, chain)
+        return False
+    owner.admission.check_open()
+    await in_slices(ids, lambda msg_id: decisions.check_there(spool, txn, msg_id))
+    await _make_durable(owner, txn, ids)
+    others = await _left(owner, txn, set(ids))
+    run = owner.loop.run_in_executor
+    digest = await run(owner.pools.looks, transactions.digest, ids)
+    await in_slices(ids, owner.uniqueness.learn)
+    owner.admission.check_open()
+    owner.uniqueness.check_together(ids)
+    if txn.head:
+        decisions.check_in_time(spool, txn)
+        decisions.choose(spool, txn, ids, digest)
+        return False
+    decisions.check_chain(spool, txn, chain)
+    decisions.commit(spool, txn, ids, others, digest)
+    return True
+
+
+async def aborted(
+    owner: Owner, txn: Transaction, ended: asyncio.Future[None]
+) -> Ok[TransactionView]:
+    try:
+        decisions.abort(owner.spool, txn, await _left(owner, txn, set()))
+    finally:
+        txn.deciding = None
+        ended.set_result(None)
+    owner.wake()
+    await follow_all(owner, txn.txn_id)
+    return "ok", fields_of(txn)
+
+
+async def follow_all(owner: Owner, head: str) -> None:
+    """Do what the head of a chain has decided for all that are bound to it, one in a turn.
+    What does not succeed is tried again by `txn_expiry`."""
+    for txn in owner.spool.txns.bound(head):
+        while txn.pending is not None:
+            await asyncio.wait([txn.pending])
+        due = owner.spool.txns.due(txn)
+        if due is None:
+            continue
+        txn.deciding = owner.loop.create_future()
+        if due is Standing.ABORTED:
+            await aborted(owner, txn, txn.deciding)
+        else:
+            await _followed(owner, txn, txn.deciding)
+
+
+async def _followed(
+    owner: Owner, txn: Transaction, ended: asyncio.Future[None]
+) -> None:
+    """Commit a transaction whose head is committed."""
+    spool, run = owner.spool, owner.loop.run_in_executor
+    read = transactions.read_manifest
+    try:
+        ids = await run(owner.pools.files, read, spool.queue, txn.txn_id, txn.digest)
+        others = await _left(owner, txn, set(ids))
+        decisions.commit(spool, txn, ids, others, txn.digest)
+    except OSError as error:
+        raise not_done(error) from None
+    finally:
+        txn.deciding = None
+        ended.set_result(None)
+    await _wait_all(owner, ids)
+
+
+async def _ids(value: Sequence[Json]) -> list[str]:
+    ids: dict[str, None] = {}
+    await in_slices(value, lambda msg_id: ids.setdefault(names.msg_id(msg_id)))
+    return list(ids)
+
+
+async def _left(owner: Owner, txn: Transaction, chosen: set[str]) -> list[str]:
+    """Return the messages in prep that a decision discards."""
+    left: list[str] = []
+
+    def look(msg_id: str) -> None:
+        if msg_id not in chosen and decisions.is_left(owner.spool, msg_id):
+            left.append(msg_id)
+
+    await in_slices(list(txn.members), look)
+    return left
+
+
+async def _wait_all(owner: Owner, ids: list[str]) -> None:
+    """Take messages that were accepted into the schedule."""
+    await asyncio.sleep(0)  # the decision itself is one turn: what follows is another
+    await in_slices(ids, lambda msg_id: _waits(owner, msg_id), owner.wake)
+    owner.wake()
+
+
+def _waits(owner: Owner, msg_id: str) -> None:
+    """Take an accepted message into the schedule; it may be gone again by now."""
+    owner.count("accepted")
+    entry = owner.spool.entry_of(msg_id)
+    if entry is not None and entry.state is State.QUE and entry.rider_of is None:
+        owner.backlog.add(msg_id)
+
+
+async def _make_durable(owner: Owner, txn: Transaction, ids: list[str]) -> None:
+    spool = owner.spool
+    run = owner.loop.run_in_executor
+    try:
+        there = await run(owner.pools.files, _with_files, spool.queue, ids)
+        # Of those before its start a power cut may have taken the directory itself.
+        old = {i for i in ids if spool.entry(i).since < owner.began_at}
+        with_files: list[Message] = []
+
+        def look(msg_id: str) -> None:
+            message = spool.read(msg_id)
+            attach.sweep(spool, message)
+            if message.attachments:
+                with_files.append(message)
+
+        await in_slices([i for i in ids if i in there or i in old], look)
+        for message in with_files:
+            deep = message.msg_id in old
+            await run(owner.pools.files, attach.verify, spool.dir_fd, message, deep)
+        if len(ids) > transactions.INLINE or txn.head:
+            write = transactions.write_manifest
+            await run(owner.pools.files, write, spool.queue, txn.txn_id, ids)
+    except OSError as error:
+        raise not_done(error) from None
+
+
+def _with_files(queue: QueueDir, ids: list[str]) -> frozenset[str]:
+    """Return which messages have a directory of attachments; for a thread."""
+    place = f"{queue.path}/{State.PREP}"
+    return frozenset(i for i in ids if os.path.isdir(f"{place}/{i}/{ATTACH}"))

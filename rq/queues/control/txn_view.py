@@ -1,0 +1,17 @@
+"""How a transaction stands, as a client is told it."""
+
+from __future__ import annotations
+
+from rq.replies import TransactionView
+from rq.spool.transactions import Transaction
+
+
+def fields_of(txn: Transaction) -> TransactionView:
+    """Return what a client is told of a transaction."""
+    number = len(txn.members) if txn.is_open else txn.number
+    fields: TransactionView = {"txn": txn.txn_id, "state": txn.standing}
+    if txn.key is not None:
+        fields["key"] = txn.key
+    if txn.head:
+        fields["of"] = txn.head
+    return {**fields, "messages": number, "ttl": txn.ttl, "until": txn.ends}
