@@ -106,14 +106,14 @@ def test_garbage_is_sent_away_without_a_word(nodes, data):
         assert is_closed(sock)
 
 
-OTHER = "that node speaks version 2 between nodes, this one 1: run the same version"
+OTHER = "that node speaks version 3 between nodes, this one 2: run the same version"
 
 
 def test_a_node_of_another_version_is_told_ours_and_the_log_says_why(nodes):
 
     def is_told():
         with stranger(nodes) as sock:
-            sock.sendall(b"RQ-bus-2" + os.urandom(32))
+            sock.sendall(b"RQ-bus-3" + os.urandom(32))
             assert _exactly(sock, PREAMBLE)[: len(MAGIC)] == MAGIC
             assert is_closed(sock)
         return OTHER in log_of(nodes)
@@ -129,7 +129,7 @@ def test_who_meets_a_node_of_another_version_hears_so(nodes):
         sock, _ = listener.accept()
         with sock:
             _exactly(sock, PREAMBLE)
-            sock.sendall(b"RQ-bus-2" + os.urandom(32))
+            sock.sendall(b"RQ-bus-3" + os.urandom(32))
             assert is_closed(sock)
     wait_until(lambda: OTHER in log_of(nodes, 1))
 

@@ -233,4 +233,4 @@ def test_a_node_of_another_version_is_told_which_this_one_is(tmp_path, secret):
         with socket.create_connection(("127.0.0.1", bus_port)) as newer:
             newer.settimeout(20)
             newer.sendall(b"RQ-bus-9" + bytes(32))
-            assert newer.recv(8) == b"RQ-bus-1"
+            assert newer.recv(8) == b"RQ-bus-2"

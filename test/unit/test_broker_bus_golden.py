@@ -83,9 +83,9 @@ def test_a_connection_begins_and_frames_look_as_ever():
 
 def test_another_version_is_named_and_what_is_no_node_is_not():
     with pytest.raises(
-        OtherVersion, match="speaks version 2 between nodes, this one 1"
+        OtherVersion, match="speaks version 3 between nodes, this one 2"
     ):
-        check_magic(b"RQ-bus-2" + bytes(PREAMBLE - len(MAGIC)))
+        check_magic(b"RQ-bus-3" + bytes(PREAMBLE - len(MAGIC)))
     with pytest.raises(BadFrame, match="does not begin as a node does"):
         check_magic(b"RQ-bux-1")
     for size in range(PREAMBLE):

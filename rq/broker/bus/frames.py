@@ -15,7 +15,7 @@ import struct
 from collections.abc import Iterator
 
 _ANY_VERSION = b"RQ-bus-"
-MAGIC = _ANY_VERSION + b"1"  # another number when other nodes could not read a message
+MAGIC = _ANY_VERSION + b"2"  # another number when other nodes could not read a message
 NONCE = 32  # bytes
 PREAMBLE = len(MAGIC) + NONCE
 PIECE = 64 * 1024  # bytes of payload at most
