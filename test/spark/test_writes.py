@@ -11,7 +11,7 @@ from harness.spark_jobs import HEAD, prepared, tools
 from pyarrow import dataset, fs
 
 from rq.errors import BadInput, Refused, Unreachable
-from rq.spark import duck, functions, jobs, sending, targets
+from rq.spark import duck, functions, jobs, sending, targets, trial
 from rq.spark.duck_tables import DuckTables
 from rq.spark.given import Batch, Given
 from rq.spark.job_file import Job
@@ -231,22 +231,29 @@ def test_where_a_table_cannot_go_is_one_sentence(duck_tables, tmp_path, store):
         assert sentence in str(failed.value)
 
 
-def test_a_message_does_not_choose_where_a_table_goes(duck_tables, tmp_path, store):
-    end, _ = store
-    for named, kind in (
-        (str(tmp_path / "out"), Refused),
-        (f"file://{tmp_path}/out", Refused),
-        (f"s3://logs/x/{end}", Refused),
-    ):
+def test_a_message_does_not_choose_where_a_table_goes(
+    duck_tables, tmp_path, store, monkeypatch
+):
+    end, host = store
+    bucket = f"s3://logs/x/{end}"
+
+    def write(named):
         given = (Given("m1", tmp_path / "m1", {"param2": named}),)
-        with pytest.raises(kind):
-            call(
-                duck_tables,
-                lambda q: q.write(q.spark.sql("SELECT 1"), q.messages[0]["param2"]),
-                given,
-                False,
-            )
+
+        def job(q):
+            q.write(q.spark.sql("SELECT 1 AS n"), q.messages[0]["param2"])
+
+        return call(duck_tables, job, given, publish=False)
+
+    for named in (str(tmp_path / "out"), f"file://{tmp_path}/out", bucket):
+        with pytest.raises(Refused):
+            write(named)
     assert not (tmp_path / "out").exists()
+    # Unless the queue names the store.
+    system, _ = fs.FileSystem.from_uri(f"{bucket}&allow_bucket_creation=true")
+    system.create_dir("logs")
+    monkeypatch.setenv("RQ_SPARK_ALLOW", json.dumps(["s3://logs/x/", host]))
+    assert write(bucket).writes.tables[0].rows == 1
 
 
 def test_a_job_that_fails_leaves_nothing(duck_tables, tmp_path):
@@ -263,6 +270,32 @@ def test_a_store_that_refuses_says_what_to_set():
     place = targets.Target("s3://b/", None, "b", is_store=True)
     error = OSError("AWS Error ACCESS_DENIED during PutObject operation: no")
     assert "AWS_…" in str(place.trouble(error))
+
+
+# ---- tried without a queue
+
+TRIED = """
+@job(engine="duckdb")
+def run(q):
+    q.write(q.lines(), "s3://lake/logs/?region=eu-west-1", by="src")
+"""
+
+
+def test_what_is_tried_is_written_below_the_directory_of_results(tmp_path, monkeypatch):
+    monkeypatch.setenv("RQ_ROOT", str(tmp_path / "root"))
+    (tmp_path / "logs/web1").mkdir(parents=True)
+    (tmp_path / "logs/web1/log").write_text("a\nb\n")
+    (tmp_path / "run").write_text(HEAD + TRIED)
+    said = []
+    for _ in range(2):  # what an earlier try wrote is not there any more
+        where = tmp_path / "run", tmp_path / "logs", tmp_path / "out"
+        trial.run(*where, said.append)
+        out = tmp_path / "out/written/lake/logs"
+        [file] = out.rglob("*.parquet")
+        assert file.parent == out / "src=web1"
+        assert dataset.dataset(file).count_rows() == 2
+    assert f"would write 2 rows, now in {out}" in said
+    functions.F.use(functions.SPARK)
 
 
 # ---- once, whatever is killed
