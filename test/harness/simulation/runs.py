@@ -305,6 +305,8 @@ def kept_of(node):
 def check_node(node):
     """Broken: what a node holds does not fit together."""
     jobs = node.jobs
+    if any(each.state is State.WAIT_REPL for each in jobs.by_id.values()):
+        raise Broken("a job waits for copies, and no producer for it")
     queued = sorted(
         each.job_id for queue in jobs.queues.values() for each in queue.jobs
     )
