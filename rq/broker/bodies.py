@@ -63,6 +63,8 @@ class Bodies:
         where = BODIES.get(name)
         if where is None:
             return False
+        if sum(map(len, args)) <= LARGE:  # as nearly all
+            return False
         bodies = args[where]
         largest = max(map(len, bodies), default=0)
         may_be = largest > LARGE or largest * len(bodies) > LINE

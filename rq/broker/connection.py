@@ -237,9 +237,10 @@ class Connection(asyncio.BufferedProtocol):
             self._put(encode(value, self.version))
 
     def _put(self, data: bytes) -> None:
+        if not self._out:  # else it is known that there are some
+            self._commands.touched(self)
         self._out.append(data)
         self._out_bytes += len(data)
-        self._commands.touched(self)
 
     @property
     def unsent(self) -> int:

@@ -179,14 +179,19 @@ class EventQueues:
         queue = self.by_name.get(event.queue)
         if queue is None:
             queue = self.by_name[event.queue] = EventQueue()
+        kind = type(event)
+        if kind is Got:  # these two are most, and patterns cost more
+            self._get(queue, event)  # type: ignore[arg-type]
+        elif kind is Done:
+            group = self._group(queue, event.group)  # type: ignore[union-attr]
+            self._take_from(queue, group, event.number)
+        else:
+            self._change(queue, event)
+
+    def _change(self, queue: EventQueue, event: Event) -> None:
         match event:
             case Came():
                 self._come(queue, event)
-            case Got():
-                self._get(queue, event)
-            case Done():
-                group = self._group(queue, event.group)
-                self._take_from(queue, group, event.number)
             case Pointer():
                 group = self._group(queue, event.group)
                 group.pointer = max(group.pointer, event.number)

@@ -141,9 +141,7 @@ class Parser:
         while at < last and (words_in := _plain_count(lines[at])):
             end = at + 1 + 2 * words_in
             words = lines[at + 2 : end : 2]
-            # All in C: no frame of Python for each word.
-            lengths = list(map(_announced, map(len, words)))
-            if end > last or lines[at + 1 : end : 2] != lengths:
+            if end > last or lines[at + 1 : end : 2] != _announced(words):
                 break
             self._ready.append(words)
             at = end
@@ -244,13 +242,26 @@ class Parser:
         return words
 
 
+_COUNTS = {b"*%d" % count: count for count in range(256)}
+
+
 def _plain_count(line: bytes) -> int:
     """Return how many arguments a line announces; 0: it has not the usual form."""
+    if (count := _COUNTS.get(line)) is not None:  # as of nearly all
+        return count
     is_plain = line[:1] == b"*" and len(line) < 8 and line[1:].isdigit()
     return int(line[1:]) if is_plain else 0
 
 
-_announced = b"$%d".__mod__  # the line before a word of so many bytes
+_LENGTHS = [b"$%d" % size for size in range(4096)]  # to look one up is quicker
+
+
+def _announced(words: Command) -> list[bytes]:
+    """Return the lines that stand before words: all in C, no frame for each word."""
+    try:
+        return list(map(_LENGTHS.__getitem__, map(len, words)))
+    except IndexError:
+        return list(map(b"$%d".__mod__, map(len, words)))
 
 
 def _whole(digits: bytes, limit: int, of: str) -> int:
