@@ -49,6 +49,9 @@ class Commands(Protocol):
     def go_on_later(self, connection: Connection) -> None:
         """There are commands that have come, which others need not wait for."""
 
+    def settle(self, connection: Connection) -> None:
+        """See who a client is before anything is done for it."""
+
     def lost(self, connection: Connection) -> None:
         """A client is gone."""
 
@@ -141,6 +144,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def go_on(self) -> None:
         """Obey the commands that have come, until one waits, or many answers do."""
+        if self.principal is None:
+            self._commands.settle(self)
         try:
             wants_more = self._obey_some()
         except TooLarge as error:
@@ -272,6 +277,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def answer_waiting(self, *values: Value) -> None:
         """Give the answers that it has waited for, and go on with its commands."""
+        if self.principal is None:
+            self._commands.settle(self)
+        if self._is_sent_away:
+            return
         self.waits = False
         for value in values:
             self.answer(value)

@@ -227,7 +227,7 @@ class Node:
         jobs, messages, groups = self.jobs, self.reliable, self.groups
         if jobs.freeing.left or messages.freeing.left or groups.freeing.left:
             return 0.0
-        if spreads.left:
+        if spreads.left or self.messages.unserved:
             return 0.0
         return Deadlines.first_of(
             (
@@ -252,6 +252,7 @@ class Node:
         self.replication.tick(now, most)
         self.consumers.tick(now, most)
         self.reliable.freeing.go_on()
+        self.messages.tick(now)
         for waiters in self._all_waiters:
             for client in waiters.ended(now):
                 self.answer(client, waiters.nothing)

@@ -32,7 +32,7 @@ from rq.errors import BadConfig, CannotRead, Damaged, RQError
 from rq.helper import Helper
 from rq.layout import Root
 from rq.logs import fields
-from rq.proc import collector, descriptors, listening
+from rq.proc import collector, descriptors, listening, turnlimit
 
 PASSWORD = "RQ_BROKER_PASSWORD"  # in the environment of a node without a supervisor
 _SOME = 10_000  # events in one sync
@@ -241,6 +241,7 @@ def alone(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv)
     logs.open_log("rq-broker", None)
     place = Place(args.dir.absolute())
+    turnlimit.watch()
     try:
         if args.accept:
             place_of_node.accept(place, copy=args.accept == "copy")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import islice
+from collections.abc import Iterator, Sequence
 
 from rq.broker.body import size_of
 from rq.broker.bounds import Room
@@ -20,6 +19,9 @@ from rq.broker.reliable import (
 from rq.broker.waiters import Waiters
 from rq.resp import Value
 
+_AT_ONCE = 1_000  # clients that are answered in one go
+_Item = tuple[str, bytes]  # a message: its id, its body
+
 
 class ReliableDesk:
     """Takes messages and hands them out."""
@@ -27,6 +29,7 @@ class ReliableDesk:
     def __init__(self, outlet: Outlet) -> None:
         self.queues = ReliableQueues()
         self.waiters: Waiters[int] = Waiters(None)  # that many of a queue
+        self.unserved: dict[bytes, None] = {}  # queues with more who are to be answered
         self._outlet = outlet
 
     def push(
@@ -42,20 +45,19 @@ class ReliableDesk:
         self, key: bytes, count: int, room: Room, now: float
     ) -> list[tuple[str, bytes]]:
         """Hand out the first messages of a queue."""
+        if key in self.unserved:  # who waited longer comes first
+            self.serve(key, now, len(self.waiters))
         queue = self.queues.by_key.get(key)
         if queue is None or not queue.undelivered or count <= 0:
             return []
-        some = []
-        for item in islice(queue.undelivered.items(), count):
-            if room.left <= 0:
-                break
-            room.left -= size_of(item[1])
-            some.append(item)
-        ids = [msg_id for msg_id, _ in some]
+        some = _first(iter(queue.undelivered.items()), count, room)
+        self._pop(key, [msg_id for msg_id, _ in some], now)
+        return some
+
+    def _pop(self, key: bytes, ids: Sequence[str], now: float) -> None:
         if ids:
             popped = Popped(key, ids, [1] * len(ids), now)
             self._outlet.emit(popped, now, sync=False)
-        return some
 
     def recover(
         self, key: bytes, ids: Sequence[str], now: float
@@ -87,12 +89,42 @@ class ReliableDesk:
         """Remove all queues."""
         self._outlet.emit(Cleared(text_of(self.queues.last)), now)
 
-    def serve(self, key: bytes, now: float) -> None:
-        """Answer those who wait for messages of a queue, as long as there are some."""
+    def serve(self, key: bytes, now: float, most: int = _AT_ONCE) -> None:
+        """Answer those who wait for messages of a queue, as long as there are some; all
+        but the first `most` are answered in the next ticks."""
+        queue = self.queues.by_key.get(key)
+        self.unserved.pop(key, None)
+        if queue is None or not queue.undelivered:
+            return
+        items, ids = iter(queue.undelivered.items()), []
         while (waiter := self.waiters.first(key)) is not None:
-            some = self.pop(key, waiter.want, Room(), now)
+            if not most:
+                self.unserved[key] = None
+                break
+            some = _first(items, waiter.want, Room())
             if not some:
-                return
+                break
+            most -= 1
+            ids += [msg_id for msg_id, _ in some]
             self.waiters.remove(waiter.client)
             answer: list[Value] = [[key, msg_id, body] for msg_id, body in some]
             self._outlet.answer(waiter.client, answer)
+        self._pop(key, ids, now)  # one event for all
+
+    def tick(self, now: float) -> None:
+        """Answer more of those who wait, of one queue."""
+        for key in self.unserved:
+            self.serve(key, now)
+            break
+
+
+def _first(items: Iterator[_Item], count: int, room: Room) -> list[_Item]:
+    """Take the next messages, as many as an answer has room for."""
+    some: list[_Item] = []
+    while len(some) < count and room.left > 0:
+        item = next(items, None)
+        if item is None:
+            break
+        room.left -= size_of(item[1])
+        some.append(item)
+    return some

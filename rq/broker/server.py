@@ -18,13 +18,14 @@ from rq.broker import large, refusals, rights
 from rq.broker.admin import watching
 from rq.broker.admin.command import AdminCommand
 from rq.broker.admin.table import TABLE as _ADMIN
+from rq.broker.anew import Anew
 from rq.broker.arrivals import Arrivals
 from rq.broker.backlog import Backlog, send_some
 from rq.broker.bodies import has_places
 from rq.broker.bounds import LONGEST_WORD
 from rq.broker.bridge.bridge import Bridge
 from rq.broker.bus.cluster import Cluster
-from rq.broker.connection import PIECE, Connection
+from rq.broker.connection import PIECE, SLICE, Connection
 from rq.broker.dialects.call import BLOCKED, Blocked, Call, Command, Refusal
 from rq.broker.dialects.table import TABLE as _DIALECTS
 from rq.broker.door import Door, People
@@ -73,6 +74,7 @@ class Server:
         self.admin = _ADMIN
         self.backlog = Backlog(loop)
         self.later = Later(loop, self.connections, self.backlog)
+        self._anew = Anew(loop, self._name_again)
         self.cluster = Cluster(self, loop)
         self.began = time.time()
         self.stop = loop.create_future()
@@ -104,18 +106,32 @@ class Server:
         too, unless the kernel's word is enough. Whoever waits or watches is sent away,
         for nothing that comes is for them; not `by`, who waits for this."""
         self.door.use_password(stored)
-        for connection in list(self.connections.values()):
-            connection.principal = self.door.named(connection.sock)
-            self.arrivals.strangers.note(connection)
-            hears = connection.waits or connection.number in self.monitors
-            if hears and connection.principal is None and connection is not by:
-                connection.kill()
+        self._anew.begin(self.connections)
+        self._anew.forget(by)
+        self._name(by)
+        for watcher in list(self.monitors.values()):
+            self._anew.settle(watcher)
+
+    def settle(self, connection: Connection) -> None:
+        """See who a client is before anything is done for it."""
+        self._anew.settle(connection)
+
+    def _name(self, connection: Connection) -> None:
+        connection.principal = self.door.named(connection.sock)
+        self.arrivals.strangers.note(connection)
+
+    def _name_again(self, connection: Connection) -> None:
+        self._name(connection)
+        hears = connection.waits or connection.number in self.monitors
+        if hears and connection.principal is None:
+            connection.kill()
 
     def lost(self, connection: Connection) -> None:
         """A client is gone."""
         self.node.hung_up(connection.number, self.store.clock.now())
         self.bridge.lost(connection)
         self.arrivals.lost(connection)
+        self._anew.forget(connection)
         self.monitors.pop(connection.number, None)
         if connection.has_answers:
             self._take_back(connection.number)
@@ -240,19 +256,26 @@ class Server:
         return value
 
     def _answer_waiting(self) -> None:
-        """Answer those who waited; the answer to the command that let them go on stands
-        before theirs."""
+        """Answer those who waited, for some time, and the others in the next turn; the
+        answer to the command that let them go on stands before theirs."""
+        until = time.monotonic() + SLICE
         while self.node.answers:
             answers, self.node.answers = self.node.answers, []
-            for client, value in answers:
-                connection = self.connections.get(client)
-                if connection is None:
-                    self._take_back(client)
-                elif self._has_places(value):
-                    read = large.read(self.store.bodies, value)
-                    self.later.answer(connection, read)
-                else:
-                    connection.answer_waiting(value)
+            for done, (client, value) in enumerate(answers):
+                if time.monotonic() > until:
+                    self.node.answers[:0] = answers[done:]
+                    self.soon()
+                    return
+                self._answer_one(client, value)
+
+    def _answer_one(self, client: int, value: Value) -> None:
+        connection = self.connections.get(client)
+        if connection is None:
+            self._take_back(client)
+        elif self._has_places(value):
+            self.later.answer(connection, large.read(self.store.bodies, value))
+        else:
+            connection.answer_waiting(value)
 
     # ---- turns
 
@@ -311,7 +334,8 @@ class Server:
             self._touched = left | self._touched
             self.soon()
         desk = self.node.desk
-        desk.handed = [each for each in desk.handed if each[0] in self._touched]
+        without = self._touched.keys() | {client for client, _ in self.node.answers}
+        desk.handed = [each for each in desk.handed if each[0] in without]
 
     def _go_on(self) -> None:
         """Ask for the next turn: when something is due, or a snapshot goes on."""
@@ -339,6 +363,7 @@ class Server:
         self.arrivals.close()
         self.cluster.close()
         self.backlog.close()
+        self._anew.close()
         self.bridge.close()
         self.durability.keep(self.store.clock.now())
         if self.durability.reach():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
@@ -40,7 +41,8 @@ class Waiters(Generic[Want]):
     def __init__(self, nothing: Value) -> None:
         """`nothing`: the answer when the time of a client is over."""
         self.nothing = nothing
-        self._by_queue: dict[bytes, dict[int, Waiter[Want]]] = {}
+        # A plain dict would walk over all that have left its head to find the first.
+        self._by_queue: dict[bytes, OrderedDict[int, Waiter[Want]]] = {}
         self._by_client: dict[int, Waiter[Want]] = {}
         self._ends: dict[int, Deadline[int]] = {}
         self.deadlines: Deadlines[Deadline[int]] = Deadlines()
@@ -52,7 +54,10 @@ class Waiters(Generic[Want]):
         """Let a client wait, which waits for nothing else."""
         self._by_client[waiter.client] = waiter
         for queue in waiter.queues:
-            self._by_queue.setdefault(queue, {})[waiter.client] = waiter
+            clients = self._by_queue.get(queue)
+            if clients is None:
+                clients = self._by_queue[queue] = OrderedDict()
+            clients[waiter.client] = waiter
         if waiter.until is not None:
             end = self._ends[waiter.client] = Deadline(waiter.client, waiter.until)
             self.deadlines.add(end)

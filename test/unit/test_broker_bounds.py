@@ -36,6 +36,21 @@ def test_no_command_gives_more_than_its_number():
     assert len(run.ask("RQ.RECOVER", "k", 50_000, 0)) == 5_000
 
 
+def test_a_crowd_that_waits_is_served_some_at_a_time_and_nobody_before_another():
+    run = Run()
+    for client in range(2_500):
+        run.ask("RQ.POP", "BLOCK", -1, "k", client=client)
+    ids = run.ask("RQ.PUSH", "k", *range(2_600), client=9_999)
+    assert [client for client, _ in run.answers()] == list(range(1_000))
+    assert run.node.next_tick() == 0.0
+    run.pass_by(0.001)
+    assert [client for client, _ in run.answers()] == list(range(1_000, 2_000))
+    got = run.ask("RQ.POP", "k", client=9_999)  # who waited longer is served first
+    assert [client for client, _ in run.answers()] == list(range(2_000, 2_500))
+    assert got == [[b"k", ids[2_500], b"2500"]]
+    assert run.node.next_tick() != 0.0
+
+
 def test_an_answer_ends_with_the_body_that_passes_its_bytes():
     run = Run()
     body = b"x" * MIB
