@@ -139,7 +139,7 @@ class ReliableQueues:
     @property
     def last(self) -> Id:
         """The last id that ever was."""
-        return max((queue.last for queue in self.by_key.values()), default=self.gone)
+        return max([self.gone, *(queue.last for queue in self.by_key.values())])
 
     def apply(self, event: Event) -> None:
         """Let an event be true, once or again."""

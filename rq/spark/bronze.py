@@ -167,8 +167,8 @@ def write(lines: DataFrame, batch: int, target: str) -> None:
 
 def write_merged(events: DataFrame, path: Path) -> None:
     """Write a day as one file."""
-    one = events.drop("date", "batch").coalesce(1)
-    _written(one.sortWithinPartitions(*_order())).parquet(str(path))
+    rows = events.drop("date", "batch").coalesce(1)
+    _written(rows.sortWithinPartitions(*_order())).parquet(str(path))
 
 
 def _order() -> list[Column]:

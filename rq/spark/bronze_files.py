@@ -64,12 +64,12 @@ def _hour(ts: int) -> int:
 
 def touched(directory: Path) -> frozenset[int]:
     """Return the hours of the day of which a directory has events; Damaged."""
-    found: set[int] = set()
+    hours: set[int] = set()
     for file in _files(directory):
         for batch in file.iter_batches(columns=[_TS]):
             starts = compute.divide(batch.column(0), HOUR_US).unique()
-            found.update(start % 24 for start in starts.to_pylist())
-    return frozenset(found)
+            hours.update(start % 24 for start in starts.to_pylist())
+    return frozenset(hours)
 
 
 def _files(directory: Path) -> Iterator[pq.ParquetFile]:

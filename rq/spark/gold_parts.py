@@ -112,12 +112,12 @@ def day_of(hours: Mapping[int, Hour]) -> Day:
         for journal, moves in hour.moves.items():
             _add_all(day.moves.setdefault(journal, {}), moves)
     for queue, parts in by_queue.items():
-        day.parts[queue, None] = _together(parts)
+        day.parts[queue, None] = _sum_of(parts)
     day.slowest = _slowest(row for hour in hours.values() for row in hour.slowest)
     return day
 
 
-def _together(parts: Iterable[Part]) -> Part:
+def _sum_of(parts: Iterable[Part]) -> Part:
     total = Part()
     for part in parts:
         for name, number in part.counts.items():
@@ -130,8 +130,8 @@ def _together(parts: Iterable[Part]) -> Part:
 
 
 def _about(histogram: list[int]) -> list[int]:
-    found = [published.percentile(histogram, percent) for percent in PERCENTS]
-    return [round(value) for value in found if value is not None]
+    values = [published.percentile(histogram, percent) for percent in PERCENTS]
+    return [round(value) for value in values if value is not None]
 
 
 def _slowest(rows: Iterable[dict[str, Json]]) -> list[dict[str, Json]]:

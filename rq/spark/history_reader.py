@@ -51,7 +51,7 @@ class HistoryReader(DataSourceReader):
         return journal_source.shares(left, {}, end) or [journal_source.Share(())]
 
     def _count(self, every: Iterable[Journal], chosen: Iterable[Journal]) -> None:
-        listed, files = (sum(len(one.sealed) for one in of) for of in (every, chosen))
+        listed, files = (sum(len(each.sealed) for each in of) for of in (every, chosen))
         folder_rows.note(self._counts, {"listed": listed, "files": files})
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -115,7 +115,7 @@ def _has_dates(wanted: Wanted, first: int, last: int) -> bool:
     begin, end = _date(first), _date(last)
     if end < wanted.first or wanted.last < begin:
         return False
-    return wanted.dates is None or any(begin <= one <= end for one in wanted.dates)
+    return wanted.dates is None or any(begin <= date <= end for date in wanted.dates)
 
 
 def _date(moment: int) -> str:

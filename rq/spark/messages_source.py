@@ -67,8 +67,8 @@ class RqSource(DataSource):
         options = parse_options(self.options)
         pushes = options.pushdown and may_push(sys.argv)
         if options.history:
-            asked = (options.root, options.queue, options.counts)
-            return (PushingHistoryReader if pushes else HistoryReader)(*asked)
+            wanted = (options.root, options.queue, options.counts)
+            return (PushingHistoryReader if pushes else HistoryReader)(*wanted)
         return (PushingReader if pushes else MessagesReader)(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:

@@ -59,7 +59,7 @@ def read(some):
 
 def told(node, now):
     """Return what a node knows, but for what a start may forget: counters, and moments
-    that follow from the time."""
+    that follow from the time. What ids a key goes on behind may be higher after it."""
     node.tick(now)
     node.groups.settle(now, 10_000)
     return {
@@ -85,7 +85,6 @@ def told(node, now):
             key: (
                 list(queue.undelivered.items()),
                 [(i, d.body, d.at, d.times) for i, d in queue.delivered.items()],
-                queue.last,
             )
             for key, queue in node.reliable.by_key.items()
         },
@@ -105,7 +104,7 @@ def told(node, now):
             if queue.events or queue.groups
         },
         "size": node.size,
-        "last": (node.jobs.last_ctime, node.groups.last, node.reliable.gone),
+        "last": (node.jobs.last_ctime, node.groups.last, node.reliable.last),
     }
 
 

@@ -31,7 +31,14 @@ def test_lines_tell_all_and_a_snapshot_in_the_middle_changes_nothing(commands, d
     run.keep()
     assert told(read(run.lines), run.now) == known
     if source is not None:
-        assert told(read([*snapshot, *run.lines[seen:]]), run.now) == known
+        after = read([*snapshot, *run.lines[seen:]])
+        assert told(after, run.now) == known
+        assert no_id_comes_again(run.node, after)
+
+
+def no_id_comes_again(before, after):
+    keys = before.reliable.by_key
+    return all(after.reliable.queue(k).last >= keys[k].last for k in keys)
 
 
 @given(st.lists(COMMANDS, max_size=40))

@@ -133,11 +133,11 @@ def _set(
     if wanted is not None:
         server.settings = wanted
         return OK
-    told = _IDLE[name][1](value) if name in _IDLE else None
-    if told is None:
+    read_as = _IDLE[name][1](value) if name in _IDLE else None
+    if read_as is None:
         text = value.decode(errors="replace")
         raise Refusal(f"ERR Invalid argument '{text:.64}' for CONFIG SET '{name}'")
-    server.idle_settings[name] = f"{told:.256}" if isinstance(told, str) else str(told)
+    server.idle_settings[name] = f"{read_as}"[:256]
     return OK
 
 
