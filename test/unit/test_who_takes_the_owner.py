@@ -37,6 +37,8 @@ MAY = {  # each with what it joins
     "control.edit": "as create, and the message that it names is acknowledged",
     "control.idempotency": "as create, once for each key",
     "control.transactions": "as create, for many messages at once",
+    "control.chains": "opens and commits as transactions do",
+    "control.deciding": "commits and aborts as transactions do, some in each turn",
     "control.txn_expiry": "aborts as transactions do",
     "control.change": "settings, spool, what waits and threads, for each command",
     "control.query": "asks the views, and checks all there is",
