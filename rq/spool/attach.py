@@ -52,7 +52,7 @@ def check_open(spool: Spool, msg_id: str) -> None:
         raise NoSuchMessage("cannot find message")
     txn = spool.txns.of(msg_id)
     commits = (spool.entries[msg_id].committing, txn.deciding if txn else None)
-    if commits != (None, None):
+    if commits != (None, None) or (txn is not None and txn.is_ready):
         raise WrongState("msg is being committed: nothing can be attached any more")
 
 

@@ -7,9 +7,11 @@ leave prep in the same turn; after a crash `finish_all` makes up for what is mis
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Iterator, Sequence
 
-from rq.errors import Busy, DiskFailed, WrongState
+from rq.errors import Busy, Damaged, DiskFailed, WrongState
+from rq.logs import fields
 from rq.spool import transactions
 from rq.spool.fold import Folded
 from rq.spool.record import NoteFields
@@ -19,8 +21,10 @@ from rq.spool.uniques import NO_KEY
 from rq.states import Event, Note, Role, State, next_state
 
 MOST = 40_000  # messages of a transaction
-LONGEST_CHAIN = 10_000  # transactions
+LONGEST_CHAIN = 10_000  # transactions, and of all chains of a queue together
 _AT_ONCE = 1000  # ids that one line of the journal names
+
+_log = logging.getLogger(__name__)
 
 
 def open_one(spool: Spool, key: str | None, ttl: float, head: str = "") -> Transaction:
@@ -144,6 +148,7 @@ def commit(
     if it is known.
     """
     digest = digest or transactions.digest(ids)
+    there = _still_there(spool, txn, ids) if txn.is_ready else ids
     decision: NoteFields = {
         "txn": txn.txn_id,
         "is": Standing.COMMITTED,
@@ -157,22 +162,39 @@ def commit(
     if txn.chain:
         decision["chain"] = list(txn.chain)
     spool.txns.take({**spool.note(Note.TXN, **decision), "ids": ids})
-    _leave_prep(spool, ids, Event.COMMIT, txn.txn_id)
+    _leave_prep(spool, there, Event.COMMIT, txn.txn_id)
     _finish(spool, txn, others)
+
+
+def _still_there(spool: Spool, txn: Transaction, ids: list[str]) -> list[str]:
+    """Return the messages that were chosen and are still in prep: its head is decided, so
+    what was removed by hand since must not keep the others."""
+    there = [msg_id for msg_id in ids if is_left(spool, msg_id)]
+    if len(there) < len(ids):
+        _log.error(
+            "messages of a transaction were removed by hand before the commit of its "
+            "head; the others are accepted: %s",
+            fields(txn=txn.txn_id, head=txn.head, removed=len(ids) - len(there)),
+        )
+    return there
 
 
 def abort(spool: Spool, txn: Transaction, others: list[str] | None = None) -> None:
     """Discard all messages of an open transaction, by one line; `others` as above."""
     decision: NoteFields = {"txn": txn.txn_id, "is": Standing.ABORTED}
+    was_ready = txn.is_ready
     spool.txns.take(spool.note(Note.TXN, **decision))
     _finish(spool, txn, others)
+    if was_ready:
+        return  # if a crash forgets this line, its head may still be committed
     with contextlib.suppress(OSError):  # of a commit that came to nothing
         transactions.drop_manifest(spool.queue, txn)
 
 
-def check_aborted(txn: Transaction) -> None:
-    """WrongState when it is too late for that."""
-    if txn.standing is Standing.COMMITTED:
+def check_aborted(spool: Spool, txn: Transaction) -> None:
+    """WrongState when it is too late for that: it, or the head of its chain with it, is
+    committed."""
+    if Standing.COMMITTED in (txn.standing, spool.txns.due(txn)):
         raise WrongState(f"transaction {txn.txn_id} is committed already")
 
 
@@ -190,10 +212,17 @@ def finish_all(spool: Spool, folded: Folded) -> None:
 
 
 def follow(spool: Spool, txn: Transaction) -> None:
-    """Do what the head of its chain has decided for a transaction, if it has."""
+    """Do what the head of its chain has decided for a transaction, if it has; Damaged when
+    what was chosen cannot be known any more."""
     due = spool.txns.due(txn)
     if due is Standing.COMMITTED:
-        ids = transactions.read_manifest(spool.queue, txn.txn_id, txn.digest)
+        try:
+            ids = transactions.read_manifest(spool.queue, txn.txn_id, txn.digest)
+        except FileNotFoundError as error:
+            raise Damaged(
+                f"{error.filename}, the messages of a transaction that is committed with "
+                f"{txn.head}, is not there: bring it back from a backup"
+            ) from None
         commit(spool, txn, ids, None, txn.digest)
     elif due is Standing.ABORTED:
         abort(spool, txn)

@@ -55,7 +55,9 @@ class Transaction:
     members: dict[str, None] = field(default_factory=dict)
     number: int = 0  # how many messages it has committed
     digest: str = ""  # of their ids
-    manifest: int = 0  # seq of the decision whose ids lie in a file; 0: no file
+    manifest: int = (
+        0  # seq of the decision until which a file with ids is kept; 0: none
+    )
     head: str = ""  # the transaction that decides for it
     # Those that it has decided for: they are committed when it is.
     chain: dict[str, None] = field(default_factory=dict)
@@ -122,7 +124,12 @@ class Transactions:
     @property
     def open(self) -> int:
         """How many are open, a chain counted once."""
-        return len(self._open) - sum(map(len, self._bound.values()))
+        return len(self._open) - self.in_chains
+
+    @property
+    def in_chains(self) -> int:
+        """How many are bound to a head, and not decided."""
+        return sum(map(len, self._bound.values()))
 
     def open_ones(self) -> list[Transaction]:
         """Return those that are open, the oldest first."""
@@ -228,9 +235,10 @@ class Transactions:
             self._bound.pop(txn.head, None)
 
     def _decide(self, txn: Transaction, record: Record) -> None:
+        is_listed = txn.is_ready or record.get("manifest")
         _choose(txn, record)
         txn.chain = dict.fromkeys(record.get("chain", ()))
-        txn.manifest = record["seq"] if record.get("manifest") else 0
+        txn.manifest = record["seq"] if is_listed else 0
         self._is_decided(txn)
         for msg_id in txn.members:
             self._of.pop(msg_id, None)

@@ -1,5 +1,7 @@
 """Chains of transactions: more messages than one holds, all or nothing at every crash."""
 
+import shutil
+
 import pytest
 from harness.kills import site_at
 from harness.waiting import wait_until
@@ -209,3 +211,66 @@ def test_a_chain_that_is_ready_outlives_checkpoints_and_stops(site):
     assert {standing(queue, txn) for txn in chain.others} == {"ready"}
     chain.commit()
     chain.committed()
+
+
+# ---- what comes between
+
+
+def test_one_that_is_committed_with_its_head_cannot_be_aborted(queue):
+    """The decision is answered though the other cannot follow yet, and stands."""
+    chain = Chain(queue)
+    late = chain.others[1]
+    manifest = queue.dir.journal / f"txn-{late}"
+    away = manifest.with_name("away")
+    manifest.rename(away)
+    chain.commit()
+    assert standing(queue, late) == "ready"
+    assert refused(queue, "abort_txn", txn=late).endswith("is committed already")
+    away.rename(manifest)
+    wait_until(lambda: standing(queue, late) == "committed", 60)
+    chain.committed()
+
+
+def test_what_is_chosen_takes_no_attachments_any_more(queue, tmp_path):
+    chain = Chain(queue)
+    file = tmp_path / "file"
+    file.write_text("x")
+    chosen = chain.ids[0][0]
+    asked = {"msg_id": chosen, "pathname": str(file), "name": "f"}
+    assert "nothing can be attached" in refused(queue, "attach_message", **asked)
+    chain.commit()
+    chain.committed()
+
+
+def test_an_abort_that_a_crash_forgets_leaves_all_that_was_chosen(queue):
+    chain = Chain(queue)
+    abort = {"txn": chain.head}
+    assert (
+        queue.crash("journal:before-write", lambda: queue.ask("abort_txn", abort))
+        is None
+    )
+    queue.start(TEST_MOST="3")
+    assert {standing(queue, txn) for txn in chain.others} == {"ready"}
+    chain.commit()
+    chain.committed()
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_message_removed_by_hand_does_not_keep_the_others(queue, killed):
+    """Removed where it was prepared, while the queue was stopped."""
+    chain = Chain(queue)
+    assert queue.stop() == 0
+    lost = chain.ids[1][0]
+    shutil.rmtree(queue.dir.path / "prep" / lost)
+    queue.start(TEST_TICK="0.2", TEST_MOST="3")
+    if killed:
+        queue.crash("journal:written#1", lambda: queue.ask("commit_txn", chain.asked))
+        queue.start(TEST_TICK="0.2", TEST_MOST="3")
+    chain.commit()
+    chain.chosen.remove(lost)
+    wait_until(lambda: queue.ask("num_messages")["que"] == 6, 60)
+    queue.promised += chain.chosen
+    queue.restart()
+    queue.resume()
+    for msg_id in chain.chosen:
+        queue.until(msg_id, "done", 60)

@@ -24,14 +24,12 @@ def head(owner: Owner, value: object, key: str | None) -> str:
         raise WrongState(
             f"transaction {txn.txn_id} is {txn.standing}: nothing can be added to it"
         )
-    _check_room(owner, txn)
-    return txn.txn_id
-
-
-def _check_room(owner: Owner, txn: Transaction) -> None:
     check_rule(owner)
-    if len(owner.spool.txns.bound(txn.txn_id)) >= decisions.LONGEST_CHAIN:
-        raise Busy(f"not accepted: {decisions.LONGEST_CHAIN} transactions are of one")
+    if owner.spool.txns.in_chains >= decisions.LONGEST_CHAIN:
+        raise Busy(
+            f"not accepted: {decisions.LONGEST_CHAIN} transactions are in chains"
+        )
+    return txn.txn_id
 
 
 def check_rule(owner: Owner) -> None:

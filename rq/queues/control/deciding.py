@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import math
 import os
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rq import names
-from rq.errors import not_done
+from rq.errors import RQError, not_done
 from rq.layout import ATTACH, QueueDir
+from rq.logs import fields
 from rq.message import Message
 from rq.nesting import Json
 from rq.queues.concurrency.tasks import in_slices
@@ -17,9 +21,15 @@ from rq.queues.control.command import Ok
 from rq.queues.control.txn_view import fields_of
 from rq.queues.owner.owner import Owner
 from rq.replies import TransactionView
-from rq.spool import attach, decisions, transactions
+from rq.spool import LAG_MESSAGES, attach, decisions, transactions
 from rq.spool.transactions import Standing, Transaction
 from rq.states import State
+
+_LED = 2.0  # seconds, about, that the reply to a decision waits for its chain
+_PAUSE = 0.05  # seconds between looks at the lag
+_LONGEST_LOOK = 3600.0  # seconds
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +56,7 @@ async def committed(
         ended.set_result(None)
     if accepted:
         await _wait_all(owner, ids)
-    await follow_all(owner, txn.txn_id)
+    await _lead(owner, txn)
     return "ok", fields_of(txn)
 
 
@@ -81,47 +91,77 @@ async def aborted(
     owner: Owner, txn: Transaction, ended: asyncio.Future[None]
 ) -> Ok[TransactionView]:
     try:
-        decisions.abort(owner.spool, txn, await _left(owner, txn, set()))
+        left = await _left(owner, txn, set())
+        decisions.check_aborted(owner.spool, txn)  # its head may be decided by now
+        decisions.abort(owner.spool, txn, left)
     finally:
         txn.deciding = None
         ended.set_result(None)
     owner.wake()
-    await follow_all(owner, txn.txn_id)
+    await _lead(owner, txn)
     return "ok", fields_of(txn)
 
 
-async def follow_all(owner: Owner, head: str) -> None:
-    """Do what the head of a chain has decided for all that are bound to it, one in a turn.
-    What does not succeed is tried again by `txn_expiry`."""
+async def _lead(owner: Owner, head: Transaction) -> None:
+    """Let the first of a chain follow: the decision stands and can be answered, so the
+    rest goes on behind the reply, whatever hinders it."""
+    try:
+        await follow_all(owner, head.txn_id, time.monotonic() + _LED)
+    except RQError as error:
+        log.warning(
+            "a chain of transactions is decided, and goes on later: %s",
+            fields(txn=head.txn_id, reason=error),
+        )
+
+
+async def follow_all(owner: Owner, head: str, until: float = math.inf) -> None:
+    """Do what the head of a chain has decided for all that are bound to it, one in a turn,
+    `until` (monotonic). What is left, or does not succeed, is for `txn_expiry`."""
     for txn in owner.spool.txns.bound(head):
-        while txn.pending is not None:
-            await asyncio.wait([txn.pending])
+        while txn.pending is not None and time.monotonic() < until:
+            left = until - time.monotonic()
+            await asyncio.wait([txn.pending], timeout=min(left, _LONGEST_LOOK))
         due = owner.spool.txns.due(txn)
+        if time.monotonic() > until or owner.admission.stopping:
+            return
         if due is None:
             continue
         txn.deciding = owner.loop.create_future()
         if due is Standing.ABORTED:
             await aborted(owner, txn, txn.deciding)
         else:
-            await _followed(owner, txn, txn.deciding)
+            await _followed(owner, txn, until)
 
 
-async def _followed(
-    owner: Owner, txn: Transaction, ended: asyncio.Future[None]
-) -> None:
-    """Commit a transaction whose head is committed."""
+async def _followed(owner: Owner, txn: Transaction, until: float) -> None:
+    """Commit a transaction whose head is committed, once there is room for it."""
     spool, run = owner.spool, owner.loop.run_in_executor
-    read = transactions.read_manifest
+    read, ended = transactions.read_manifest, txn.deciding
+    assert ended is not None
     try:
+        if not await _has_room(owner, until):
+            return
         ids = await run(owner.pools.files, read, spool.queue, txn.txn_id, txn.digest)
         others = await _left(owner, txn, set(ids))
         decisions.commit(spool, txn, ids, others, txn.digest)
+        await _wait_all(owner, ids)
     except OSError as error:
         raise not_done(error) from None
     finally:
         txn.deciding = None
         ended.set_result(None)
-    await _wait_all(owner, ids)
+
+
+async def _has_room(owner: Owner, until: float) -> bool:
+    """Wait until folders are made of what followed before; return whether another may
+    follow. The lag stays bounded, so does the work of a start after a crash."""
+    while owner.admission.closed() is None:
+        if owner.spool.lag < LAG_MESSAGES // 2:
+            return True
+        if time.monotonic() > until:
+            return False
+        await asyncio.sleep(_PAUSE)
+    return False
 
 
 async def _ids(value: Sequence[Json]) -> list[str]:

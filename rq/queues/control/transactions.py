@@ -158,7 +158,7 @@ def abort_txn(
     owner: Owner, txn: Transaction, request: JsonObject
 ) -> NowOrLater[TransactionView]:
     """Discard all that was prepared; asked again, it is done already."""
-    decisions.check_aborted(txn)
+    decisions.check_aborted(owner.spool, txn)
     if not txn.is_open:
         return "ok", fields_of(txn)
     txn.deciding = owner.loop.create_future()

@@ -10,7 +10,6 @@ from rq.logs import fields
 from rq.queues.control.deciding import aborted, follow_all
 from rq.queues.owner.owner import Owner
 from rq.spool import transactions
-from rq.spool.transactions import Transaction
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +32,7 @@ def expire(
             )
             txn.deciding = owner.loop.create_future()
             spawn(aborted(owner, txn, txn.deciding))
-    for head in {txn.head for txn in spool.txns.open_ones() if _is_late(owner, txn)}:
+    for head in _late_heads(owner):
         spawn(follow_all(owner, head))
     for txn in spool.txns.with_manifest():
         if txn.manifest <= covered:
@@ -41,6 +40,10 @@ def expire(
                 transactions.drop_manifest(spool.queue, txn)
 
 
-def _is_late(owner: Owner, txn: Transaction) -> bool:
-    """Whether its head was decided, and it could not follow."""
-    return txn.pending is None and owner.spool.txns.due(txn) is not None
+def _late_heads(owner: Owner) -> set[str]:
+    """Return the heads that were decided, and whose chains have not followed, nor are
+    about to: of those somebody is at work on one."""
+    txns = owner.spool.txns
+    due = [txn for txn in txns.open_ones() if txns.due(txn) is not None]
+    busy = {txn.head for txn in due if txn.pending is not None}
+    return {txn.head for txn in due} - busy
