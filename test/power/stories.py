@@ -12,7 +12,7 @@ from pathlib import Path
 from power.tale import BEFORE, Tale, in_small, take_marks
 from power.wandering import Wanderer
 
-from rq.spool import transactions
+from rq.spool import decisions, transactions
 from rq.states import Event, State
 
 
@@ -335,6 +335,28 @@ def decided(tale: Tale) -> None:
     tale.checkpoint()
 
 
+def chained(tale: Tale) -> None:
+    """A chain of transactions is committed by its head; each follows on its own."""
+    head = tale.open_txn("head")
+    others = [tale.open_txn(None, head.txn_id) for _ in range(2)]
+    ids = [[tale.prepare_in(one) for _ in range(2)] for one in (head, *others)]
+    tale.apply()
+    tale.choose(others[0], ids[1][0])
+    tale.commit()
+    tale.checkpoint()
+    tale.choose(others[1], *ids[2])
+    tale.commit()
+    tale.decide_chain(head, others, [ids[0][0], ids[1][0], *ids[2]])
+    tale.commit()
+    decisions.follow(tale.spool, others[0])
+    tale.commit()
+    tale.checkpoint()
+    transactions.drop_manifest(tale.owner.queue, others[0])
+    decisions.follow(tale.spool, others[1])
+    tale.apply()
+    tale.checkpoint()
+
+
 def joined(tale: Tale) -> None:
     """Messages join others, take their place, and keep equal ones out for a time."""
     first = tale.submit_as("a")
@@ -493,6 +515,7 @@ STORIES: dict[str, Callable[[Tale], None]] = {
         deposited,
         restarted,
         decided,
+        chained,
         joined,
         leased,
         journal_failed,

@@ -202,10 +202,27 @@ class Tale:
         self.may_be(msg_id, state="que", files=tuple(files), key=more.get("key", ""))
         self.spool.submit(message, **more)
 
-    def open_txn(self, key: str) -> Transaction:
-        one = decisions.open_one(self.spool, key, 60.0)
+    def open_txn(self, key: str | None, head: str = "") -> Transaction:
+        one = decisions.open_one(self.spool, key, 60.0, head)
         self.spool.commit()
         return one
+
+    def choose(self, one: Transaction, *chosen: str) -> None:
+        """Choose the messages of one that its head decides for."""
+        sha256 = transactions.digest(chosen)
+        transactions.write_manifest(self.owner.queue, one.txn_id, chosen)
+        decisions.choose(self.spool, one, list(chosen), sha256)
+
+    def decide_chain(
+        self, head: Transaction, chain: list[Transaction], chosen: list[str]
+    ) -> None:
+        """Accept what was chosen in a head and in its chain, and discard the others."""
+        members = [one for txn in (head, *chain) for one in txn.members]
+        self.together(f"decision of {head.key}", *members)
+        for msg_id in members:
+            self.may_be(msg_id, state="que" if msg_id in chosen else NOWHERE, txn="")
+        decisions.check_chain(self.spool, head, [txn.txn_id for txn in chain])
+        decisions.commit(self.spool, head, [i for i in chosen if i in head.members])
 
     def prepare_in(self, one: Transaction, **fields: Any) -> str:
         msg_id = self.spool.new_id()
