@@ -59,6 +59,7 @@ class Transaction:
         0  # seq of the decision until which a file with ids is kept; 0: none
     )
     head: str = ""  # the transaction that decides for it
+    leader: Transaction | None = None  # the same, while it is known
     # Those that it has decided for: they are committed when it is.
     chain: dict[str, None] = field(default_factory=dict)
     filling: Future[None] | None = None  # ends with a request that prepares messages
@@ -80,7 +81,10 @@ class Transaction:
 
     @property
     def ends(self) -> float:
-        """When it is aborted, if nobody touches it, or forgotten: epoch seconds."""
+        """When it is aborted, if nobody touches it, or forgotten: epoch seconds. One in a
+        chain is aborted with its head."""
+        if self.is_open and self.leader is not None and self.leader.is_open:
+            return self.leader.ends
         return self.touched + (self.ttl if self.is_open else REMEMBERED)
 
     def to_json(self) -> list[Any]:
@@ -197,8 +201,8 @@ class Transactions:
         elif record["ev"] == Event.PREPARE and txn is not None and txn.is_open:
             txn.members[record["msg"]] = None
             txn.touched = record["ts"] / 1e6
-            if head := self.by_id.get(txn.head):
-                head.touched = txn.touched
+            if txn.leader is not None and txn.leader.is_open:
+                txn.leader.touched = txn.touched
             self._of[record["msg"]] = txn
 
     def _begin(self, record: Record) -> None:
@@ -218,6 +222,7 @@ class Transactions:
             self._of.update(dict.fromkeys(txn.members, txn))
             if txn.head:
                 self._bound.setdefault(txn.head, {})[txn.txn_id] = txn
+                txn.leader = self.by_id.get(txn.head)
         else:
             self._is_decided(txn)
 

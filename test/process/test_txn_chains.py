@@ -84,6 +84,9 @@ def test_a_chain_is_accepted_as_a_whole_and_may_be_said_again(queue):
     assert queue.ask("num_messages")["que"] == 0
     strange = opened(queue, of=chain.head)
     late = prepare(queue, strange, 2)
+    every = queue.ok("list_txns")  # all are aborted when their head is
+    assert len({txn["until"] for txn in every}) == 1
+    assert len(every) == 4
     for _ in range(2):
         chain.commit()
     text = refused(queue, "commit_txn", **{**chain.asked, "chain": chain.others[:1]})
