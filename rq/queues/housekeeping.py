@@ -160,6 +160,7 @@ class Housekeeping:
         return holds
 
     def _expire_transactions(self) -> None:
+        txn_expiry.go_on(self.owner, self._tasks.spawn)
         if self._believed():
             now = self.owner.spool.clock()
             covered = self._checkpoints.seq

@@ -72,8 +72,9 @@ def is_repeated(txn: Transaction, ids: list[str]) -> bool:
 
 
 def check_in_time(spool: Spool, txn: Transaction) -> None:
-    """WrongState when the head of its chain is decided."""
-    if spool.txns.due(txn) is not None:
+    """WrongState when the head of its chain is decided, unless it was committed with it."""
+    due = spool.txns.due(txn)
+    if due is not None and not (txn.is_ready and due is Standing.COMMITTED):
         raise WrongState(
             f"transaction {txn.txn_id} comes too late: {txn.head}, which decides for it, "
             "is decided"

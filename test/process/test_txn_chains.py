@@ -229,6 +229,8 @@ def test_one_that_is_committed_with_its_head_cannot_be_aborted(queue):
     chain.commit()
     assert standing(queue, late) == "ready"
     assert refused(queue, "abort_txn", txn=late).endswith("is committed already")
+    again = {"txn": late, "ids": chain.ids[1][:2]}
+    assert queue.ok("commit_txn", again)["state"] == "ready"
     away.rename(manifest)
     wait_until(lambda: standing(queue, late) == "committed", 60)
     chain.committed()

@@ -25,7 +25,7 @@ from rq.spool import LAG_MESSAGES, attach, decisions, transactions
 from rq.spool.transactions import Standing, Transaction
 from rq.states import State
 
-_LED = 2.0  # seconds, about, that the reply to a decision waits for its chain
+_LED = 5.0  # seconds, about, that the reply to a decision waits for its chain
 _PAUSE = 0.05  # seconds between looks at the lag
 _LONGEST_LOOK = 3600.0  # seconds
 

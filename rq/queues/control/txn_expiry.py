@@ -1,4 +1,5 @@
-"""The end of transactions by age: open ones are aborted, old lists of ids removed."""
+"""The end of transactions: open ones are aborted by age, chains that are decided go on, and
+old lists of ids are removed."""
 
 from __future__ import annotations
 
@@ -32,12 +33,18 @@ def expire(
             )
             txn.deciding = owner.loop.create_future()
             spawn(aborted(owner, txn, txn.deciding))
-    for head in _late_heads(owner):
-        spawn(follow_all(owner, head))
     for txn in spool.txns.with_manifest():
         if txn.manifest <= covered:
             with contextlib.suppress(OSError):
                 transactions.drop_manifest(spool.queue, txn)
+
+
+def go_on(
+    owner: Owner, spawn: Callable[[Coroutine[object, None, object]], None]
+) -> None:
+    """Go on with chains that are decided, whatever the clock says."""
+    for head in _late_heads(owner):
+        spawn(follow_all(owner, head))
 
 
 def _late_heads(owner: Owner) -> set[str]:
