@@ -143,6 +143,11 @@ class Transactions:
         """Return those of a chain that are not decided yet."""
         return list(self._bound.get(head, {}).values())
 
+    def late(self) -> list[str]:
+        """Return the heads that are decided, and whose chains have not followed."""
+        heads = ((head, self.by_id.get(head)) for head in self._bound)
+        return [head for head, txn in heads if txn is None or not txn.is_open]
+
     def due(self, txn: Transaction) -> Standing | None:
         """Return what the head of its chain has decided for one that is not decided."""
         if not txn.head or not txn.is_open:

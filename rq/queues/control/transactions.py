@@ -176,7 +176,7 @@ def show_txn(ctx: Context, arg: bytes) -> Ok[TransactionView]:
     return "ok", {**fields_of(txn), "ids": list(held)}
 
 
-def list_txns(ctx: Context, arg: bytes) -> Ok[list[TransactionView]]:
+async def list_txns(ctx: Context, arg: bytes) -> Ok[list[TransactionView]]:
     """Answer how all stand that are open, the oldest first; with `limit` then so many of
     those that are decided, what was opened last first."""
     request = object_in(arg) if arg else {}
@@ -185,7 +185,9 @@ def list_txns(ctx: Context, arg: bytes) -> Ok[list[TransactionView]]:
     if request.get("limit") is not None:
         decided = (txn for txn in reversed(all_txns.by_id.values()) if not txn.is_open)
         listed += islice(decided, _limit(request))
-    return "ok", [fields_of(txn) for txn in listed]
+    views: list[TransactionView] = []  # chains make it long
+    await in_slices(listed, lambda txn: views.append(fields_of(txn)))
+    return "ok", views
 
 
 def _limit(request: JsonObject) -> int:

@@ -6,11 +6,14 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Coroutine
+from itertools import islice
 
 from rq.logs import fields
 from rq.queues.control.deciding import aborted, follow_all
 from rq.queues.owner.owner import Owner
 from rq.spool import transactions
+
+_DROPPED = 500  # lists of ids that are removed in one turn
 
 log = logging.getLogger(__name__)
 
@@ -33,24 +36,18 @@ def expire(
             )
             txn.deciding = owner.loop.create_future()
             spawn(aborted(owner, txn, txn.deciding))
-    for txn in spool.txns.with_manifest():
-        if txn.manifest <= covered:
-            with contextlib.suppress(OSError):
-                transactions.drop_manifest(spool.queue, txn)
+    old = (txn for txn in spool.txns.with_manifest() if txn.manifest <= covered)
+    for txn in islice(old, _DROPPED):
+        with contextlib.suppress(OSError):
+            transactions.drop_manifest(spool.queue, txn)
 
 
 def go_on(
     owner: Owner, spawn: Callable[[Coroutine[object, None, object]], None]
 ) -> None:
     """Go on with chains that are decided, whatever the clock says."""
-    for head in _late_heads(owner):
-        spawn(follow_all(owner, head))
-
-
-def _late_heads(owner: Owner) -> set[str]:
-    """Return the heads that were decided, and whose chains have not followed, nor are
-    about to: of those somebody is at work on one."""
     txns = owner.spool.txns
-    due = [txn for txn in txns.open_ones() if txns.due(txn) is not None]
-    busy = {txn.head for txn in due if txn.pending is not None}
-    return {txn.head for txn in due} - busy
+    for head in txns.late():
+        # Of those that somebody leads already, one is being worked on.
+        if all(txn.pending is None for txn in txns.bound(head)):
+            spawn(follow_all(owner, head))
