@@ -26,6 +26,19 @@ _JAVA = "An error occurred while calling "
 _NOISE = re.compile(r"WARNING: |Setting |To adjust |Error occurred during init|\tat ")
 _CAUSED = re.compile(r"^Caused by: (?:[a-z_\d]+\.)*(.+)$", re.MULTILINE)
 FULL = "the disk is full, no more could be written: free some space, then try again"
+# A Python has ten to fifteen seconds, for some of which Spark has no setting.
+_LATE = re.compile(
+    "Python worker failed to connect back"
+    "|Timed out while waiting for the Python worker"
+    "|Python daemon failed to launch worker|Failed to open socket to Python daemon"
+    "|STREAMING_PYTHON_RUNNER_INITIALIZATION_(?:TIMEOUT|COMMUNICATION)_FAILURE"
+    "|CANNOT_OPEN_SOCKET"
+)
+_TIMED_OUT = re.compile("SocketTimeoutException|[Tt]imed out")
+LATE = (
+    "Python did not start in the seconds that Spark gives it: the machine has too much "
+    "to do, try again later, or run less beside it"
+)
 _MOST = 300  # characters of what there is no sentence for
 
 
@@ -44,6 +57,21 @@ def cause(error: BaseException) -> str | None:
         return first_line(last)
     causes = _CAUSED.findall(text)
     return str(causes[-1])[:_MOST] if causes else None
+
+
+def is_late(text: str) -> bool:
+    """Whether Spark says that a Python was not there in time."""
+    return _LATE.search(text) is not None
+
+
+def words(error: BaseException) -> str:
+    """Return what an error says, and what those say that it comes from."""
+    texts = [str(error)]
+    last = error
+    while (inner := getattr(last, "_cause", None)) is not None:
+        last = inner
+        texts.append(str(last))
+    return "\n".join(texts)
 
 
 def sentence(error: BaseException) -> str | None:
@@ -71,6 +99,9 @@ def of_round(error: BaseException) -> str:
         return _ENDED
     if file := _PARQUET.search(str(error)):
         return damaged(Path(file[1] or file[2]))
+    text = words(error)
+    if is_late(text) or _TIMED_OUT.search(text):  # a round waits for nothing else
+        return LATE
     return (
         f"Spark ended the round: {first_line(error)}; if it does so again, "
         "`rq spark history --rebuild` makes the history anew"

@@ -29,8 +29,6 @@ _CUT_OFF = re.compile(
 _STOPPED = re.compile(
     "All masters are unresponsive|stopped SparkContext|SparkContext was shut down"
 )
-# It has ten seconds, which Spark lets nobody change.
-_LATE = re.compile("Python worker failed to connect back")
 _EXECUTORS = re.compile("ExecutorLostFailure|FetchFailed|worker lost", re.IGNORECASE)
 
 
@@ -62,11 +60,8 @@ def failure(error: BaseException, on: Engine) -> str | None:
             f"the Spark master {on.master} has ended this application, or does not "
             "answer: start it, or read its log"
         )
-    if _LATE.search(text):
-        return (
-            "Python did not start in the ten seconds that Spark gives it: the machine has "
-            "too much to do, run less beside it"
-        )
+    if failures.is_late(failures.words(error)):
+        return failures.LATE
     if _EXECUTORS.search(text):
         return (
             f"executors of {on.master} were lost: {failures.first_line(error)}; their "

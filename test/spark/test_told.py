@@ -14,7 +14,8 @@ from harness.waiting import wait_until
 
 from rq.errors import BadConfig, Damaged
 from rq.layout import Root
-from rq.spark import bronze, failures, jobs, rounds
+from rq.spark import bronze, failures, jobs, machine, rounds
+from rq.spark.machine import Engine
 from rq.spark.rounds import Settings
 
 PATIENCE = 240.0  # seconds: a busy machine starts Spark slowly
@@ -34,6 +35,10 @@ TOLD = {
         "ended the round: Failed to read log file file:/r/commits/0. Incomplete log "
         "file; if it does so again, `rq spark history --rebuild`"
     ),
+    f"{STREAM}[STREAMING_PYTHON_RUNNER_INITIALIZATION_TIMEOUT_FAILURE] Streaming Runner "
+    "initialization failed. Socket connection timeout.": "^Python did not start in the",
+    f"{CALL}java.net.SocketTimeoutException: Read timed out": "try again later",
+    f"{STREAM}Python worker failed to connect back.": "too much to do, try again later",
     f"{STREAM}An exception ...\nrq.errors.Damaged: event 7 is missing\nmore": (
         "^event 7 is missing$"
     ),
@@ -49,6 +54,13 @@ def test_the_end_of_a_round_is_told_in_one_sentence(text, told):
     assert told in said
     assert not begins or said.startswith(told)
     assert not ends or said.endswith(told)
+
+
+def test_a_python_that_was_late_is_found_below_what_spark_wraps_it_in():
+    error = RuntimeError("[STREAM_FAILED] Query [id = 1] terminated with exception: no")
+    error._cause = RuntimeError("Python worker failed to connect back.")
+    assert "--rebuild" not in failures.of_round(error)
+    assert machine.failure(error, Engine("local[2]", "1g")) == failures.LATE
 
 
 def test_a_job_is_told_so_too_and_its_own_errors_stay_its_own():
