@@ -43,11 +43,11 @@ class HistoryReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         every = journal_plan.look(self._root, self._queue)
-        ends = journal_plan.latest(every, {}, skip_gaps=True)
         chosen = [_chosen(journal, self._wanted) for journal in every]
         self._count(every, chosen)
         left = [journal for journal in chosen if journal.sealed]
-        end = {journal.journal: ends[journal.journal] for journal in left}
+        # What could not be sealed yet keeps nothing back that is.
+        end = {journal.journal: journal.sealed[-1].sealed_last for journal in left}
         return journal_source.shares(left, {}, end) or [journal_source.Share(())]
 
     def _count(self, every: Iterable[Journal], chosen: Iterable[Journal]) -> None:

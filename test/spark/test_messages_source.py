@@ -355,3 +355,19 @@ def test_a_segment_is_read_for_the_days_of_its_ends_and_beside_them(tmp_path):
     path = found.sealed[1].path
     path.write_bytes(path.read_bytes()[:-20])
     assert held(1) == [True] * 4  # who reads it tells what is wrong
+
+
+def test_a_segment_that_could_not_be_sealed_keeps_back_no_other(tmp_path):
+    journal = JournalFiles(Root(tmp_path), "x", "aa")
+    older = journal.seal(life("m1", START))
+    journal.seal(life("m2", START + 3600 * 10**6))
+    journal.queue.journal.mkdir()
+    older.rename(journal.queue.journal / older.name.partition("-")[0])
+    reader = history_reader.HistoryReader(str(tmp_path), None, None)
+    [share] = reader.partitions()
+    read = [row for batch in reader.read(share) for row in batch.to_pylist()]
+    assert [(row["seq"], row["msg"]) for row in read] == [
+        (4, "m2"),
+        (5, "m2"),
+        (6, "m2"),
+    ]
