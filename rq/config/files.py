@@ -12,6 +12,7 @@ from rq.errors import RQError
 from rq.layout import QUEUE_DIRS, QueueDir, Root
 
 _PROGRAM_MODE = 0o750
+_SHARED_MODE = 0o666  # less what the umask takes
 
 
 def write_state(path: Path, data: object) -> None:
@@ -23,6 +24,11 @@ def write_state(path: Path, data: object) -> None:
 def write_state_bytes(path: Path, data: bytes) -> None:
     """Replace a JSON file durably, by its bytes."""
     durable.write_durable(path, data)
+
+
+def write_shared(path: Path, data: bytes) -> None:
+    """Replace a file durably that is read by whom the umask lets."""
+    durable.write_durable(path, data, _SHARED_MODE)
 
 
 def write_secret(path: Path, text: str) -> None:

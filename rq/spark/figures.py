@@ -40,8 +40,9 @@ class Figures:
         self._lines.append(lines)
 
     def output(self, name: str, rows: int | None) -> None:
-        """Count an output; `rows` of a table, None of anything else."""
-        self._outputs[name] = rows
+        """Count an output; `rows` of a table, which add up, None of anything else."""
+        more = None if rows is None else (self._outputs.get(name) or 0) + rows
+        self._outputs[name] = more
 
     def text(self, messages: int, parsed: Sequence[Parsed], sent: Sequence[str]) -> str:
         """Return all of it as one line of JSON; `sent` are the messages that were sent."""

@@ -82,7 +82,7 @@ def _try(job: Job, q: Work) -> Endings:
         if first is None or first.msg_id not in ids:
             raise
         allow = remote.texts(os.environ)
-        bad = [first, *q.tables.find_bad(q.messages, allow)]
+        bad = [first, *q.strays, *q.tables.find_bad(q.messages, allow)]
         return {entry.msg_id: _end_of(entry) for entry in bad}
     return {}
 

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from rq.config import files
 from rq.errors import BadInput, Refused, RQError, Unreachable
-from rq.message import PARAMS
+from rq.nesting import Json
 from rq.spark import remote
+from rq.spark.attachments import Bad
 from rq.spark.given import Given
 from rq.spark.remote import STORE
 
 if TYPE_CHECKING:
     from pyarrow import fs
 
+_OWN = "dir"  # of its fields this one is told by the queue: where it lies
 OURS = "_rq"  # what is in it, readers of Parquet pass over
 _FILE = "file://"
 _NO_RIGHTS = re.compile(
@@ -65,7 +69,7 @@ class Target:
             with self.system.open_output_stream(path) as stream:
                 stream.write(data)
         else:
-            files.write_state_bytes(Path(path), data)
+            files.write_shared(Path(path), data)
 
     def name_file(self, inner: str, to: str) -> None:
         """Let a file have a name; in a store, which renames nothing, it keeps the other
@@ -93,18 +97,22 @@ class Target:
 
     def trouble(self, error: OSError) -> RQError:
         """Return what an error of the place means."""
-        text = str(error)
-        if remote.is_passing(error):
-            return Unreachable(f"{self.name}: {_first(text)}")
-        if "NO_SUCH_BUCKET" in text:
-            return BadInput(f"{self.name}: there is no such bucket")
-        if self.is_store and _NO_RIGHTS.search(text):
-            return BadInput(
-                f"{self.name}: the store refuses it: the rights to write there (AWS_…) "
-                "are set in the queue's env_vars"
-            )
-        why = _first(text) if error.errno is None else os.strerror(error.errno)
-        return BadInput(f"{self.name}: {why}")
+        return _trouble(self.name, error)
+
+
+def _trouble(name: str, error: OSError) -> RQError:
+    text = str(error)
+    if remote.is_passing(error):
+        return Unreachable(f"{name}: {_first(text)}")
+    if "NO_SUCH_BUCKET" in text:
+        return BadInput(f"{name}: there is no such bucket")
+    if name.startswith(STORE) and _NO_RIGHTS.search(text):
+        return BadInput(
+            f"{name}: the store refuses it: the rights to write there (AWS_…) "
+            "are set in the queue's env_vars"
+        )
+    why = _first(text) if error.errno is None else os.strerror(error.errno)
+    return BadInput(f"{name}: {why}")
 
 
 def _first(text: str) -> str:
@@ -112,12 +120,17 @@ def _first(text: str) -> str:
 
 
 def target(where: str) -> Target:
-    """Return the place that the code of a job names; BadInput if it is none."""
+    """Return the place that the code of a job names; BadInput if it is none,
+    Unreachable when its store, asked for its region, does not answer."""
     if not isinstance(where, str):
         raise BadInput(f"q.write: {where!r:.80} is no text: name a place as one")
     if where.startswith(STORE):
-        system, path = remote.store(where, None)
-        return Target(where.partition("?")[0], system, path, is_store=True)
+        name = where.partition("?")[0]
+        try:
+            system, path = remote.store(where, None)
+        except OSError as error:
+            raise _trouble(name, error) from error
+        return Target(name, system, path, is_store=True)
     path = where.removeprefix(_FILE)
     if not path.startswith("/") or "\0" in path or ".." in path.split("/"):
         raise BadInput(
@@ -128,23 +141,62 @@ def target(where: str) -> Target:
     return Target(where, LocalFileSystem(), os.path.normpath(path), is_store=False)
 
 
-def check_named(where: str, messages: Iterable[Given], allow: list[str]) -> None:
-    """Refused if a message leads to where something is written, unless it is a store that
-    the queue's config names: whoever sends may choose no other place."""
-    named = {str(m[name]) for m in messages for name in PARAMS if m[name]}
-    if not any(where.startswith(text) for text in named if _is_place(text)):
-        return
+def strays(where: str, messages: Iterable[Given], allow: list[str]) -> list[Bad]:
+    """Return the messages that lead to where something is written, unless it is a store
+    that the queue's config names: whoever sends may choose no other place."""
+    place = _parts(where)
+    named = [each.msg_id for each in messages if _names(each, place)]
+    if not named:
+        return []
+    why = f"a message names {where!r:.120}: let the code of the job say where it writes"
     if where.startswith(STORE):
-        remote.store(where, remote.allow(allow))
-        return
-    raise Refused(
-        f"q.write: a message names {where!r:.120}: let the code of the job say where "
-        "it writes"
-    )
+        try:
+            remote.store(where, remote.allow(allow))
+        except Refused as error:
+            why = str(error)
+        else:
+            return []
+    return [Bad(msg_id, f"q.write: {why}", is_passing=False) for msg_id in named]
 
 
-def _is_place(text: str) -> bool:
-    return text.startswith((STORE, _FILE, "/")) and len(text) > 1
+def _names(message: Given, place: list[str]) -> bool:
+    """Whether a message says a place, or one above it."""
+    named = (_parts(text) for text in _texts(message))
+    return any(parts and place[: len(parts)] == parts for parts in named)
+
+
+def _texts(message: Given) -> Iterator[str]:
+    """Give what the sender of a message may have written, however deep."""
+    left: list[Json] = [v for name, v in message.fields.items() if name != _OWN]
+    while left:
+        value = left.pop()
+        if isinstance(value, dict):
+            left += value.values()
+        elif isinstance(value, list):
+            left += value
+        elif isinstance(value, str):
+            yield value
+            if value.startswith(("{", "[")):  # as a script gets what is no text
+                with contextlib.suppress(ValueError, RecursionError):
+                    left.append(json.loads(value))
+
+
+def _parts(text: object) -> list[str]:
+    """Return the names on the way to a place, the same ones however it is written; none
+    if a text is no place, or is all that there is of a kind.
+
+    >>> _parts("file:///data//hits/"), _parts(" S3://lake/a%20b?region=x "), _parts("a/b")
+    (['/', 'data', 'hits'], ['s3://', 'lake', 'a b'], [])
+    """
+    where = remote.address(str(text).strip()).removeprefix(_FILE)
+    if where.startswith(STORE):
+        where, top = unquote(where.partition("?")[0].removeprefix(STORE)), STORE
+    elif where.startswith("/"):
+        where, top = os.path.normpath(where), "/"
+    else:
+        return []
+    parts = [part for part in where.split("/") if part]
+    return [top, *parts] if parts else []
 
 
 def tried(where: str, below: Path) -> str:

@@ -15,6 +15,7 @@ from rq.message import PARAMS
 from rq.nesting import Json
 from rq.pipe import Verb
 from rq.spark import attachments, expectations, remote, results, staging, targets
+from rq.spark.attachments import Bad
 from rq.spark.expectations import Parsed
 from rq.spark.figures import Figures
 from rq.spark.given import Batch, Given
@@ -60,6 +61,8 @@ class Work:
         self._figures = Figures()
         self.writes = Writes(batch.queue, batch.batch_id)
         self.checked: list[str] = []  # what was expected, and holds
+        # Messages that name where a table goes, if that has ended the job's function.
+        self.strays: list[Bad] = []
         # How single messages end: said when the job's own code is through, for then
         # nobody reads their attachments any more.
         self.endings: dict[str, tuple[Verb, str]] = {}
@@ -170,7 +173,9 @@ class Work:
         and are to be seen, once, when the job has succeeded."""
         columns = [by] if isinstance(by, str) else list(by)
         staging.check_columns(columns, table.columns)
-        targets.check_named(where, self.messages, remote.texts(os.environ))
+        self.strays = targets.strays(where, self.messages, remote.texts(os.environ))
+        for stray in self.strays:
+            raise stray.error()
         tables, listed = self.tables, self.writes.listed
         with self._lines_first():
             written = self.writes.add(

@@ -25,7 +25,7 @@ from typing import Any
 
 from rq import config
 from rq.config import files
-from rq.errors import BadInput
+from rq.errors import BadInput, RQError
 from rq.nesting import Json
 from rq.proc import locks
 from rq.spark import targets
@@ -77,7 +77,7 @@ class Writes:
         if lock is None:
             return
         if not _has(self._own, _LIST):
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, RQError):
                 _discard(self._stages)
                 files.remove_dir(self._own)
         os.close(lock)
@@ -135,12 +135,14 @@ def above(queue: str) -> Path:
 def finish(queue: str, key: str) -> list[Table] | None:
     """Publish what an earlier start has decided; None if it decided nothing."""
     own = above(queue) / key
-    if not _has(own, _LIST):
-        return None
-    # Messages of one batch may have gone into several: one of these at a time.
-    lock = locks.lock_waiting(own / _LOCK)
+    # That start may live and decide yet; and messages of one batch may have gone into
+    # several: one of these at a time.
     try:
-        return _publish(own)
+        lock = locks.lock_waiting(own / _LOCK)
+    except FileNotFoundError:
+        return None
+    try:
+        return _publish(own) if _has(own, _LIST) else None
     finally:
         os.close(lock)
 
@@ -159,9 +161,10 @@ def _enter(own: Path) -> int:
     finally:
         os.close(turn)
     for path, held in left:
-        with contextlib.suppress(OSError):  # a store that is away: the next start
-            if not _has(path, _LIST):
-                _discard([_stage(entry) for entry in _json(path / _PLACES, [])])
+        with contextlib.suppress(
+            OSError, RQError
+        ):  # a store that is away: the next start
+            _discard([_stage(entry) for entry in _json(path / _PLACES, [])])
             files.remove_dir(path)
         os.close(held)
     return lock
@@ -172,9 +175,16 @@ def _left(place: Path) -> Iterator[tuple[Path, int]]:
     for path in place.iterdir():
         if not path.is_dir() or not _is_over(path):
             continue
-        held = locks.lock(path / _LOCK)
-        if held is not None:
+        try:
+            held = locks.lock(path / _LOCK)
+        except FileNotFoundError:  # another start has just removed it
+            continue
+        if held is None:
+            continue
+        if _is_over(path):  # still: until now it may have been at work, and decided
             yield path, held
+        else:
+            os.close(held)
 
 
 def _is_over(path: Path) -> bool:

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import threading
+from pathlib import Path
 
 import duckdb as db
 import pytest
 from harness.queues import running_queue
 from harness.spark_jobs import HEAD, prepared, tools
+from harness.waiting import wait_until
 from pyarrow import dataset, fs
 
-from rq.errors import BadInput, Refused, Unreachable
-from rq.spark import duck, functions, jobs, sending, targets, trial
+from rq.errors import BadInput, Unreachable
+from rq.pipe import Verb
+from rq.proc import locks
+from rq.spark import duck, functions, jobs, sending, targets, trial, writes
 from rq.spark.duck_tables import DuckTables
 from rq.spark.given import Batch, Given
 from rq.spark.job_file import Job
@@ -231,29 +238,164 @@ def test_where_a_table_cannot_go_is_one_sentence(duck_tables, tmp_path, store):
         assert sentence in str(failed.value)
 
 
+def naming(tables, tmp_path, where, *named):
+    """Call a job that writes to a place, with a message for each text that is named."""
+    fields = [text if isinstance(text, dict) else {"param2": text} for text in named]
+    given = tuple(Given(f"m{n}", tmp_path, each) for n, each in enumerate(fields))
+
+    def job(q):
+        q.write(q.spark.sql("SELECT 1 AS n"), where)
+
+    return call(tables, job, given, publish=False)
+
+
 def test_a_message_does_not_choose_where_a_table_goes(
     duck_tables, tmp_path, store, monkeypatch
 ):
     end, host = store
-    bucket = f"s3://logs/x/{end}"
-
-    def write(named):
-        given = (Given("m1", tmp_path / "m1", {"param2": named}),)
-
-        def job(q):
-            q.write(q.spark.sql("SELECT 1 AS n"), q.messages[0]["param2"])
-
-        return call(duck_tables, job, given, publish=False)
-
-    for named in (str(tmp_path / "out"), f"file://{tmp_path}/out", bucket):
-        with pytest.raises(Refused):
-            write(named)
-    assert not (tmp_path / "out").exists()
-    # Unless the queue names the store.
+    bucket, out = f"s3://logs/x/{end}", tmp_path / "out"
     system, _ = fs.FileSystem.from_uri(f"{bucket}&allow_bucket_creation=true")
     system.create_dir("logs")
+    for where, named in (
+        (str(out), str(out)),
+        (str(out), f" file://{tmp_path}//./out/ "),
+        (f"file://{out}/y", str(out)),
+        (str(out), {"to": [{"deep": str(out)}]}),
+        (str(out), {"param1": json.dumps({"deep": str(out)})}),
+        (bucket, bucket),
+        (f"s3://logs/x{end}", "S3://logs/x/"),
+        (f"s3://logs/x%20y/z{end}", "s3://logs/x y/?region=auto"),
+    ):
+        # Whoever names it has failed; the others are written.
+        q = naming(duck_tables, tmp_path, where, "plain", named, named)
+        ended = {msg_id: verb for msg_id, (verb, _) in q.endings.items()}
+        assert ended == {"m1": Verb.ERR, "m2": Verb.ERR}, named
+        assert q.endings["m1"][1].startswith("q.write: ")
+        assert [table.rows for table in q.writes.tables] == [1]
+    # Unless the queue names the store.
     monkeypatch.setenv("RQ_SPARK_ALLOW", json.dumps(["s3://logs/x/", host]))
-    assert write(bucket).writes.tables[0].rows == 1
+    q = naming(duck_tables, tmp_path, bucket, bucket)
+    assert not q.endings
+    assert q.writes.tables[0].rows == 1
+
+
+def test_a_message_that_names_no_place_of_the_job_is_in_nobodys_way(
+    duck_tables, tmp_path
+):
+    out = tmp_path / "out"
+    named = ["/", "s3://", "file://", str(out)[:-1], f"{out}/x", {"dir": str(out)}]
+    assert not naming(duck_tables, tmp_path, str(out), *named).endings
+
+
+def test_a_store_that_does_not_tell_its_region_is_asked_later(monkeypatch):
+    def away(_where, _may):
+        raise OSError("When resolving region: AWS Error NETWORK_CONNECTION during Head")
+
+    monkeypatch.setattr(targets.remote, "store", away)
+    with pytest.raises(Unreachable, match=r"^s3://lake/x: When resolving"):
+        targets.target("s3://lake/x?scheme=http")
+
+
+def test_the_rows_of_two_tables_in_one_place_add_up(duck_tables, tmp_path):
+    def job(q):
+        for _ in range(2):
+            q.write(q.spark.sql(ROWS), str(tmp_path / "out"))
+
+    figures = json.loads(call(duck_tables, job).figures([]))
+    assert figures["outputs"] == {str(tmp_path / "out"): 8}
+    assert len(seen(tmp_path / "out")) == figures["rows_out"] == 8
+
+
+def test_who_may_read_a_table_may_read_its_manifest(duck_tables, tmp_path):
+    before = os.umask(0o022)
+    try:
+        call(duck_tables, one_row(tmp_path / "out"))
+    finally:
+        os.umask(before)
+    files = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
+    assert {path.suffix for path in files} == {".parquet", ".json"}
+    assert {path.stat().st_mode & 0o777 for path in files} == {0o644}
+
+
+def one_row(out):
+    """Return a job that writes a row."""
+    return lambda q: q.write(q.spark.sql("SELECT 1 AS n"), str(out))
+
+
+# ---- several at once
+
+
+def begun(duck_tables, out):
+    """Return writes that have put a row, and decided nothing."""
+    made = writes.Writes("logs", "b0")
+    table = duck_tables.session.sql("SELECT 1 AS n")
+    made.add(str(out), [], lambda stage: duck_tables.write(table, stage, made.listed))
+    return made
+
+
+def test_what_a_start_that_lives_will_decide_is_waited_for(duck_tables, tmp_path):
+    first = begun(duck_tables, tmp_path / "out")
+    found = []
+    late = threading.Thread(
+        target=lambda: found.append(writes.finish("logs", first.key))
+    )
+    late.start()
+    wait_until(lambda: found or "-> FLOCK" in Path("/proc/locks").read_text())
+    first.decide({})
+    first.publish()
+    first.close()
+    late.join()
+    assert found == [first.tables]
+    assert writes.finish("logs", "none") is None
+
+
+def test_what_was_decided_while_leftovers_were_looked_for_stays(
+    duck_tables, tmp_path, monkeypatch
+):
+    first = begun(duck_tables, tmp_path / "out")
+    free = locks.lock
+
+    def decided_first(path):
+        monkeypatch.setattr(locks, "lock", free)
+        first.decide({})
+        first.close()
+        return free(path)
+
+    monkeypatch.setattr(locks, "lock", decided_first)
+    begun(duck_tables, tmp_path / "out").close()
+    assert writes.finish("logs", first.key) == first.tables
+    assert len(seen_rows(tmp_path / "out")) == 1
+
+
+def test_leftovers_that_another_start_removes_are_in_nobodys_way(
+    duck_tables, tmp_path, monkeypatch
+):
+    left_there = begun(duck_tables, tmp_path / "out")
+    free = locks.lock
+
+    def removed_first(path):
+        shutil.rmtree(path.parent, ignore_errors=True)
+        return free(path)
+
+    monkeypatch.setattr(locks, "lock", removed_first)
+    begun(duck_tables, tmp_path / "out").close()
+    left_there.close()
+
+
+def test_what_could_not_be_removed_goes_with_the_memory_of_it(duck_tables, tmp_path):
+    out = tmp_path / "out"
+    key = call(duck_tables, one_row(out)).writes.key
+    (out / "_rq" / key / "0").mkdir(parents=True)
+    own = writes.above("logs") / key
+    os.utime(own / "list.json", (1, 1))
+    call(duck_tables, one_row(out))
+    assert not own.exists()
+    assert not (out / "_rq" / key).exists()
+    assert len(seen_rows(out)) == 2
+
+
+def seen_rows(place):
+    return dataset.dataset(place).to_table().to_pylist()
 
 
 def test_a_job_that_fails_leaves_nothing(duck_tables, tmp_path):
