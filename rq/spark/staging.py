@@ -102,7 +102,7 @@ class _Files:
     """The files of one task, one of which is open: the rows come in order."""
 
     def __init__(self, target: Target, stage: Stage, part: str) -> None:
-        self._target, self._part = target, part
+        self._target, self._stage, self._part = target, stage, part
         self._top = f"{target.path}/{stage.inner}"
         self._ended: list[Staged] = []
         self._open: _File | None = None
@@ -116,6 +116,8 @@ class _Files:
 
     def end(self) -> list[Staged]:
         self._finish()
+        folders = {staged.folder for staged in self._ended}
+        self._target.sync(f"{self._stage.inner}/{folder}" for folder in folders)
         return self._ended
 
     def close(self) -> None:
@@ -216,9 +218,7 @@ def _parted(
     rest = batch.drop_columns(list(by))
     begin = 0
     for end in _ends(columns):
-        folder = "/".join(
-            _folder(name, column[begin].as_py()) for name, column in columns.items()
-        )
+        folder = "/".join(_folder(name, col[begin]) for name, col in columns.items())
         yield folder, rest.slice(begin, end - begin)
         begin = end
 
@@ -249,8 +249,14 @@ def _ends(columns: dict[str, pa.Array]) -> list[int]:
     return sorted(ends)
 
 
-def _folder(name: str, value: object) -> str:
+def _folder(name: str, scalar: pa.Scalar) -> str:
     """Return the directory of a value, as Spark and Hive name it."""
+    try:
+        value = scalar.as_py()
+    except (OverflowError, ValueError) as error:  # a year of no calendar; no UTF-8
+        raise BadInput(
+            f"q.write: a value of {name} cannot name a directory: {error!s:.100}"
+        ) from None
     text = str(value).lower() if isinstance(value, bool) else str(value)
     if value is None or text == "":
         return f"{name}={NULL}"

@@ -82,10 +82,13 @@ class Target:
         self.system.move(source, aim)
 
     def sync(self, folders: Iterable[str]) -> None:
-        """Let the names in some directories outlast a power cut; in a store they do."""
-        if not self.is_store:
-            for folder in folders:
-                files.sync(Path(self.path, folder))
+        """Let the names in some directories, and these in those above them, outlast a
+        power cut; in a store they do."""
+        if self.is_store:
+            return
+        for folder in _with_above(folders):
+            # The way to a place may be a link.
+            files.sync(Path(os.path.realpath(f"{self.path}/{folder}")))
 
     @contextlib.contextmanager
     def translated(self) -> Iterator[None]:
@@ -98,6 +101,11 @@ class Target:
     def trouble(self, error: OSError) -> RQError:
         """Return what an error of the place means."""
         return _trouble(self.name, error)
+
+
+def _with_above(folders: Iterable[str]) -> set[Path]:
+    every = {Path(folder) for folder in folders}
+    return every.union(*(folder.parents for folder in every))
 
 
 def _trouble(name: str, error: OSError) -> RQError:

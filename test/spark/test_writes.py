@@ -15,6 +15,7 @@ from harness.spark_jobs import HEAD, prepared, tools
 from harness.waiting import wait_until
 from pyarrow import dataset, fs
 
+from rq.config import files
 from rq.errors import BadInput, Unreachable
 from rq.pipe import Verb
 from rq.proc import locks
@@ -192,6 +193,11 @@ def duck_tables(tmp_path, monkeypatch):
         ("SELECT 1 AS n, 1.5::DOUBLE AS m", ["m"], "m is of type double; tables are"),
         ("SELECT 1 AS n, repeat('x', 300) AS m", "m", "too long for the name of a dir"),
         ("SELECT 1 AS n, 'a' || chr(0) AS m", "m", "holds a zero byte"),
+        (
+            "SELECT 1 AS n, DATE '12000-01-01' AS m",
+            "m",
+            "cannot name a directory: date",
+        ),
     ],
 )
 def test_how_a_table_cannot_be_parted_is_one_sentence(
@@ -320,6 +326,40 @@ def test_who_may_read_a_table_may_read_its_manifest(duck_tables, tmp_path):
 def one_row(out):
     """Return a job that writes a row."""
     return lambda q: q.write(q.spark.sql("SELECT 1 AS n"), str(out))
+
+
+def test_a_place_may_be_a_link(duck_tables, tmp_path):
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "out").symlink_to("disk")
+    for by in ((), ("day", "ok")):
+        call(
+            duck_tables,
+            lambda q, by=by: q.write(q.spark.sql(ROWS), str(tmp_path / "out"), by),
+        )
+    assert len(list((tmp_path / "disk/_rq").glob("*.json"))) == 2
+
+
+def test_what_is_decided_has_its_names_after_a_power_cut(
+    duck_tables, tmp_path, monkeypatch
+):
+    out, synced, sync = tmp_path / "out", set(), files.sync
+
+    def noted(path):
+        synced.add(path)
+        sync(path)
+
+    monkeypatch.setattr(files, "sync", noted)
+
+    def job(q):
+        q.write(q.spark.sql(ROWS), str(out), by=["day", "ok"])
+
+    q = call(duck_tables, job, publish=False)
+    staged = q.writes.tables[0].files
+    top = out / "_rq" / q.writes.key / "0"
+    wanted = {top / file.inner for file in staged}
+    wanted |= {top / file.folder for file in staged}
+    wanted |= {above for path in wanted for above in path.parents}
+    assert synced >= {path for path in wanted if path.is_relative_to(out)}
 
 
 # ---- several at once
