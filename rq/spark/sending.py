@@ -129,7 +129,7 @@ class Sender:
         settled: dict[str, Result | None] = {}  # by key
         results = {}
         for message in batch.messages:
-            note = _noted(message)
+            note = _noted(message, self._queue)
             if note is None or not note.key:
                 continue
             if note.key not in settled:
@@ -200,12 +200,15 @@ def origin(queue: str, batch_id: str, given: Sequence[Given]) -> dict[str, Json]
     }
 
 
-def _noted(given: Given) -> _Note | None:
+def _noted(given: Given, queue: str) -> _Note | None:
     """Return what an earlier start had prepared with this message."""
     note = script_files.read_json(given.folder, f"{JOB}/{NOTE}")
     if note is None:
         return None  # none, or torn: then nothing was decided
-    if time.time() - float(note.get("time", 0)) > REMEMBERED:
-        return None
     sent = [Prepared(*entry) for entry in note.get("sent", [])]
-    return _Note(sent, str(note.get("wrote", "")))
+    found = _Note(sent, str(note.get("wrote", "")))
+    is_old = time.time() - float(note.get("time", 0)) > REMEMBERED
+    # What was decided is finished, however long its place was not there.
+    if is_old and not (found.wrote and writes.is_unfinished(queue, found.wrote)):
+        return None
+    return found

@@ -147,6 +147,12 @@ def finish(queue: str, key: str) -> list[Table] | None:
         os.close(lock)
 
 
+def is_unfinished(queue: str, key: str) -> bool:
+    """Whether an earlier start has decided what is not to be seen yet, or not all of it."""
+    own = above(queue) / key
+    return _has(own, _LIST) and not _has(own, _DONE)
+
+
 # ---- leftovers
 
 

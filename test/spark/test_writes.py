@@ -6,7 +6,9 @@ import json
 import os
 import shutil
 import threading
+import time
 from pathlib import Path
+from urllib.parse import quote
 
 import duckdb as db
 import pytest
@@ -17,6 +19,7 @@ from pyarrow import dataset, fs
 
 from rq.config import files
 from rq.errors import BadInput, Unreachable
+from rq.layout import Root
 from rq.pipe import Verb
 from rq.proc import locks
 from rq.spark import duck, functions, jobs, sending, targets, trial, writes
@@ -167,6 +170,28 @@ def test_values_cannot_leave_their_directory_and_come_back_as_they_were(
     assert [row["v"] for row in rows] == wanted
     query = f"SELECT v FROM read_parquet('{out}/**/*.parquet', hive_partitioning=true)"
     assert {v for (v,) in db.sql(query).fetchall()} == set(wanted)
+
+
+def test_values_come_back_from_a_store_as_they_were(duck_tables, store):
+    end, _ = store
+    where = "logs/a b+ü"
+    system, _ = fs.FileSystem.from_uri(f"s3://logs/{end}&allow_bucket_creation=true")
+    system.create_dir("logs")
+    values = ", ".join(
+        f"({n}, '{text.replace(chr(39), chr(39) * 2)}')"
+        for n, text in enumerate(HOSTILE)
+    )
+
+    def job(q):
+        made = q.spark.sql(f"SELECT * FROM (VALUES {values}) AS t(n, v)")
+        q.write(made, f"s3://{quote(where)}/{end}", by="v")
+
+    call(duck_tables, job)
+    found = dataset.dataset(where, filesystem=system, partitioning="hive").to_table()
+    rows = {row["n"]: row["v"] for row in found.to_pylist()}
+    assert rows == {n: text or None for n, text in enumerate(HOSTILE)}
+    held = system.get_file_info(fs.FileSelector(where, recursive=True))
+    assert sum(info.path.endswith(".parquet") for info in held) == len(HOSTILE)
 
 
 # ---- what cannot be
@@ -404,6 +429,21 @@ def test_what_was_decided_while_leftovers_were_looked_for_stays(
     monkeypatch.setattr(locks, "lock", decided_first)
     begun(duck_tables, tmp_path / "out").close()
     assert writes.finish("logs", first.key) == first.tables
+    assert len(seen_rows(tmp_path / "out")) == 1
+
+
+@pytest.mark.parametrize("age", [0.0, 30 * 86400.0])
+def test_what_is_decided_is_finished_however_late(duck_tables, tmp_path, age):
+    first = begun(duck_tables, tmp_path / "out")
+    message = Given("m1", tmp_path / "m1")
+    message.job.mkdir(parents=True)
+    note = {"time": time.time() - age, "sent": [], "wrote": first.key}
+    (message.job / sending.NOTE).write_text(json.dumps(note))
+    first.decide({})
+    first.close()  # its place is not there, say
+    sender = sending.Sender(Root(tmp_path / "root"), "logs")
+    again = Batch("b2", "logs", (message,))
+    assert sender.sent_before(again)["m1"].wrote == first.tables
     assert len(seen_rows(tmp_path / "out")) == 1
 
 
