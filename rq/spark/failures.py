@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 
 _OURS = re.compile(r"(?:^|\s)rq\.errors\.\w+: (.+)")
+_AWAY = re.compile(r"(?:^|\s)rq\.errors\.Unreachable: (.+)")
 _FULL = re.compile(r"No space left on device|Disk quota exceeded")
 _MEMORY = re.compile(r"OutOfMemoryError|GC overhead limit|CANNOT_ACQUIRE_MEMORY")
 _TOO_SMALL = re.compile(r"Too small (?:maximum|initial) heap|DRIVER_MEMORY")
@@ -89,6 +90,12 @@ def sentence(error: BaseException) -> str | None:
     if _GONE.search(text):
         return _ENDED
     return None
+
+
+def unreachable(error: BaseException) -> str | None:
+    """Return what did not answer a task, in the words of that; None: it was not that."""
+    away = _AWAY.findall(words(error))
+    return str(away[-1]) if away else None
 
 
 def of_round(error: BaseException) -> str:

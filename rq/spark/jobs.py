@@ -261,6 +261,8 @@ def verdict(error: Exception) -> tuple[Verb, str]:
         if error.kind in AGAIN:
             return Verb.RESEND, f"{_PAUSE}-{error}"
         return Verb.ERR, str(error)
+    if away := failures.unreachable(error):
+        return Verb.RESEND, f"{_PAUSE}-{away}"
     _trace()
     return Verb.ERR, last_line(error)
 

@@ -14,6 +14,7 @@ from harness.waiting import wait_until
 
 from rq.errors import BadConfig, Damaged
 from rq.layout import Root
+from rq.pipe import Verb
 from rq.spark import bronze, failures, jobs, machine, rounds
 from rq.spark.machine import Engine
 from rq.spark.rounds import Settings
@@ -61,6 +62,16 @@ def test_a_python_that_was_late_is_found_below_what_spark_wraps_it_in():
     error._cause = RuntimeError("Python worker failed to connect back.")
     assert "--rebuild" not in failures.of_round(error)
     assert machine.failure(error, Engine("local[2]", "1g")) == failures.LATE
+
+
+def test_a_store_that_did_not_answer_a_task_is_asked_again():
+    text = f"{CALL}Job aborted ...\n  File x\nrq.errors.Unreachable: s3://b/: curlCode: 7\n"
+    assert jobs.verdict(RuntimeError(text)) == (
+        Verb.RESEND,
+        "60-s3://b/: curlCode: 7",
+    )
+    text = text.replace("Unreachable", "BadInput")
+    assert jobs.verdict(RuntimeError(text)) == (Verb.ERR, "s3://b/: curlCode: 7")
 
 
 def test_a_job_is_told_so_too_and_its_own_errors_stay_its_own():
