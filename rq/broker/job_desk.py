@@ -141,9 +141,11 @@ class JobDesk:
         return given
 
     def postpone(self, job: Job, now: float) -> None:
-        """Let a job be worked on: it comes again a whole `retry` from now."""
+        """Let a job be worked on: it comes again a whole `retry` from now. Where its
+        producer still waits for copies, only the others hear of it."""
         due = now + job.retry + self._jitter() if job.retry else job.due
-        self._outlet.emit(Put(job.job_id, due), now)
+        if job.state is not State.WAIT_REPL:
+            self._outlet.emit(Put(job.job_id, due), now)
         spread = self.jobs.spreads.by_job.get(job.job_id)
         if spread is not None:
             for node in sorted(spread.may_have - {self._outlet.node_id}):

@@ -280,6 +280,7 @@ class Jobs:
         if newer:
             for job in list(self.by_age.irange_key(max_key=ctime)):
                 self._remove(job)
+                self.spreads.end(job.job_id, 0.0, False, 0.0)
             for queue in self.queues.values():
                 queue.into = queue.out = False
             return

@@ -138,11 +138,13 @@ class Server:
 
     def _take_back(self, client: int) -> None:
         """Let jobs be as they were that a client was handed in an answer of which it
-        had no byte."""
-        now = self.store.clock.now()
-        for other, job_id in self.node.desk.handed:
-            if other == client:
-                self.node.desk.take_back(job_id, now)
+        had no byte; once, for then another one may have them."""
+        now, desk = self.store.clock.now(), self.node.desk
+        theirs = [job_id for other, job_id in desk.handed if other == client]
+        if theirs:
+            desk.handed = [each for each in desk.handed if each[0] != client]
+        for job_id in theirs:
+            desk.take_back(job_id, now)
         self._answer_waiting()
         self.soon()
 

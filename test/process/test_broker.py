@@ -147,6 +147,26 @@ def test_a_job_for_a_client_that_hung_up_is_for_the_next_one(broker):
     assert ids(client.ask("GETJOB", "NOHANG", "FROM", "q")) == [job_id]
 
 
+def test_a_job_for_a_client_that_is_sent_away_goes_to_the_next_one_alone(broker):
+    client = broker.start()
+    waits = [broker.client() for _ in range(3)]
+    first = waits[0].ask("CLIENT", "ID")
+    for number, each in enumerate(waits, 1):
+        each.send("GETJOB", "FROM", "q")
+        wait_until(
+            lambda past=number: b"blocked_clients:%d" % past in client.ask("INFO")
+        )
+    client.socket.sendall(
+        command("ADDJOB", "q", "b", 0, "RETRY", 0)
+        + command("CLIENT", "KILL", "ID", first)
+    )
+    job_id = client.answer().encode()
+    assert client.answer() == 1
+    assert ids(waits[1].answer()) == [job_id]
+    later = add(client)
+    assert ids(waits[2].answer()) == [later]
+
+
 def test_modern_clients_shake_hands(broker):
     client = broker.start()
     assert client.ask("HELLO", 3, "SETNAME", "me")[b"proto"] == 3

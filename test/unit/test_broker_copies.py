@@ -219,3 +219,16 @@ def test_letters_that_cannot_leave_have_bounds():
     for _ in range(MOST_LETTERS + 10):
         node.send(cluster.ids[B], Need(b"q", 1))
     assert len(node.letters) == MOST_LETTERS
+
+
+def test_a_job_whose_producer_waits_stays_so_though_another_node_works_on_it():
+    cluster = Cluster(3)
+    cluster.ask(C, "PAUSE", "q", "in")
+    assert cluster.ask(A, "ADDJOB", "q", "b", 0, "REPLICATE", 3, "RETRY", 2) is None
+    (job_id,) = cluster.nodes[A].jobs.by_id
+    cluster.pass_by(3)
+    assert cluster.get(B) == job_id
+    assert cluster.ask(A, "WORKING", job_id) == 2
+    cluster.ask(C, "PAUSE", "q", "none")
+    cluster.pass_by(3)
+    assert cluster.answers[cluster.ids[A], 1].text == job_id

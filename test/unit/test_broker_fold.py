@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rq.broker import groups, job, lines, reliable
+from rq.broker.cluster.events import Copied
 
 
 @given(st.lists(COMMANDS, max_size=40), st.data())
@@ -109,6 +110,25 @@ def test_a_key_that_is_deleted_while_a_snapshot_is_written_is_not_there():
     assert told(found, run.now) == told(run.node, run.now)
     assert list(found.reliable.by_key[b"k"].undelivered.values()) == [b"third"]
     assert found.reliable.messages == 1
+
+
+def test_copies_of_jobs_go_with_them_that_a_snapshot_tells_of_behind_their_flush():
+    run = Run()
+    run.node.emit(added("old", 1), run.now)
+    run.node.emit(Copied("old", 2, ("ab" * 20, "cd" * 20), True, False, 0), run.now)
+    run.keep()
+    snapshot = [run.lines.pop(), run.lines.pop()][::-1]
+    run.node.desk.flush(run.now)
+    run.node.emit(added("new", 2), run.now)
+    run.keep()
+    found = read([*snapshot, run.lines[-1], *run.lines])
+    assert list(found.jobs.by_id) == ["new"]
+    assert not found.jobs.spreads.by_job
+    found.tick(run.now + 10)
+
+
+def added(name, ctime):
+    return job.Added(name, b"q", b"b", ctime, 1000.0, 90.0, 5.0, 0.0, 1005.0, True)
 
 
 def test_a_message_that_is_handed_out_while_a_snapshot_is_written_is_in_it():

@@ -227,6 +227,16 @@ class Run:
         owed = self._ledger.owed()
         if owed:
             raise Broken(f"lost: {owed}")
+        self._see_producers()
+
+    def _see_producers(self):
+        """Nobody waits for copies any more, now that all nodes take some."""
+        if self._ledger.lost_disks:  # of as many copies as there were nodes, perhaps
+            return
+        for host in self._hosts():
+            waiting = sorted(host.node.jobs.spreads.waiting.values())
+            if waiting:
+                raise Broken(f"{host.node_id[:4]} still waits for copies of {waiting}")
 
     def _collect(self):
         self._ledger.is_drained = True
