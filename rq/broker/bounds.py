@@ -11,6 +11,7 @@ MOST_MOVED = 2_000  # of one NACK, ENQUEUE or DEQUEUE
 MOST_MESSAGES = 5_000  # of all other commands, also of BUSYLOOP
 MOST_QUEUES = 1_000  # that one command names
 LONGEST_WORD = 1024  # bytes: of a name, and of all else that is no body
+MOST_NUMBER = 2**63 - 2**53  # that a node may say: to add to it needs no more bytes
 _BYTES = 8 * 1024 * 1024  # of bodies in one answer; the one that passes it is the last
 
 # Where a command has bodies, of its arguments.

@@ -12,6 +12,7 @@ from operator import attrgetter
 from sortedcontainers import SortedDict, SortedKeyList
 
 from rq.broker.body import Place, Weight
+from rq.broker.bounds import MOST_NUMBER
 from rq.broker.cluster import spread
 from rq.broker.cluster.events import Acked, Buried, Copied
 from rq.broker.cluster.spread import BURIED, Spread, Spreads
@@ -104,8 +105,8 @@ class Jobs:
 
     def count(self, job: Job, nacks: int, deliveries: int) -> None:
         """Count what happened to a job on another node, as well as it is known."""
-        job.nacks += nacks
-        job.deliveries += deliveries
+        job.nacks = min(MOST_NUMBER, job.nacks + nacks)
+        job.deliveries = min(MOST_NUMBER, job.deliveries + deliveries)
 
     # ---- changing
 

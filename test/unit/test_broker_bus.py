@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rq.broker.bounds import MOST_NUMBER
 from rq.broker.bus import outbox
 from rq.broker.bus.codec import decode, encode
 from rq.broker.bus.frames import MAGIC, PIECE, BadFrame, Opener, Sealer, keys, nonce_in
@@ -99,6 +100,25 @@ def test_seconds_that_nobody_counts_are_refused(seconds):
     message = encode(messages.Enqueue(job_id("ab" * 20, bytes(18), 60, 1), 0.0))
     with pytest.raises(BadFrame):
         decode(message[:-8] + seconds)
+
+
+@pytest.mark.parametrize("kind", [messages.IsQueued, messages.Need])
+def test_numbers_to_which_nothing_can_be_added_are_refused(kind):
+    job = job_id("ab" * 20, bytes(18), 60, 1)
+    message = kind(job, 0, 0) if kind is messages.IsQueued else kind(b"q", 0)
+    whole = encode(message)
+    assert decode(whole) == message
+    for number in (MOST_NUMBER + 1, 2**63 - 1, -1):
+        with pytest.raises(BadFrame):
+            decode(whole[:-8] + number.to_bytes(8, "big", signed=True))
+
+
+@pytest.mark.parametrize("field", ["ctime", "wanted", "nacks", "deliveries", "moves"])
+def test_figures_of_a_job_to_which_nothing_can_be_added_are_refused(field):
+    job = job_id("ab" * 20, bytes(18), 60, 1)
+    copy = messages.Copy(job, b"q", b"b", 1, 2.0, 3.0, 4.0, 5, 6, 7, (), 8)
+    with pytest.raises(BadFrame):
+        decode(encode(messages.Replicate(copy._replace(**{field: 2**63 - 1}), False)))
 
 
 # ---- frames

@@ -2,7 +2,8 @@
 
 from harness.broker_cluster import Cluster
 
-from rq.broker.cluster.messages import Need
+from rq.broker.bounds import MOST_NUMBER
+from rq.broker.cluster.messages import IsQueued, Need
 from rq.broker.node import MOST_LETTERS
 
 A, B, C = range(3)
@@ -232,3 +233,15 @@ def test_a_job_whose_producer_waits_stays_so_though_another_node_works_on_it():
     cluster.ask(C, "PAUSE", "q", "none")
     cluster.pass_by(3)
     assert cluster.answers[cluster.ids[A], 1].text == job_id
+
+
+def test_what_another_node_says_of_deliveries_never_grows_beyond_a_line():
+    cluster = Cluster(2)
+    job_id = cluster.add(A, "REPLICATE", 2, "RETRY", 5)
+    assert cluster.get(A) == job_id
+    for _ in range(3):
+        said = IsQueued(job_id, MOST_NUMBER, MOST_NUMBER)
+        cluster.nodes[A].receive(cluster.ids[B], said, cluster.now, 0)
+    cluster.pass_by(20)
+    assert cluster.get(A) == job_id
+    assert cluster.nodes[A].jobs.by_id[job_id].deliveries < 2**63

@@ -94,3 +94,17 @@ def test_what_waits_has_bounds(message, monkeypatch):
         assert len(disk.went) == 2 + kept
 
     played(story)
+
+
+def test_whatever_fails_later_messages_go_on():
+    async def story(disk):
+        disk.lanes.put("a", LARGE)
+        disk.lanes.put("a", ENQUEUE)
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        await disk.let_go(ValueError("a mistake"))
+        (done,) = await asyncio.gather(*tasks, return_exceptions=True)
+        assert isinstance(done, ValueError)
+        disk.lanes.put("a", ENQUEUE)
+        assert disk.went == [("a", ENQUEUE)]
+
+    played(story)

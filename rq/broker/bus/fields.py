@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar, cast
 
 from rq.broker import ids
+from rq.broker.bounds import MOST_NUMBER
 from rq.broker.bus.frames import BadFrame
 from rq.resp import BULK_LIMIT
 
@@ -81,8 +82,8 @@ def _read_job(reader: Reader) -> str:
 
 def _read_number(reader: Reader) -> int:
     number = int(_NUMBER.unpack(reader.take(_NUMBER.size))[0])
-    if number < 0:
-        raise BadFrame("a number below 0")
+    if not 0 <= number <= MOST_NUMBER:
+        raise BadFrame("a number that nobody counts to")
     return number
 
 
@@ -133,8 +134,9 @@ def _write_figures(figures: Figures) -> bytes:
 def _read_figures(reader: Reader) -> Figures:
     figures = cast("Figures", _FIGURES.unpack(reader.take(_FIGURES.size)))
     ctime, ttl, delay, retry, wanted, nacks, deliveries = figures
-    if min(ctime, wanted, nacks, deliveries) < 0:
-        raise BadFrame("a number below 0")
+    numbers = ctime, wanted, nacks, deliveries
+    if min(numbers) < 0 or max(numbers) > MOST_NUMBER:
+        raise BadFrame("a number that nobody counts to")
     if not (0 <= ttl <= _LONG and 0 <= delay <= _LONG and 0 <= retry <= _LONG):
         raise BadFrame("seconds that nobody counts")
     return figures

@@ -73,21 +73,26 @@ class Lanes:
         lane.messages.append(message)
 
     async def _empty(self, node: str) -> None:
-        """Let all in a lane go on."""
+        """Let all in a lane go on. Whatever fails, later messages are not kept behind
+        those that were lost with it."""
         lane, gone = self._lanes[node], 0
-        while lane.messages:
-            message = lane.messages[0]
-            if self._waits(message):
-                await self._go_on_changed(node, message)
-            else:
-                self._go_on(node, message)
-            lane.messages.popleft()
-            if lane.messages:
-                lane.bytes -= large_copies.size_of(lane.messages[0])
-            gone += 1
-            if gone % _SLICE == 0:
-                await asyncio.sleep(0)
-        del self._lanes[node]
+        try:
+            while lane.messages:
+                await self._go_on_first(node, lane.messages[0])
+                lane.messages.popleft()
+                if lane.messages:
+                    lane.bytes -= large_copies.size_of(lane.messages[0])
+                gone += 1
+                if gone % _SLICE == 0:
+                    await asyncio.sleep(0)
+        finally:
+            del self._lanes[node]
+
+    async def _go_on_first(self, node: str, message: Message) -> None:
+        if self._waits(message):
+            await self._go_on_changed(node, message)
+        else:
+            self._go_on(node, message)
 
     async def _go_on_changed(self, node: str, message: Message) -> None:
         """Let a message go on whose bodies wait for the disk; if that fails, it is lost."""
