@@ -12,6 +12,7 @@ from rq.cli import FAILED, INTERRUPTED, OK, place, term
 from rq.errors import BadInput, Refused
 from rq.layout import Root
 
+_SPREAD = 1.0  # seconds until all nodes know that one leaves, and it who else does
 _STEP = 0.5  # seconds between two looks; many jobs take longer
 _SHARE = 5  # of the time that a look takes the broker, until the next one
 _NAMED = 5  # queues that are named
@@ -50,6 +51,8 @@ def leave(root: Root, args: argparse.Namespace) -> int:
             "this node is alone, and has no cluster to leave: `rq broker disable` stops it"
         )
     questions.leave(root, True)
+    if "leaving" not in mine.flags:
+        time.sleep(_SPREAD)  # two that leave must not count on each other
     if args.json:
         return _as_json(root)
     try:

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from harness.broker import Broker
@@ -104,6 +105,21 @@ def test_a_node_leaves_when_all_is_fetched_and_is_forgotten(hosts):
         host.ask("ENQUEUE", copied)
     [[_, got, _]] = second.ask("GETJOB", "TIMEOUT", 20_000, "FROM", "copies")
     assert got.decode() == copied
+
+
+def test_two_that_leave_at_the_same_time_do_not_count_on_each_other(hosts):
+    first, second, third = hosts
+
+    def has_both(_):
+        words = "ADDJOB", "q", "x", 5000, "REPLICATE", 2, "RETRY", 600
+        job_id = first.ask(*words)
+        return second.ask("SHOW", job_id) and not third.ask("SHOW", job_id)
+
+    assert any(map(has_both, range(100)))
+    with ThreadPoolExecutor(2) as both:
+        ended = list(both.map(lambda host: host.verb("leave", "--no-wait"), hosts[:2]))
+    assert [each.returncode for each in ended] == [1, 1]
+    assert all("1 job only here" in each.stderr for each in ended)
 
 
 def test_whoever_stops_waiting_leaves_it_leaving_and_may_cancel(hosts):

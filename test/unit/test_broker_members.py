@@ -205,6 +205,17 @@ def test_a_leaving_node_is_sent_no_copies():
     assert network.mesh()
 
 
+def test_all_hear_at_once_that_a_node_leaves():
+    network = mesh_of(7)
+    for leaving in (True, False):
+        network.nodes[2].leaving = leaving
+        network.pass_by(0.3)
+        others = [node for node in network.nodes if node is not network.nodes[2]]
+        assert {node.by_id[network.nodes[2].node_id].leaving for node in others} == {
+            leaving
+        }
+
+
 def test_a_node_that_was_reset_is_alone():
     network = mesh_of(2)
     network.nodes[0].reset("ab" * 20)

@@ -54,6 +54,7 @@ class Members:
         self._banned: dict[str, float] = {}  # and until when
         self._random = random
         self._round_at = self._ticked_at = 0.0
+        self._said_leaving = False
 
     # ---- what others want to know
 
@@ -305,6 +306,9 @@ class Members:
         """Do what is due by now."""
         self._listen_again(now)
         self._end_handshakes(now)
+        if self.leaving is not self._said_leaving:
+            self._said_leaving = self.leaving
+            self._ping_all(now)
         if now - self._round_at >= _ROUND:
             self._round_at = now
             self._ping_somebody(now)
@@ -338,6 +342,11 @@ class Members:
         if drawn:
             self._ping(min(drawn, key=lambda member: member.pong_at), now)
 
+    def _ping_all(self, now: float, but: Member | None = None) -> None:
+        for member in self._members:
+            if member.is_linked and member is not but:
+                self._ping(member, now)
+
     def _look_at(self, member: Member, now: float) -> None:
         half, silent = self.timeout / 2, member.silent_since
         if member.is_linked and not silent and now - member.pong_at > half:
@@ -354,9 +363,7 @@ class Members:
 
     def _ask_others(self, suspected: Member, now: float) -> None:
         """Let others hear at once who does not answer; they say what they hold."""
-        for member in self._members:
-            if member.is_linked and member is not suspected:
-                self._ping(member, now)
+        self._ping_all(now, but=suspected)
 
     def _judge(self, member: Member, now: float) -> None:
         """Let a suspected node count as failed when most members say so."""
