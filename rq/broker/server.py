@@ -81,6 +81,7 @@ class Server:
         self.durability = Durability(self, loop)
         self._loop = loop
         self._touched: dict[int, Connection] = {}
+        self._reading: set[int] = set()  # clients: bodies of their answers are read
         self._turn_at: asyncio.Handle | None = None
         self._holds_turn = self._wants_turn = False
         self._timer: asyncio.TimerHandle | None = None
@@ -155,7 +156,22 @@ class Server:
         value = self._obey(connection, command)
         if isinstance(value, Blocked) or not self._has_places(value):
             return value
-        return self.later.answer(connection, large.read(self.store.bodies, value))
+        return self._answer_later(connection, value)
+
+    def _answer_later(self, connection: Connection, value: Value) -> Blocked:
+        """Give an answer once its bodies are read. A client that is gone by then has
+        not got what it was handed."""
+        self._reading.add(connection.number)  # before the turn that this is in ends
+        return self.later.answer(connection, self._with_bodies(connection, value))
+
+    async def _with_bodies(self, connection: Connection, value: Value) -> Value:
+        client = connection.number
+        try:
+            return await large.read(self.store.bodies, value)
+        finally:
+            self._reading.discard(client)
+            if client not in self.connections:
+                self._take_back(client)
 
     def _has_places(self, value: Value) -> bool:
         """Whether bodies of an answer have to be read first."""
@@ -251,6 +267,9 @@ class Server:
         now = self.store.clock.now()
         call = Call(self.node, connection.number, args, now, int(time.time() * 1000))
         value = entry.function(call)
+        if isinstance(value, Blocked) and connection.number not in self.connections:
+            # It went while its body was written, and would wait for ever.
+            self.node.hung_up(connection.number, now)
         if not self._wants_turn:
             self.soon()
         if len(self.node.events) >= 1000:
@@ -275,7 +294,7 @@ class Server:
         if connection is None:
             self._take_back(client)
         elif self._has_places(value):
-            self.later.answer(connection, large.read(self.store.bodies, value))
+            self._answer_later(connection, value)
         else:
             connection.answer_waiting(value)
 
@@ -336,7 +355,8 @@ class Server:
             self._touched = left | self._touched
             self.soon()
         desk = self.node.desk
-        without = self._touched.keys() | {client for client, _ in self.node.answers}
+        without = self._touched.keys() | self._reading
+        without |= {client for client, _ in self.node.answers}
         desk.handed = [each for each in desk.handed if each[0] in without]
 
     def _go_on(self) -> None:

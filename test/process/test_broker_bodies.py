@@ -50,6 +50,21 @@ def test_who_waits_gets_a_large_body_too(broker):
     wait_until(lambda: client.ask("ADDJOB", "other", "x", 0) and not files(broker))
 
 
+def test_a_large_body_of_whoever_hangs_up_before_it_is_read_is_for_the_next_one(
+    broker,
+):
+    client = broker.start()
+    job_id = client.ask("ADDJOB", "q", LARGE * 32, 0, "RETRY", 0).encode()
+    gone = broker.client()
+    assert gone.ask("PING") == "PONG"  # it has come in
+    gone.send("GETJOB", "FROM", "q")
+    gone.close()
+    wait_until(lambda: client.ask("QSTAT", "q")[17])  # jobs that went out
+    wait_until(lambda: client.ask("QLEN", "q") == 1)
+    [[_, got, body]] = client.ask("GETJOB", "NOHANG", "FROM", "q")
+    assert (got, body) == (job_id, LARGE * 32)
+
+
 def test_a_file_goes_when_its_job_is_gone_and_not_before(broker):
     client = broker.start()
     gone, kept = (client.ask("ADDJOB", "q", LARGE, 0) for _ in range(2))

@@ -64,6 +64,19 @@ def test_a_killed_node_fails_and_is_clear_when_it_is_back(nodes):
     assert nodes.sees(0, 2) == (FIT, "connected")
 
 
+def test_a_producer_that_hangs_up_while_its_large_body_is_written_leaves_no_job(nodes):
+    for index in (1, 2):
+        assert nodes.ask(index, "PAUSE", "large", "in") == "in"
+    gone = nodes.brokers[0].client()
+    assert gone.ask("PING") == "PONG"  # it has come in
+    gone.send("ADDJOB", "large", bytes(16 * 1024 * 1024), 0, "REPLICATE", 2)
+    gone.close()
+    wait_until(lambda: b"large" in nodes.ask(0, "QSCAN", "BUSYLOOP")[1])
+    wait_until(lambda: nodes.ask(0, "JSCAN", "BUSYLOOP", "QUEUE", "large")[1] == [])
+    for index in (1, 2):
+        assert nodes.ask(index, "PAUSE", "large", "none") == "none"
+
+
 def test_a_job_is_there_when_the_node_that_took_it_is_gone(nodes):
     job_id = nodes.ask(2, "ADDJOB", "q", "body", 5000, "REPLICATE", 3, "RETRY", 1)
     nodes.kill(2)
