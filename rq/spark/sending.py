@@ -206,9 +206,9 @@ def _noted(given: Given, queue: str) -> _Note | None:
     if note is None:
         return None  # none, or torn: then nothing was decided
     sent = [Prepared(*entry) for entry in note.get("sent", [])]
-    found = _Note(sent, str(note.get("wrote", "")))
+    noted = _Note(sent, str(note.get("wrote", "")))
     is_old = time.time() - float(note.get("time", 0)) > REMEMBERED
     # What was decided is finished, however long its place was not there.
-    if is_old and not (found.wrote and writes.is_unfinished(queue, found.wrote)):
+    if is_old and not (noted.wrote and writes.is_unfinished(queue, noted.wrote)):
         return None
-    return found
+    return noted
