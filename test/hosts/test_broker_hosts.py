@@ -97,8 +97,8 @@ def links(nodes, cables):
     nodes.wait_until_all_reach_all(60)
 
 
-def add(nodes, index, *options, timeout=1000):
-    return nodes.ask(index, "ADDJOB", "q", "x" * 500, timeout, *options)
+def add(nodes, index, *options, timeout=1000, queue="q"):
+    return nodes.ask(index, "ADDJOB", queue, "x" * 500, timeout, *options)
 
 
 def is_added(answer):
@@ -190,9 +190,11 @@ def test_a_host_behind_a_slow_link(nodes, links):
 @pytest.mark.parametrize("end", ["kill", "unplug"])
 def test_a_job_comes_again_when_the_node_that_gave_it_is_gone(nodes, links, end):
     retry = 2
-    job_id = add(nodes, 2, "REPLICATE", 3, "RETRY", retry, timeout=9000)
+    queue = f"until {end}"  # its own: what got -NOREPL may be handed out all the same
+    options = "REPLICATE", 3, "RETRY", retry
+    job_id = add(nodes, 2, *options, timeout=9000, queue=queue)
     queued = time.monotonic()
-    (job,) = nodes.ask(2, "GETJOB", "FROM", "q")
+    (job,) = nodes.ask(2, "GETJOB", "FROM", queue)
     assert job[1].decode() == job_id
     with contextlib.ExitStack() as stack:
         if end == "kill":
@@ -200,7 +202,7 @@ def test_a_job_comes_again_when_the_node_that_gave_it_is_gone(nodes, links, end)
             stack.callback(nodes.start, 2)
         else:
             stack.enter_context(links.unplugged(2))
-        get = "GETJOB", "NOHANG", "FROM", "q"
+        get = "GETJOB", "NOHANG", "FROM", queue
         (job,) = wait_until(lambda: nodes.ask(0, *get) or nodes.ask(1, *get))
         took = time.monotonic() - queued
         met = "met" if took <= retry + 1 else "MISSED"
