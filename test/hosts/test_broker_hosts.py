@@ -41,8 +41,10 @@ class Links:
         """Let nothing of what one sends come to another."""
         words = "astray", str(sender + 1), str(to + 1)
         self._net.say(*words, "on")
-        yield
-        self._net.say(*words, "off")
+        try:
+            yield
+        finally:
+            self._net.say(*words, "off")
 
     @contextlib.contextmanager
     def cut(self, one, other):
@@ -52,8 +54,10 @@ class Links:
     @contextlib.contextmanager
     def unplugged(self, index):
         self._net.hosts[index].plug("down")
-        yield
-        self._net.hosts[index].plug("up")
+        try:
+            yield
+        finally:
+            self._net.hosts[index].plug("up")
 
     @contextlib.contextmanager
     def slow(self, index, kbit):
@@ -61,8 +65,10 @@ class Links:
             self._net.hosts[index].slow(kbit)
         except subprocess.CalledProcessError:
             pytest.skip("the kernel has no sch_tbf -> modprobe sch_tbf")
-        yield
-        self._net.hosts[index].slow(0)
+        try:
+            yield
+        finally:
+            self._net.hosts[index].slow(0)
 
 
 @pytest.fixture(scope="module")
