@@ -183,10 +183,9 @@ def test_a_link_that_carries_in_one_direction_only(nodes, links, sender, to):
 
 def test_a_host_behind_a_slow_link(nodes, links):
     with links.slow(2, 64):
-        job_ids = [add(nodes, 0, "REPLICATE", 2, "RETRY", 60) for _ in range(20)]
-        job_ids += [
-            add(nodes, n, "REPLICATE", 3, "RETRY", 60, timeout=20_000) for n in ALL
-        ]
+        two, three = ("REPLICATE", 2, "RETRY", 60), ("REPLICATE", 3, "RETRY", 60)
+        job_ids = [add(nodes, 0, *two, timeout=20_000) for _ in range(20)]
+        job_ids += [add(nodes, n, *three, timeout=20_000) for n in ALL]
         assert all(map(is_added, job_ids))
         for number, job_id in enumerate(job_ids):
             nodes.ask(number % 2, "ACKJOB", job_id)
