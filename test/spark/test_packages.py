@@ -150,6 +150,7 @@ def test_a_file_beside_it_may_say_where_packages_are_and_what_they_hash_to(place
 def test_a_job_of_another_user_is_told_so_in_one_sentence(tmp_path, monkeypatch):
     root = tmp_path / "root"
     (root / "spark").mkdir(parents=True)
+    open_to_others(tmp_path)
     open_to_others(root)
     monkeypatch.setenv("RQ_ROOT", str(root))
     (tmp_path / "run").write_text("from rq.spark import job\n@job\ndef run(q): pass\n")

@@ -104,7 +104,7 @@ def seen(place):
     arrow = dataset.dataset(place, partitioning="hive").to_table().to_pylist()
     found = sorted(arrow, key=lambda row: row["n"])
     query = f"SELECT n FROM read_parquet('{place}/**/*.parquet') ORDER BY n"
-    assert [n for (n,) in db.sql(query).fetchall()] == [row["n"] for row in found]
+    assert [n for (n,) in db.connect().sql(query).fetchall()] == [row["n"] for row in found]
     return found
 
 
@@ -169,7 +169,7 @@ def test_values_cannot_leave_their_directory_and_come_back_as_they_were(
     rows = spark.read.parquet(str(out)).orderBy("n").collect()
     assert [row["v"] for row in rows] == wanted
     query = f"SELECT v FROM read_parquet('{out}/**/*.parquet', hive_partitioning=true)"
-    assert {v for (v,) in db.sql(query).fetchall()} == set(wanted)
+    assert {v for (v,) in db.connect().sql(query).fetchall()} == set(wanted)
 
 
 def test_values_come_back_from_a_store_as_they_were(duck_tables, store):
