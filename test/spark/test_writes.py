@@ -104,7 +104,9 @@ def seen(place):
     arrow = dataset.dataset(place, partitioning="hive").to_table().to_pylist()
     found = sorted(arrow, key=lambda row: row["n"])
     query = f"SELECT n FROM read_parquet('{place}/**/*.parquet') ORDER BY n"
-    assert [n for (n,) in db.connect().sql(query).fetchall()] == [row["n"] for row in found]
+    assert [n for (n,) in db.connect().sql(query).fetchall()] == [
+        row["n"] for row in found
+    ]
     return found
 
 
