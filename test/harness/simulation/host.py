@@ -3,6 +3,7 @@ are its own."""
 
 from __future__ import annotations
 
+from itertools import chain
 from random import Random
 
 import orjson
@@ -59,7 +60,7 @@ class Host:
         self.wall_off = 0.0  # seconds by which the time of day is wrong
         self.synced = []  # on the disk, as lines when they are read
         self.ends = []  # how many they were after each sync
-        self.written = []  # lines that a power cut may lose
+        self.written = []  # lines that a power cut may lose, those of a turn together
         self.on_disk = set()  # ids of the jobs that synced lines tell of
         self.free_at = 0.0  # until then it waits for its disk
         self.fails_until = 0.0  # until then its disk takes nothing
@@ -104,7 +105,8 @@ class Host:
         self.turn()
 
     def kill(self, *, power, share):
-        """End at once; a power cut loses a share of what was not synced."""
+        """End at once; a power cut loses a share of what was not synced. A journal keeps
+        the lines of a turn as one group, whole or not at all."""
         if not self.is_up:
             return
         for peer in self._linked():
@@ -112,8 +114,8 @@ class Host:
         self.is_up = False
         left = self.written
         if power:
-            left = left[: int(len(left) * share)]
-        self._sync(left)
+            left = left[: round(len(left) * share)]
+        self._sync(chain.from_iterable(left))
         self.written, self.inbox = [], []
         self.world.gone(self.node_id)
 
@@ -193,7 +195,7 @@ class Host:
         node, now = self.node, self.now
         node.tick(now)
         if node.events:
-            self.written += [(now, event) for event in node.events]
+            self.written.append([(now, event) for event in node.events])
             node.events = []
         if node.answers:
             self.answers += node.answers
@@ -229,7 +231,7 @@ class Host:
         if not self.is_up or starts != self.starts:
             return
         written, self.written = self.written, []
-        self._sync(written)
+        self._sync(chain.from_iterable(written))
         self.ends.append(len(self.synced))
         if self.outdated:
             self._be_another()
