@@ -54,6 +54,16 @@ def run(checkout, tests, *words, file="test_sample.py", part=ALONE, **env):
     return ran.returncode, *map(int, counts[0]), ran.stdout
 
 
+def test_what_contributing_says_of_the_environment_reaches_the_tests(tmp_path):
+    text = (CHECKOUT / "CONTRIBUTING.md").read_text()
+    names = set(re.findall(r"`(RQ_[A-Z_]+)=", text))
+    assert len(names) > 4
+    tests = f"import os\ndef test_a(): assert not {names} - set(os.environ)\n"
+    told = dict.fromkeys(names, "1")
+    status, passed, failed, output = run(tmp_path, tests, **told)
+    assert (status, passed, failed) == (0, 1, 0), output
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("part", [ALONE, SIDE_BY_SIDE])
 def test_a_test_that_fails_once_passes_and_is_named(tmp_path, part):
