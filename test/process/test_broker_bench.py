@@ -10,11 +10,17 @@ from harness.starting import environment
 pytestmark = pytest.mark.process
 
 
-def test_the_benchmark_of_the_broker_gives_all_figures_with_a_goal(tmp_path):
-    bench = CHECKOUT / "test" / "bench"
-    words = ("--quick", "--disk", "disk", "--only", "broker")
+@pytest.mark.parametrize(
+    ("program", "words", "goals"),
+    [
+        ("broker.py", ("--only", "broker"), 7),
+        ("broker_cluster.py", ("--jobs", "1000"), 5),
+    ],
+)
+def test_a_benchmark_gives_all_figures_with_a_goal(tmp_path, program, words, goals):
+    bench = CHECKOUT / "test" / "bench" / program
     run = subprocess.run(
-        [sys.executable, bench / "broker.py", *words],
+        [sys.executable, bench, "--quick", "--disk", "disk", *words],
         env=environment({"PYTHONPATH": str(CHECKOUT), "RQ_BENCH_DIR": str(tmp_path)}),
         capture_output=True,
         text=True,
@@ -22,19 +28,4 @@ def test_the_benchmark_of_the_broker_gives_all_figures_with_a_goal(tmp_path):
         check=False,
     )
     assert run.returncode == 0, run.stderr
-    assert run.stdout.count(" goal ") == 7, run.stdout
-
-
-def test_the_benchmark_of_three_nodes_gives_all_figures_with_a_goal(tmp_path):
-    bench = CHECKOUT / "test" / "bench"
-    words = ("--quick", "--disk", "disk", "--jobs", "1000")
-    run = subprocess.run(
-        [sys.executable, bench / "broker_cluster.py", *words],
-        env=environment({"PYTHONPATH": str(CHECKOUT), "RQ_BENCH_DIR": str(tmp_path)}),
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr
-    assert run.stdout.count(" goal ") == 5, run.stdout
+    assert run.stdout.count(" goal ") == goals, run.stdout
