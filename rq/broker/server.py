@@ -21,16 +21,16 @@ from rq.broker.admin.table import TABLE as _ADMIN
 from rq.broker.anew import Anew
 from rq.broker.arrivals import Arrivals
 from rq.broker.backlog import Backlog, send_some
-from rq.broker.bodies import has_places
 from rq.broker.bounds import LONGEST_WORD
 from rq.broker.bridge.bridge import Bridge
 from rq.broker.bus.cluster import Cluster
-from rq.broker.connection import PIECE, SLICE, Connection
+from rq.broker.connection import PIECE, Connection
 from rq.broker.dialects.call import BLOCKED, Blocked, Call, Command, Refusal
 from rq.broker.dialects.table import TABLE as _DIALECTS
 from rq.broker.door import Door, People
 from rq.broker.durability import Durability
 from rq.broker.figures import Figures
+from rq.broker.handing import Handing
 from rq.broker.later import Later
 from rq.broker.node import Node
 from rq.broker.store import Store
@@ -74,6 +74,7 @@ class Server:
         self.admin = _ADMIN
         self.backlog = Backlog(loop)
         self.later = Later(loop, self.connections, self.backlog)
+        self._handing = Handing(node, store, self.connections, self.later, self.soon)
         self._anew = Anew(loop, self._name_again)
         self.cluster = Cluster(self, loop)
         self.began = time.time()
@@ -81,7 +82,6 @@ class Server:
         self.durability = Durability(self, loop)
         self._loop = loop
         self._touched: dict[int, Connection] = {}
-        self._reading: set[int] = set()  # clients: bodies of their answers are read
         self._turn_at: asyncio.Handle | None = None
         self._holds_turn = self._wants_turn = False
         self._timer: asyncio.TimerHandle | None = None
@@ -135,47 +135,13 @@ class Server:
         self._anew.forget(connection)
         self.monitors.pop(connection.number, None)
         if connection.has_answers:
-            self._take_back(connection.number)
-
-    def _take_back(self, client: int) -> None:
-        """Let jobs be as they were that a client was handed in an answer of which it
-        had no byte; once, for then another one may have them."""
-        now, desk = self.store.clock.now(), self.node.desk
-        theirs = [job_id for other, job_id in desk.handed if other == client]
-        if theirs:
-            desk.handed = [each for each in desk.handed if each[0] != client]
-        for job_id in theirs:
-            desk.take_back(job_id, now)
-        self._answer_waiting()
-        self.soon()
+            self._handing.take_back(connection.number)
 
     # ---- commands
 
     def obey(self, connection: Connection, command: list[bytes]) -> Value | Blocked:
         """Do what a client asks; return its answer."""
-        value = self._obey(connection, command)
-        if isinstance(value, Blocked) or not self._has_places(value):
-            return value
-        return self._answer_later(connection, value)
-
-    def _answer_later(self, connection: Connection, value: Value) -> Blocked:
-        """Give an answer once its bodies are read. A client that is gone by then has
-        not got what it was handed."""
-        self._reading.add(connection.number)  # before the turn that this is in ends
-        return self.later.answer(connection, self._with_bodies(connection, value))
-
-    async def _with_bodies(self, connection: Connection, value: Value) -> Value:
-        client = connection.number
-        try:
-            return await large.read(self.store.bodies, value)
-        finally:
-            self._reading.discard(client)
-            if client not in self.connections:
-                self._take_back(client)
-
-    def _has_places(self, value: Value) -> bool:
-        """Whether bodies of an answer have to be read first."""
-        return self.store.bodies.live and has_places(value)
+        return self._handing.answered(connection, self._obey(connection, command))
 
     def _obey(self, connection: Connection, command: list[bytes]) -> Value | Blocked:
         name = command[0].upper()
@@ -276,28 +242,6 @@ class Server:
             self.durability.keep(now)
         return value
 
-    def _answer_waiting(self) -> None:
-        """Answer those who waited, for some time, and the others in the next turn; the
-        answer to the command that let them go on stands before theirs."""
-        until = time.monotonic() + SLICE
-        while self.node.answers:
-            answers, self.node.answers = self.node.answers, []
-            for done, (client, value) in enumerate(answers):
-                if time.monotonic() > until:
-                    self.node.answers[:0] = answers[done:]
-                    self.soon()
-                    return
-                self._answer_one(client, value)
-
-    def _answer_one(self, client: int, value: Value) -> None:
-        connection = self.connections.get(client)
-        if connection is None:
-            self._take_back(client)
-        elif self._has_places(value):
-            self._answer_later(connection, value)
-        else:
-            connection.answer_waiting(value)
-
     # ---- turns
 
     def touched(self, connection: Connection) -> None:
@@ -337,7 +281,7 @@ class Server:
         self._turn_at = None
         now = self.store.clock.now()
         self.node.tick(now)
-        self._answer_waiting()
+        self._handing.answer_waiting()
         self.cluster.send_early()
         self.durability.keep(now)
         if not self.durability.reach():
@@ -354,10 +298,7 @@ class Server:
         if left := send_some(touched):
             self._touched = left | self._touched
             self.soon()
-        desk = self.node.desk
-        without = self._touched.keys() | self._reading
-        without |= {client for client, _ in self.node.answers}
-        desk.handed = [each for each in desk.handed if each[0] in without]
+        self._handing.have_left(but=self._touched)
 
     def _go_on(self) -> None:
         """Ask for the next turn: when something is due, or a snapshot goes on."""
