@@ -1,5 +1,5 @@
-"""Batches: their messages are claimed in one group of the journal, and one process is
-started for all of them."""
+"""Batches: one process is started for all of their messages, or a long-lived worker is
+handed them."""
 
 from __future__ import annotations
 
@@ -10,28 +10,24 @@ from collections.abc import Mapping
 
 from rq import limits
 from rq.causes import Cause
-from rq.config.settings import PERSISTENT
-from rq.errors import BadMessage, NoSuchMessage, TooLate, Unread
 from rq.limits import Over
 from rq.logs import fields
-from rq.queues.attempts.attempt import Attempt, Claim
+from rq.queues.attempts.attempt import Attempt
 from rq.queues.attempts.batch import Batch
 from rq.queues.concurrency.tasks import in_slices
 from rq.queues.owner.owner import Owner
-from rq.queues.runner import abort, batch_file, claims
+from rq.queues.runner import abort, batch_file
 from rq.queues.runner.abort import Abort
+from rq.queues.runner.batch_claims import BatchClaims
 from rq.queues.runner.batch_run import BatchRun
 from rq.queues.runner.parts import Parts
 from rq.queues.runner.pool import Pool
 from rq.scripts import environment
 from rq.scripts.log import StdioLog
 from rq.scripts.script import Script
-from rq.scripts.slots import Slot
 from rq.scripts.time_limits import Timed
-from rq.spool import batch_dirs, lost_attempts
+from rq.spool import batch_dirs
 from rq.states import Event
-
-LOOKS = 200  # due messages that are put into batches in one turn
 
 log = logging.getLogger(__name__)
 
@@ -58,111 +54,13 @@ class Batches:
             self._free,
         )
         self._claimed: list[Batch] = []
-
-    # ---- claiming
+        self._claims = BatchClaims(
+            owner, parts, pool, self._claimed.append, self._unused
+        )
 
     def claim_due(self) -> float | None:
         """Claim the batches that may start and have a slot; return when to look again."""
-        owner = self.owner
-        now = owner.spool.clock()
-        while owner.slots_free > 0 and owner.admission.may_start:
-            not_before = self._file.not_before(now, self._pool.free > 0)
-            if not_before is not None:
-                return not_before
-            later, more = self._gather(now)
-            ids, starts = owner.backlog.gathering.next_batch(now)
-            lacks, again = self._lacks_worker(bool(ids) or starts is not None, now)
-            if ids and lacks:
-                return again
-            if ids:
-                self._claim(ids, now)
-            elif more:
-                return now
-            else:
-                ahead = (later, starts, again)
-                moments = [moment for moment in ahead if moment is not None]
-                if not moments:
-                    self._file.is_back()  # no message waits for it: no error to show
-                return min(moments, default=None)
-            if owner.spool.group_full:
-                return now
-        return None
-
-    def _lacks_worker(self, wanted: bool, now: float) -> tuple[bool, float | None]:
-        """Return whether no long-lived worker is free where one must be, and when to look
-        again; one is started as soon as messages gather, to be ready for them."""
-        if not self._is_persistent or self._pool.has_free():
-            return False, None
-        return True, self._pool.grow(now) if wanted else None
-
-    @property
-    def _is_persistent(self) -> bool:
-        return self.owner.config.worker == PERSISTENT
-
-    def _gather(self, now: float) -> tuple[float | None, bool]:
-        """Put due messages into batches; return when the next is due, and whether more are
-        due now."""
-        for _ in range(LOOKS):
-            msg_id, later = self.owner.backlog.next_of_batches(now)
-            if msg_id is None:
-                return later, False
-            try:
-                self.owner.backlog.gather(msg_id)
-            except Unread as error:
-                self.owner.backlog.put_back(msg_id)
-                self._file.lacks(error, now)
-                return self._file.not_before(now, False), False
-        return None, True
-
-    def _claim(self, ids: list[str], now: float) -> None:
-        try:
-            worker = self._pool.take() if self._is_persistent else None
-            slot = worker.slot if worker else self._parts.slots.take()
-        except OSError as error:
-            self._file.lacks(error, now)
-            return
-        # The attempt is part of the id: the directory of the last batch with the same
-        # first message may still be there.
-        batch_id = f"{ids[0]}.{self.owner.spool.entry(ids[0]).attempt + 1}"
-        attempts = [
-            attempt
-            for msg_id in ids
-            if (attempt := self._claim_one(msg_id, batch_id, slot, now)) is not None
-        ]
-        batch = Batch(batch_id, attempts, slot, worker)
-        if not attempts:
-            self._close_slot(batch)
-            self._free(batch, False)
-            return
-        self.owner.attempts.add_batch(batch)
-        self._claimed.append(batch)
-
-    def _claim_one(
-        self, msg_id: str, batch_id: str, slot: Slot, now: float
-    ) -> Attempt | None:
-        owner = self.owner
-        entry = owner.spool.entry(msg_id)
-        seq, wait_us = entry.last_told, entry.waited_us(now)
-        owner.backlog.remove(msg_id)
-        try:
-            message = owner.spool.claim(msg_id, slot.number, batch=batch_id)
-        except Unread as error:
-            owner.backlog.add(msg_id)
-            self._file.lacks(error, now)
-            return None
-        except TooLate as error:
-            claims.fail_late(owner, msg_id, error)
-            return None
-        except (BadMessage, NoSuchMessage) as error:
-            lost_attempts.fail_malformed(owner.spool, msg_id, str(error))
-            return None
-        attempt = Attempt(
-            Claim(
-                message=message, slot=slot, seq=seq, wait_us=wait_us, batch_id=batch_id
-            )
-        )
-        owner.attempts.claim(attempt)
-        return attempt
+        return self._claims.claim_due()
 
     def any_after(self, seq: int) -> bool:
         """Whether a claimed batch has a message accepted by a later event than `seq`."""
@@ -381,6 +279,11 @@ class Batches:
             self._parts.orphans.clear(worker.script, worker.slot, False, forget)
         else:
             self._pool.release(worker)  # one that has ended is forgotten by the pool
+
+    def _unused(self, batch: Batch) -> None:
+        """Give back the slot, or the worker, of a batch of which no message is left."""
+        self._close_slot(batch)
+        self._free(batch, False)
 
     @staticmethod
     def _close_slot(batch: Batch) -> None:
