@@ -150,6 +150,17 @@ def split_url(text: str) -> tuple[str, str | None]:
     return queue_name(name), (msg_id(short) if short else None)
 
 
+def host_port(host: str, port: int | str | None) -> str:
+    """Return HOST:PORT as it stands in a URL, and as people write it; without a port that
+    of the scheme is meant.
+
+    >>> host_port("10.0.0.2", 7711), host_port("fe80::1", 80), host_port("[::1]", None)
+    ('10.0.0.2:7711', '[fe80::1]:80', '[::1]')
+    """
+    literal = f"[{host}]" if ":" in host and not host.startswith("[") else host
+    return literal if port is None else f"{literal}:{port}"
+
+
 def _shortened(text: object) -> str:
     whole = repr(text)
     return whole if len(whole) <= 80 else whole[:77] + "..."

@@ -5,15 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rq.broker_client import answers
-from rq.broker_client.answers import (
-    ClientRow,
-    HeldRow,
-    Job,
-    NodeRow,
-    QueueRow,
-    ToldRow,
-)
 from rq.broker_client.connection import TIMEOUT, Words, ask
+from rq.broker_client.rows import ClientRow, HeldRow, Job, NodeRow, QueueRow, ToldRow
 from rq.errors import NoSuchMessage
 from rq.layout import Root
 

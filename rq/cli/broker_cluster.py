@@ -10,8 +10,8 @@ import socket
 import sys
 from collections.abc import Callable
 
+from rq import names
 from rq.broker_client import questions
-from rq.broker_client.answers import place_of
 from rq.cli import term
 from rq.cli.named_files import Files
 from rq.config import broker as config
@@ -145,7 +145,7 @@ def _naming(root: Root, now: BrokerConfig) -> BrokerConfig:
 def tell_of_joining(root: Root, chosen: BrokerConfig) -> None:
     """Say what a person runs on the other hosts."""
     port = bus_port(chosen)
-    where = place_of(chosen.bus_addr or chosen.addr, port)
+    where = names.host_port(chosen.bus_addr or chosen.addr, port)
     host = socket.gethostname()
     if port != config.PORT + BUS_ABOVE:
         host = f"{host}:{port}"

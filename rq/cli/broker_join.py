@@ -8,9 +8,10 @@ import socket
 import time
 from dataclasses import dataclass
 
+from rq import names
 from rq.broker_client import questions
-from rq.broker_client.answers import NodeRow, place_of
 from rq.broker_client.connection import ask
+from rq.broker_client.rows import NodeRow
 from rq.cli import broker_cluster, broker_switch, broker_views, place
 from rq.cli.named_files import Files
 from rq.config import broker as config
@@ -85,7 +86,7 @@ def _place(text: str) -> Place:
     except (socket.gaierror, UnicodeError) as error:
         why = getattr(error, "strerror", None) or "it is no name of a host"
         raise BadInput(f"{host:.200} is not known here: {why}") from None
-    return Place(place_of(host, int(port)), str(infos[0][4][0]), int(port))
+    return Place(names.host_port(host, int(port)), str(infos[0][4][0]), int(port))
 
 
 def _parts(text: str) -> tuple[str, str]:
@@ -184,7 +185,7 @@ def _is_new(row: NodeRow) -> bool:
 
 
 def _row_of(root: Root, node: Place) -> NodeRow | None:
-    where = place_of(node.host, node.port)
+    where = names.host_port(node.host, node.port)
     others = [row for row in questions.nodes(root) if "myself" not in row.flags]
     row = next((row for row in others if row.bus == where), None)
     if row is None and not any(each.linked for each in others):
@@ -196,7 +197,7 @@ def _failure(row: NodeRow, node: Place, own_port: int) -> RQError:
     if not row.linked:
         why = row.why or "it does not answer"
         return Unreachable(f"no node at {node.typed}: {why}")
-    here = place_of(_source(node), own_port)
+    here = names.host_port(_source(node), own_port)
     return Unreachable(
         f"{node.typed} answers, and does not reach this node at {here}: open that port, "
         "or name an address that it reaches with --bus-addr"

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 
 from rq.broker_client import questions
-from rq.broker_client.answers import HeldRow, NodeRow
+from rq.broker_client.rows import HeldRow, NodeRow
 from rq.cli import FAILED, INTERRUPTED, OK, place, term
 from rq.errors import BadInput, Refused
 from rq.layout import Root

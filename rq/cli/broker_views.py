@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from rq.broker_client import answers, questions
 from rq.broker_client.addresses import readable
-from rq.broker_client.answers import ClientRow, CopyRow, Job, NodeRow
 from rq.broker_client.connection import ask
+from rq.broker_client.rows import ClientRow, CopyRow, Job, NodeRow
 from rq.cli import FAILED, OK, place, term
 from rq.config import broker as config
 from rq.errors import BadInput, NoSuchMessage, Unreachable

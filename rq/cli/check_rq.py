@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rq import config
+from rq import config, names
 from rq.cli import check_peers, guarded, term
 from rq.cli.levels import Finding, Level
 from rq.errors import BadConfig, BadInput, RQError
@@ -73,8 +73,7 @@ def _base(server: str, port: str) -> str:
     ('http://h:3333', 'http://[::1]:80', 'https://h:443')
     """
     scheme, _, name = server.rpartition("://")
-    host = f"[{name}]" if ":" in name and not name.startswith("[") else name
-    return f"{scheme or 'http'}://{host}:{port}"
+    return f"{scheme or 'http'}://{names.host_port(name, port)}"
 
 
 def _check_peers(args: argparse.Namespace) -> int:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypedDict
 
-from rq import limits, users
+from rq import limits, names, users
 from rq.config.notices import Notice
 from rq.retry import Retry
 
@@ -107,8 +107,8 @@ class RootConfig:
         return self._url(self.host if everywhere else self.addr)
 
     def _url(self, name: str) -> str:
-        place = f"[{name}]" if ":" in name and not name.startswith("[") else name
-        return f"{self.scheme}://{place}:{self.port}{self.relative_root}"
+        place = names.host_port(name, self.port)
+        return f"{self.scheme}://{place}{self.relative_root}"
 
     def queue_url(self, queue: str) -> str:
         """Where workers elsewhere ask for the messages of a queue."""

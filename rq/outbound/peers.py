@@ -46,8 +46,7 @@ class Target:
     @property
     def place(self) -> str:
         """Return `HOST:PORT`."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
+        return names.host_port(self.host, self.port)
 
     def path(self, rest: str) -> str:
         return f"{self.prefix}/q/{rest}"

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterable
 from typing import TypedDict
 
-from rq import config
+from rq import config, names
 from rq.config import files
 from rq.errors import BadInput, Refused
 from rq.layout import Root
@@ -69,9 +69,7 @@ def spelled(text: str) -> str:
     host, port = addresses.split_port(text)
     addresses.allowed([text])
     name = addresses.plain(host)
-    if port is None:
-        return name
-    return f"[{name}]:{port}" if ":" in name else f"{name}:{port}"
+    return name if port is None else names.host_port(name, port)
 
 
 def listed(root: Root) -> list[Permit]:

@@ -11,7 +11,7 @@ from falcon.asgi import Request, Response
 
 from rq.access.roles import Role
 from rq.broker_client import answers, questions
-from rq.broker_client.answers import QueueRow
+from rq.broker_client.rows import QueueRow
 from rq.web.pages import broker, facts
 from rq.web.routes import Routes
 from rq.web.site import Site

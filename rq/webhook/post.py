@@ -9,6 +9,7 @@ import ssl
 from collections.abc import Mapping
 from urllib.parse import SplitResult, quote, unquote, urljoin, urlsplit
 
+from rq import names
 from rq.errors import Refused
 from rq.outbound import addresses, connection
 from rq.outbound.addresses import Internal
@@ -100,8 +101,7 @@ def _path(parts: SplitResult) -> str:
 
 def _own_headers(parts: SplitResult, host: str) -> dict[str, str]:
     """Return the headers that the URL asks for."""
-    literal = f"[{host}]" if ":" in host else host
-    headers = {"Host": f"{literal}:{parts.port}" if parts.port else literal}
+    headers = {"Host": names.host_port(host, parts.port or None)}
     if parts.username is not None:
         pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
         headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"

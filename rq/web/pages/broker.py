@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, TypedDict
 from falcon.asgi import Request, Response
 
 from rq.broker_client import answers, questions
-from rq.broker_client.answers import ClientRow, NodeRow, QueueRow
 from rq.broker_client.connection import Words, ask_all
+from rq.broker_client.rows import ClientRow, NodeRow, QueueRow
 from rq.config import broker as config
 from rq.config.broker import BrokerConfig
 from rq.errors import BadConfig, RQError

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypedDict
 from falcon.asgi import Request, Response
 
 from rq.broker_client import addresses, answers, questions
-from rq.broker_client.answers import Job, JobRow, Minutes, QueueRow
+from rq.broker_client.rows import Job, JobRow, Minutes, QueueRow
 from rq.errors import BadInput, NoSuchMessage, NoSuchQueue
 from rq.layout import Root
 from rq.web.pages import broker, confirm, page
