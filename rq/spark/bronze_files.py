@@ -1,4 +1,4 @@
-"""What the Parquet of a directory of bronze holds, told without Spark.
+"""What the Parquet of a directory of bronze holds, fact without Spark.
 
 A round asks it which hours of a day a batch has touched, and which batches need not be
 read for them.
@@ -6,10 +6,11 @@ read for them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,6 +22,7 @@ from rq.spark import failures
 HOUR_US = 3_600_000_000
 HOURS = frozenset(range(24))
 _TS = "ts"
+Fact = TypeVar("Fact")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +35,10 @@ class Extent:
 
 def extent(directory: Path) -> Extent:
     """Return how much a directory holds, and of which hours at most; Damaged."""
-    rows, hours = 0, frozenset[int]()
-    for file in _files(directory):
-        end = file.metadata
-        rows += end.num_rows
-        for number in range(end.num_row_groups):
-            hours |= _hours_of(end.row_group(number))
-    return Extent(rows, hours)
+    ends = list(_of_each(directory, lambda file: file.metadata))
+    groups = (end.row_group(n) for end in ends for n in range(end.num_row_groups))
+    hours = frozenset[int]().union(*map(_hours_of, groups))
+    return Extent(sum(end.num_rows for end in ends), hours)
 
 
 def _hours_of(group: pq.RowGroupMetaData) -> frozenset[int]:
@@ -64,18 +63,23 @@ def _hour(ts: int) -> int:
 
 def touched(directory: Path) -> frozenset[int]:
     """Return the hours of the day of which a directory has events; Damaged."""
+    return frozenset[int]().union(*_of_each(directory, _touched))
+
+
+def _touched(file: pq.ParquetFile) -> set[int]:
     hours: set[int] = set()
-    for file in _files(directory):
-        for batch in file.iter_batches(columns=[_TS]):
-            starts = compute.divide(batch.column(0), HOUR_US).unique()
-            hours.update(start % 24 for start in starts.to_pylist())
-    return frozenset(hours)
+    for batch in file.iter_batches(columns=[_TS]):
+        starts = compute.divide(batch.column(0), HOUR_US).unique()
+        hours.update(start % 24 for start in starts.to_pylist())
+    return hours
 
 
-def _files(directory: Path) -> Iterator[pq.ParquetFile]:
+def _of_each(directory: Path, look: Callable[[pq.ParquetFile], Fact]) -> Iterator[Fact]:
+    """Give what a look at each file tells."""
     for path in sorted(directory.glob("*.parquet")):
         try:
             with pq.ParquetFile(path) as file:
-                yield file
-        except (pa.ArrowInvalid, OSError) as error:
+                fact = look(file)
+        except (pa.ArrowException, OSError) as error:
             raise Damaged(failures.damaged(path)) from error
+        yield fact
