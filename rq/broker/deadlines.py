@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable
 from math import inf
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Generic, Protocol, TypeVar, cast
 
 What = TypeVar("What")
 
@@ -40,6 +40,14 @@ class Deadline(Generic[What]):
         self.what = what
         self.at = at
         self.slot: dict[Timed, None] | None = None
+
+
+class Wheel(Protocol):
+    """Deadlines, of whatever."""
+
+    _order: list[int]
+
+    def next(self) -> float | None: ...
 
 
 class Deadlines(Generic[Waiting]):
@@ -103,7 +111,7 @@ class Deadlines(Generic[Waiting]):
         return None
 
     @staticmethod
-    def first_of(wheels: Iterable[Deadlines[Any]]) -> float | None:
+    def first_of(wheels: Iterable[Wheel]) -> float | None:
         """Return when the first of several has something to do; None: never. Most are
         empty, and it is asked for in each turn."""
         first: float | None = None

@@ -127,6 +127,12 @@ def batches(bronze: Path, date: str, current: Current) -> list[Batch]:
     ]
 
 
+def directories(bronze: Path, current: Current) -> list[Path]:
+    """Return the directories that make up all days."""
+    every = dates(bronze)
+    return [batch.path for date in every for batch in batches(bronze, date, current)]
+
+
 def every_batch(bronze: Path, date: str) -> list[Batch]:
     """Return all directories of a day, those that no longer count, too."""
     day = bronze / f"{_DATE}{date}"

@@ -22,11 +22,7 @@ def history(spark: SparkSession, root: str | Path | None = None) -> DataFrame:
     place = bronze.place(config.find_root(str(root) if root else None))
     current = place.current()
     source = place.bronze(current.number)
-    paths = [
-        batch.path
-        for date in bronze.dates(source)
-        for batch in bronze.batches(source, date, current)
-    ]
+    paths = bronze.directories(source, current)
     if not paths:
         return spark.createDataFrame([], f"{SCHEMA}, date date")
     dated = bronze.read(spark, source, paths, date="date")

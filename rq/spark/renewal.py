@@ -49,11 +49,7 @@ def _take_over(
 ) -> None:
     """Copy the events that are in no journal any more: what will be read begins later."""
     source = place.bronze(before.number)
-    paths = [
-        batch.path
-        for date in bronze.dates(source)
-        for batch in bronze.batches(source, date, before)
-    ]
+    paths = bronze.directories(source, before)
     if not paths:
         return
     journals = journal_plan.look(root)

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote
 
 from rq.config import files
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow import parquet
 
+Written = TypeVar("Written")
 NULL = "__HIVE_DEFAULT_PARTITION__"  # in the name of a directory: no value, or no text
 _MOST_FILES = 10_000  # of a task
 _LARGEST = 256 * 1024 * 1024  # bytes of a file, about; a store copies 5 GB at once
@@ -152,7 +153,9 @@ class _Files:
 class _File:
     """A Parquet file into which rows are put; it keeps those of one row group."""
 
-    def __init__(self, folder: str, name: str, stream: Any, schema: pa.Schema) -> None:
+    def __init__(
+        self, folder: str, name: str, stream: pa.NativeFile, schema: pa.Schema
+    ) -> None:
         from pyarrow import parquet
 
         self.folder, self._name, self.stream = folder, name, stream
@@ -191,7 +194,7 @@ class _File:
         self._kept, self._waiting, self._bytes = [], 0, 0
 
 
-def _said(make: Callable[[], Any]) -> Any:
+def _said(make: Callable[[], Written]) -> Written:
     """Make something of Arrow; BadInput says what it cannot."""
     import pyarrow as pa
 
@@ -224,7 +227,6 @@ def _parted(
 
 
 def _ends(columns: dict[str, pa.Array]) -> list[int]:
-    import pyarrow as pa
     from pyarrow import compute, types
 
     ends: set[int] = set()
@@ -236,7 +238,7 @@ def _ends(columns: dict[str, pa.Array]) -> list[int]:
             or types.is_integer(kind)
             or types.is_date(kind)
             or types.is_boolean(kind)
-            or pa.types.is_null(kind)
+            or types.is_null(kind)
         ):
             raise BadInput(
                 f"q.write: {name} is of type {kind}; tables are parted by text, whole "

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, cast
 
 from rq import config
 from rq.config import files
@@ -58,6 +58,18 @@ class Table:
     @property
     def text(self) -> str:
         return f"{self.rows:,} rows to {self.place}"
+
+
+# The list of what is decided.
+_Decision = TypedDict(
+    "_Decision",
+    {
+        "name": str,  # how files and manifest begin
+        "from": Mapping[str, Json],  # the messages that the tables are made of
+        "time": float,
+        "tables": list[dict[str, Any]],
+    },
+)
 
 
 class Writes:
@@ -97,13 +109,13 @@ class Writes:
         that they are made of."""
         if not self.tables:
             return
-        list_ = {
+        decision: _Decision = {
             "name": self._name,
             "from": origin,
             "time": time.time(),
             "tables": [asdict(table) for table in self.tables],
         }
-        files.write_state(self._own / _LIST, list_)
+        files.write_state(self._own / _LIST, decision)
 
     def publish(self) -> None:
         """Let all tables be seen. What is decided may be done again."""
@@ -167,10 +179,9 @@ def _enter(own: Path) -> int:
     finally:
         os.close(turn)
     for path, held in left:
-        with contextlib.suppress(
-            OSError, RQError
-        ):  # a store that is away: the next start
-            _discard([_stage(entry) for entry in _json(path / _PLACES, [])])
+        # What lies in a store that is away is removed by the next start.
+        with contextlib.suppress(OSError, RQError):
+            _discard(_placed(path))
             files.remove_dir(path)
         os.close(held)
     return lock
@@ -215,11 +226,13 @@ def _has(own: Path, name: str) -> bool:
     return (own / name).is_file()
 
 
-def _json(path: Path, default: Any) -> Any:
+def _placed(own: Path) -> list[Stage]:
+    """Return where a start was about to put something."""
     try:
-        return json.loads(path.read_bytes())
+        entries: list[dict[str, Any]] = json.loads((own / _PLACES).read_bytes())
     except FileNotFoundError:
-        return default
+        return []
+    return [_stage(entry) for entry in entries]
 
 
 # ---- names
@@ -227,7 +240,7 @@ def _json(path: Path, default: Any) -> Any:
 
 def _publish(own: Path) -> list[Table]:
     """Do what a list has decided, or what of it is not done; return its tables."""
-    decided = _json(own / _LIST, None)
+    decided = cast("_Decision", json.loads((own / _LIST).read_bytes()))
     tables = [_table(entry) for entry in decided["tables"]]
     if _has(own, _DONE):
         return tables
@@ -250,9 +263,7 @@ def _table(entry: Mapping[str, Any]) -> Table:
     return Table(_stage(entry["stage"]), [Staged(**file) for file in entry["files"]])
 
 
-def _let_be_seen(
-    place: Target, table: Table, name: str, decided: dict[str, Any]
-) -> None:
+def _let_be_seen(place: Target, table: Table, name: str, decided: _Decision) -> None:
     """Give files their names, then write the manifest that lists them."""
     manifest = f"{OURS}/{name}.json"
     if place.has(manifest):

@@ -55,9 +55,7 @@ class Transaction:
     members: dict[str, None] = field(default_factory=dict)
     number: int = 0  # how many messages it has committed
     digest: str = ""  # of their ids
-    manifest: int = (
-        0  # seq of the decision until which a file with ids is kept; 0: none
-    )
+    manifest: int = 0  # a file with ids is kept until this event is covered; 0: none
     head: str = ""  # the transaction that decides for it
     leader: Transaction | None = None  # the same, while it is known
     # Those that it has decided for: they are committed when it is.

@@ -40,9 +40,7 @@ class Greeting(NamedTuple):
     leaving: bool
     rumours: tuple[Rumour, ...]
     lines: int = 0  # durable lines of the sender's journal, since ever
-    remembers: int = (
-        0  # the most that the receiver has said to have, as the sender knows
-    )
+    remembers: int = 0  # the most lines that the receiver has told the sender of
 
 
 class HasFailed(NamedTuple):

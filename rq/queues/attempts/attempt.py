@@ -24,10 +24,9 @@ from rq.scripts.script import Script
 from rq.scripts.slots import Slot
 from rq.scripts.time_limits import Timed
 from rq.scripts.words import Said
-from rq.scripts.worker import Worker
 
 if TYPE_CHECKING:
-    from rq.queues.attempts.batch import Batch
+    from rq.queues.attempts.batch import PoolWorker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +38,7 @@ class Claim:
     seq: int  # of the event that brought the message into que, or told its content
     wait_us: int
     key: str | None = None  # exclusion key
-    worker: Worker[Attempt | Batch] | None = None  # reserved; None: a script is started
+    worker: PoolWorker | None = None  # reserved; None: a script is started
     batch_id: str | None = None
 
 

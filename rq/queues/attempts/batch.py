@@ -30,7 +30,7 @@ class Batch:
         batch_id: str,
         attempts: list[Attempt],
         slot: Slot,
-        worker: Worker[Attempt | Batch] | None = None,
+        worker: PoolWorker | None = None,
     ) -> None:
         self.batch_id = batch_id
         self.slot = slot
@@ -135,3 +135,7 @@ class Batch:
     def count_end(self, event: Event) -> None:
         """Count a message that has gone on."""
         self.ended[event] = self.ended.get(event, 0) + 1
+
+
+Task = Attempt | Batch  # what a long-lived worker is handed
+PoolWorker = Worker[Task]

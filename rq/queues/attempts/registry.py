@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from rq.queues.attempts.attempt import Attempt
-from rq.queues.attempts.batch import Batch
-from rq.scripts.worker import Worker
+from rq.queues.attempts.batch import Batch, PoolWorker
 
 
 class Attempts:
@@ -18,7 +17,7 @@ class Attempts:
         self._started: dict[str, Attempt] = {}
         self._batches: dict[str, Batch] = {}  # claimed or started
         self.workers: dict[
-            int, Worker[Attempt | Batch]
+            int, PoolWorker
         ] = {}  # slot: the long-lived worker that has it
         self.starts = 0  # scripts started and messages handed over, by this process
         # Slot or message: the process that holds it though the script has ended.

@@ -9,14 +9,13 @@ from dataclasses import asdict
 
 from rq import visible, waits
 from rq.queues.attempts.attempt import Attempt
-from rq.queues.attempts.batch import Batch
+from rq.queues.attempts.batch import Batch, PoolWorker
 from rq.queues.attempts.lease import Lease
 from rq.queues.control import message_view
 from rq.queues.delivery import owed
 from rq.queues.maintenance.stall import Stall
 from rq.queues.owner.owner import Owner
 from rq.replies import Counts, Detail, Elsewhere, Held, PauseView, Running, WorkerView
-from rq.scripts.worker import Worker
 from rq.states import COUNTED, State
 
 LEASED = 20  # messages under leases that `detail` lists; `leases` has all
@@ -108,7 +107,7 @@ def _held(owner: Owner) -> list[Held]:
     ]
 
 
-def _worker(worker: Worker[Attempt | Batch]) -> WorkerView:
+def _worker(worker: PoolWorker) -> WorkerView:
     return {
         "pid": worker.pid,
         "phase": worker.phase,

@@ -12,10 +12,8 @@ import time
 from rq import elsewhere
 from rq.config.admin import Admin
 from rq.config.settings import PERSISTENT, PULL
-from rq.queues.attempts.attempt import Attempt
-from rq.queues.attempts.batch import Batch
+from rq.queues.attempts.batch import PoolWorker
 from rq.queues.owner.owner import Owner
-from rq.scripts.worker import Worker
 from rq.scripts.worker_protocol import WorkerPhase
 from rq.spool import LAG_MESSAGES
 from rq.wording import duration
@@ -124,7 +122,7 @@ def why_no_worker(owner: Owner) -> str:
     )
 
 
-def slow_worker(owner: Owner) -> Worker[Attempt | Batch] | None:
+def slow_worker(owner: Owner) -> PoolWorker | None:
     """Return the worker that was started a while ago and is not ready; None: none is."""
     for worker in owner.attempts.workers.values():
         if worker.phase is WorkerPhase.STARTING:

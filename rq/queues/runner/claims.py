@@ -12,13 +12,12 @@ from rq.errors import BadMessage, NoSuchMessage, TooLate, Unread
 from rq.logs import fields
 from rq.message import Message
 from rq.queues.attempts.attempt import Attempt, Claim
-from rq.queues.attempts.batch import Batch
+from rq.queues.attempts.batch import PoolWorker
 from rq.queues.owner.owner import Owner
 from rq.queues.runner import abort
 from rq.queues.runner.parts import Parts
 from rq.queues.runner.pool import Pool
 from rq.scripts.slots import Slot
-from rq.scripts.worker import Worker
 from rq.spool import lost_attempts
 
 log = logging.getLogger(__name__)
@@ -100,7 +99,7 @@ class Claims:
         self,
         msg_id: str,
         slot: Slot,
-        worker: Worker[Attempt | Batch] | None,
+        worker: PoolWorker | None,
         now: float,
     ) -> Message | None:
         """Claim a message; None when it cannot be claimed: it waits again, or is in err."""
@@ -115,7 +114,7 @@ class Claims:
             self.release(slot, worker)
         return message
 
-    def release(self, slot: Slot, worker: Worker[Attempt | Batch] | None) -> None:
+    def release(self, slot: Slot, worker: PoolWorker | None) -> None:
         """Take back what was reserved for an attempt that did not begin."""
         if worker is not None:
             self._pool.release(worker)

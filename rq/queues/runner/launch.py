@@ -16,7 +16,7 @@ from rq.limits import Over
 from rq.logs import fields
 from rq.message import Message
 from rq.queues.attempts.attempt import Attempt, Work
-from rq.queues.attempts.batch import Batch
+from rq.queues.attempts.batch import Batch, PoolWorker
 from rq.queues.owner.owner import Owner
 from rq.queues.runner.reports import Reports
 from rq.scripts import environment, worker_protocol
@@ -25,7 +25,7 @@ from rq.scripts.program import Program
 from rq.scripts.run_as import Ids
 from rq.scripts.script import Script
 from rq.scripts.time_limits import Timed, TimeLimits
-from rq.scripts.worker import OpenLog, Worker
+from rq.scripts.worker import OpenLog
 from rq.spool import batch_dirs
 from rq.states import State
 
@@ -152,7 +152,7 @@ class Launcher:
         worker.take(batch, batch.output, worker_protocol.line(values))
         batch.start(worker.script, output)
 
-    def hand_over(self, attempt: Attempt, worker: Worker[Attempt | Batch]) -> None:
+    def hand_over(self, attempt: Attempt, worker: PoolWorker) -> None:
         """Give a message to a long-lived worker."""
         message, msg_id = attempt.message, attempt.msg_id
         if worker.script.termination is not None:

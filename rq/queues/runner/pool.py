@@ -14,8 +14,7 @@ from dataclasses import dataclass
 
 from rq import back_off
 from rq.logs import fields
-from rq.queues.attempts.attempt import Attempt
-from rq.queues.attempts.batch import Batch
+from rq.queues.attempts.batch import PoolWorker, Task
 from rq.queues.owner.owner import Owner
 from rq.queues.runner.parts import Parts
 from rq.scripts import worker_protocol
@@ -35,11 +34,9 @@ log = logging.getLogger(__name__)
 class Tasks:
     """Who is told what long-lived workers do with their messages or batches."""
 
-    said: Callable[[Attempt | Batch, bytes], None]
-    finished: Callable[[Attempt | Batch], None]
-    unread: Callable[
-        [Attempt | Batch], None
-    ]  # it has ended before it had read its line
+    said: Callable[[Task, bytes], None]
+    finished: Callable[[Task], None]
+    unread: Callable[[Task], None]  # it ended before it had read its line
 
 
 class Pool:
@@ -55,11 +52,11 @@ class Pool:
         self._parts = parts
         self._tasks = tasks
         self._all = owner.attempts.workers
-        self._free: list[Worker[Attempt | Batch]] = []
+        self._free: list[PoolWorker] = []
         self._failures = 0
         self._hold_until = 0.0
         self._script: tuple[object, ...] = ()  # the file that they run
-        self._printed: dict[Worker[Attempt | Batch], int] = {}
+        self._printed: dict[PoolWorker, int] = {}
         self._events = Events(
             ready=self._ready,
             said=tasks.said,
@@ -149,13 +146,13 @@ class Pool:
 
     # ---- giving and taking
 
-    def take(self) -> Worker[Attempt | Batch]:
+    def take(self) -> PoolWorker:
         """Reserve a free worker."""
         worker = self._free.pop()
         worker.reserve()
         return worker
 
-    def _ready(self, worker: Worker[Attempt | Batch]) -> None:
+    def _ready(self, worker: PoolWorker) -> None:
         if worker.attempt is not None:
             self._tasks.finished(worker.attempt)
             return
@@ -163,7 +160,7 @@ class Pool:
         self._parts.file.is_back()
         self._owner.wake()
 
-    def release(self, worker: Worker[Attempt | Batch]) -> None:
+    def release(self, worker: PoolWorker) -> None:
         """Take back a worker whose message has gone on, or was not handed to it."""
         if worker.script.termination is not None:
             return  # it is forgotten when nothing is left of it
@@ -213,7 +210,7 @@ class Pool:
         for worker in list(self._all.values()):
             worker.script.signal(sig)
 
-    def _exited(self, worker: Worker[Attempt | Batch]) -> None:
+    def _exited(self, worker: PoolWorker) -> None:
         if worker in self._free:
             self._free.remove(worker)
         if worker.attempt is not None and not worker.refused:
@@ -226,7 +223,7 @@ class Pool:
         forget = functools.partial(self.forget, worker)
         self._parts.orphans.clear(worker.script, worker.slot, False, forget)
 
-    def _exited_unasked(self, worker: Worker[Attempt | Batch], now: float) -> None:
+    def _exited_unasked(self, worker: PoolWorker, now: float) -> None:
         if worker.messages == 0 or (worker.refused and worker.messages == 1):
             self._hold(now)
         how = worker.script.termination
@@ -236,7 +233,7 @@ class Pool:
         if not worker.greeted and not self._free:
             self._parts.file.fail(f"{self._owner.config.script}: {text}", now)
 
-    def forget(self, worker: Worker[Attempt | Batch]) -> None:
+    def forget(self, worker: PoolWorker) -> None:
         """Forget a worker that has ended, once nothing is left of it."""
         del self._all[worker.slot.number]
         self._printed.pop(worker, None)
@@ -245,7 +242,7 @@ class Pool:
 
     # ---- what they print without a message
 
-    def _print(self, worker: Worker[Attempt | Batch], data: bytes) -> None:
+    def _print(self, worker: PoolWorker, data: bytes) -> None:
         for line in data.decode("utf-8", "replace").splitlines():
             count = self._printed[worker] = self._printed.get(worker, 0) + 1
             if line and count <= OUTPUT_LINES:

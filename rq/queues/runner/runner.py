@@ -17,7 +17,7 @@ from rq.causes import Cause
 from rq.errors import WrongState
 from rq.logs import fields
 from rq.queues.attempts.attempt import Attempt
-from rq.queues.attempts.batch import Batch
+from rq.queues.attempts.batch import Batch, Task
 from rq.queues.attempts.outcome import AGAIN, WELL
 from rq.queues.concurrency.tasks import Tasks
 from rq.queues.delivery import copies
@@ -179,7 +179,7 @@ class Runner:
         self._claims.release(attempt.slot, attempt.claim.worker)
         self._parts.finisher.give_back(attempt, why)
 
-    def _unread(self, attempt: Attempt | Batch) -> None:
+    def _unread(self, attempt: Task) -> None:
         """Its worker has ended before it could read the message: this was no attempt."""
         if isinstance(attempt, Batch):
             self.batches.unread(attempt)
@@ -192,7 +192,7 @@ class Runner:
             why = Abort(Event.REQUEUE, Cause.SPAWN, text)
         self._give_back(attempt, why)
 
-    def _said(self, task: Attempt | Batch, text: bytes) -> None:
+    def _said(self, task: Task, text: bytes) -> None:
         """A long-lived worker has said a line of its message, or of its batch."""
         if isinstance(task, Batch):
             self.batches.said(task, text)
@@ -201,7 +201,7 @@ class Runner:
 
     # ---- ending
 
-    def _finished(self, task: Attempt | Batch) -> None:
+    def _finished(self, task: Task) -> None:
         """A long-lived worker is done with its message, or with its batch."""
         if isinstance(task, Batch):
             self.batches.finished(task)
