@@ -6,6 +6,7 @@ import signal
 import stat
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from harness.queues import RunningQueue, kept, running_queue
@@ -316,6 +317,38 @@ def test_a_worker_that_stays_is_renewed_for_another_user(root):
         second = queue.send(param1="id -u; echo done >&3")
         assert queue.ended(second)["state"] == "done"
         assert str(OTHER) in queue.output(second).splitlines()
+
+
+class WithAccounts(RunningQueue):
+    """A queue whose process sees a file of accounts of its own."""
+
+    def start(self):
+        accounts = str(self.root.path / "passwd")
+        bind = 'mount --bind "$0" /etc/passwd && exec "$@"'
+        super().start(("unshare", "-m", "sh", "-c", bind, accounts))
+
+    def account(self, uid):
+        """Let the user `worker` have this id."""
+        others = Path("/etc/passwd").read_text()
+        text = f"{others}worker:x:{uid}:{uid}::/:/bin/sh\n"
+        (self.root.path / "passwd").write_text(text)
+
+
+def test_a_worker_that_stays_is_renewed_when_its_account_has_another_id(root):
+    queue = WithAccounts(root, "t", "obey_on", worker="persistent", user="worker")
+    queue.account(NOBODY)
+    with kept(queue):
+        first = queue.send(param1="id -u; echo done >&3")
+        assert queue.ended(first)["state"] == "done"
+        assert str(NOBODY) in queue.output(first).splitlines()
+        queue.account(OTHER)
+
+        def is_another():
+            sent = queue.send(param1="id -u; echo done >&3")
+            assert queue.ended(sent)["state"] == "done"
+            return str(OTHER) in queue.output(sent).splitlines()
+
+        wait_until(is_another)
 
 
 @pytest.mark.parametrize(
