@@ -181,15 +181,48 @@ def test_a_link_that_carries_in_one_direction_only(nodes, links, sender, to):
     until_gone(nodes, job_ids)
 
 
+@contextlib.contextmanager
+def patient(nodes, seconds):
+    """Let nodes wait longer for one another than the tests beside this one."""
+    for index in ALL:
+        milliseconds = seconds * 1000
+        nodes.ask(index, "CONFIG", "SET", "cluster-node-timeout", milliseconds)
+    try:
+        yield
+    finally:
+        for index in ALL:
+            nodes.hurry(index)
+
+
 def test_a_host_behind_a_slow_link(nodes, links):
-    with links.slow(2, 64):
-        two, three = ("REPLICATE", 2, "RETRY", 60), ("REPLICATE", 3, "RETRY", 60)
-        job_ids = [add(nodes, 0, *two, timeout=20_000) for _ in range(20)]
-        job_ids += [add(nodes, n, *three, timeout=20_000) for n in ALL]
-        assert all(map(is_added, job_ids))
-        for number, job_id in enumerate(job_ids):
+    two, three = ("REPLICATE", 2, "RETRY", 60), ("REPLICATE", 3, "RETRY", 60)
+    with patient(nodes, 8), links.slow(2, 64):
+        answers = [add(nodes, 0, *two, timeout=20_000) for _ in range(20)]
+        answers += [add(nodes, n, *three, timeout=20_000) for n in ALL]
+        assert [each for each in answers if not is_added(each)] == []
+        for number, job_id in enumerate(answers):
             nodes.ask(number % 2, "ACKJOB", job_id)
-    until_gone(nodes, job_ids)
+    until_gone(nodes, answers)
+
+
+def test_a_large_job_on_a_slow_link_keeps_no_sign_of_life_behind_it(nodes, links):
+    """It is under way for over 10 s."""
+    queue, body = "large", "x" * 1_600_000
+    with patient(nodes, 8), links.slow(2, 1024):
+        began = time.monotonic()
+        job_id = nodes.ask(
+            0, "ADDJOB", queue, body, 60_000, "REPLICATE", 3, "ASYNC", "RETRY", 600
+        )
+        assert is_added(job_id), job_id
+        seen = set()
+        while nodes.holders(job_id) != [*ALL]:
+            seen |= {nodes.sees(0, 2)[0], nodes.sees(1, 2)[0]}
+            assert time.monotonic() - began < 60, seen
+            time.sleep(0.2)
+        say(f"copied after {time.monotonic() - began:.1f} s")
+        assert not [flags for flags in seen if "fail" in flags], seen
+        nodes.ask(0, "ACKJOB", job_id)
+    until_gone(nodes, [job_id])
 
 
 @pytest.mark.parametrize("end", ["kill", "unplug"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 from dataclasses import dataclass
 from typing import Protocol, cast
 
@@ -31,7 +32,8 @@ from rq.resp import BULK_LIMIT
 PATIENCE = 5.0  # seconds that a handshake may take
 _ID = 20  # bytes of a node's id, the first payload of each side
 _MOST_MESSAGE = BULK_LIMIT + 1024 * 1024  # bytes: a body, and what is around it
-_AT_ONCE = 256 * 1024  # bytes that are given to the kernel in one go
+_AT_ONCE = 64 * 1024  # bytes that are given to the kernel in one go
+_MOST_UNSENT = 64 * 1024  # bytes that the kernel keeps behind those that are under way
 
 
 class Owner(Protocol):
@@ -104,6 +106,8 @@ class Connection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
         sock = self._transport.get_extra_info("socket")
         self.ends = Ends(_host(sock.getsockname()), _host(sock.getpeername()))
+        # Else signs of life wait there behind megabytes, and the node counts as silent.
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _MOST_UNSENT)
         loop = asyncio.get_running_loop()
         self._patience = loop.call_later(PATIENCE, self._too_late)
         self._transport.set_write_buffer_limits(_AT_ONCE)
