@@ -10,6 +10,7 @@ from harness.starting import environment
 pytestmark = pytest.mark.process
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("program", "words", "goals"),
     [

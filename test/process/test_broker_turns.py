@@ -76,6 +76,7 @@ def test_as_many_words_as_may_be_hold_nobody_up(shared, client):
     assert held(shared) == []
 
 
+@pytest.mark.slow
 def test_many_clients_with_many_commands_each_take_turns(shared):
     packet = command("QSCAN", *["COUNT", 5] * 200) * 250
     crowd = [Client(shared.port) for _ in range(20)]

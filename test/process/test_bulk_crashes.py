@@ -62,6 +62,7 @@ LATE = ["journal:before-write#10", "journal:written#10", "journal:after-sync#10"
 POINTS = ["journal:after-sync", *LATE, "journal:written#3"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", POINTS)
 def test_it_goes_on_and_changes_each_message_once(queue, point):
     queue.crash(point, lambda: begin(queue, "retry") and wait_for_the_end(queue))

@@ -88,6 +88,7 @@ def _outside(left: dict[str, set[str]]) -> set[str]:
     return {name for name, first in left.items() if not first or name not in imported}
 
 
+@pytest.mark.slow
 def test_every_module_can_be_imported_alone():
     done = subprocess.run(
         [sys.executable, "-s", "-c", ALONE, *in_rings()],

@@ -60,6 +60,7 @@ def test_a_fault_at_any_step_makes_one_message(shared, step, fault):
     assert set(got["attachments"]) == set(FILES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", DELAYS)
 @pytest.mark.parametrize("step", STEPS)
 def test_what_comes_later_than_the_sender_waits_makes_one_message(hasty, step, fault):

@@ -267,6 +267,7 @@ def test_a_deep_root_is_reached_by_root_as_well(code, place):
     assert_all_is_its_users(root)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("word", ["-h", "--help"])
 def test_a_value_that_reads_like_a_cry_for_help_lets_no_verb_run_as_root(
     code, root, word

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from harness.checkout import CHECKOUT
 
-pytestmark = [pytest.mark.process, pytest.mark.long]
+pytestmark = [pytest.mark.process, pytest.mark.long, pytest.mark.slow]
 
 LINES = re.MULTILINE
 CONFIG = """
@@ -64,7 +64,6 @@ def test_what_contributing_says_of_the_environment_reaches_the_tests(tmp_path):
     assert (status, passed, failed) == (0, 1, 0), output
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("part", [ALONE, SIDE_BY_SIDE])
 def test_a_test_that_fails_once_passes_and_is_named(tmp_path, part):
     tests = "def test_a(): fails('a', [0])\ndef test_b(): pass\n"
@@ -77,7 +76,6 @@ def test_a_test_that_fails_once_passes_and_is_named(tmp_path, part):
     assert "test_sample.py::test_b" not in table
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("runs", [[0, 1, 2], [0, 1], [0, 2]])
 def test_a_test_that_fails_more_than_once_is_a_failure(tmp_path, runs):
     status, passed, failed, output = run(
@@ -94,7 +92,6 @@ def test_a_flaky_test_is_a_failure_to_those_who_hunt_it(tmp_path):
     assert (status, failed) == (1, 1)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("file", ["test_soak.py", "test_random_kills.py"])
 def test_what_is_random_is_not_run_again(tmp_path, file):
     tests = "def test_a(): fails('a', [0])\n"
@@ -102,7 +99,6 @@ def test_what_is_random_is_not_run_again(tmp_path, file):
     assert (status, failed) == (1, 1)
 
 
-@pytest.mark.slow
 def test_a_test_that_is_skipped_when_it_is_run_again_has_not_passed(tmp_path):
     tests = """import pytest
 def test_a():
@@ -139,7 +135,6 @@ def test_a_run_keeps_its_files_apart_from_those_of_other_runs(tmp_path):
     assert list(tmp_path.glob("rq-tests-*")) == []
 
 
-@pytest.mark.slow
 def test_what_failed_tests_leave_is_kept_and_told_of(tmp_path):
     tests = "def test_a(tmp_path): (tmp_path / 'left').touch(); assert False\n"
     status, _, failed, output = run(tmp_path, tests)
@@ -164,7 +159,7 @@ def test_quick(): pass
     [
         ("", "7", [], 3),
         ("", "7", ["-k", "slow"], 10),
-        ("true", "7", [], 4),
+        ("true", "7", [], 3),
         ("true", "", [], 11),
     ],
     ids=["every day", "named", "in CI", "in CI, of no commit"],

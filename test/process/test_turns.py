@@ -260,6 +260,7 @@ def test_every_command_is_asked_here():
     assert set(ASKED) | LAST == set(COMMANDS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ASKED)
 def test_no_command_takes_a_long_turn_with_very_many_messages(full, command):
     """What is long is so each time; a machine that is shared may take a processor away
@@ -281,6 +282,7 @@ def told_while_asked(queue, command):
     return long_turns(queue)[before:]
 
 
+@pytest.mark.slow
 def test_a_bulk_takes_no_long_turn_while_it_works(full):
     """As many messages as the queue has, and their folders."""
     told = long_turns(full)

@@ -455,6 +455,7 @@ def relayed_to(tmp_path, conflict):
         yield pair, short(pair.sink.ok("create_message", {"dest": "t", "param1": "a"}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", [None, "drop reply", "twice"])
 def test_a_relayed_message_that_joins_is_delivered(tmp_path, fault):
     with relayed_to(tmp_path, "join") as (pair, stands):

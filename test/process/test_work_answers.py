@@ -18,6 +18,7 @@ def ends_by_token(host):
     return {token: said[0]["word"] for token, said in found.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("word", ["leases", "start", "finish", "log", "script"])
 def test_an_answer_that_breaks_off_is_asked_for_again(host, agent, word):
     host.script = tar_of((member("run"), f"#!/bin/sh\necho x; {QUIET}\n".encode()))
@@ -31,6 +32,7 @@ def test_an_answer_that_breaks_off_is_asked_for_again(host, agent, word):
     assert agent.folders() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("word", ["start", "renew", "finish", "release"])
 @pytest.mark.parametrize(
     "answer",

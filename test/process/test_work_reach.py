@@ -58,6 +58,7 @@ def test_a_host_is_believed_by_an_authority_of_its_own(tmp_path):
 
 
 @needs_openssl
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "days", "is_known", "why"),
     [
