@@ -35,6 +35,7 @@ LEAVING = Failure(
 _LOOK = 1.0  # seconds between two looks for such queues
 _DRAWS = 64  # ids that are drawn at a time
 _SOME = 200  # queues that are looked at in a turn
+_AT_ONCE = 1_000  # clients that are answered in one go
 
 
 class JobDesk:
@@ -43,6 +44,7 @@ class JobDesk:
     def __init__(self, outlet: Outlet, random: Random) -> None:
         self.jobs = Jobs()
         self.waiters: Waiters[bool] = Waiters(NIL_ARRAY)  # True: with counters
+        self.unserved: dict[bytes, None] = {}  # queues with more who are to be answered
         self.handed: list[tuple[int, str]] = []  # client, job: since the last answers
         self._outlet = outlet
         self._random = random
@@ -133,6 +135,8 @@ class JobDesk:
             for queue in before:
                 if len(given) == count or room.left <= 0:
                     return given
+                if queue.name in self.unserved:
+                    continue  # who waited longer comes first
                 job = self.give(queue, client, now)
                 if job is not None:
                     room.left -= size_of(job.body)
@@ -212,12 +216,18 @@ class JobDesk:
     # ---- clients that wait
 
     def serve(self, name: bytes, now: float) -> None:
-        """Give a job each to those who wait at a queue, as long as there are some."""
-        queue = self.jobs.queues.get(name)
+        """Give a job each to those who wait at a queue, as long as there are some; all
+        but the first of a crowd are answered in the next ticks."""
+        queue, most = self.jobs.queues.get(name), _AT_ONCE
+        self.unserved.pop(name, None)
         while queue is not None and (waiter := self.waiters.first(name)) is not None:
+            if not most:
+                self.unserved[name] = None
+                return
             job = self.give(queue, waiter.client, now)
             if job is None:
                 return
+            most -= 1
             self.waiters.remove(waiter.client)
             self._outlet.answer(waiter.client, [job_answer(queue, job, waiter.want)])
 
@@ -229,6 +239,9 @@ class JobDesk:
 
     def tick(self, now: float, most: int) -> None:
         """Do what is due by now, for `most` jobs at a time."""
+        for name in self.unserved:
+            self.serve(name, now)
+            break
         if due := self.jobs.due(now, most):
             queued = [job.queue.name for job in due if self._act(job, now)]
             for name in dict.fromkeys(queued):

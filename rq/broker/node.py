@@ -227,7 +227,7 @@ class Node:
         jobs, messages, groups = self.jobs, self.reliable, self.groups
         if jobs.freeing.left or messages.freeing.left or groups.freeing.left:
             return 0.0
-        if spreads.left or self.messages.unserved:
+        if spreads.left or self.desk.unserved or self.messages.unserved:
             return 0.0
         return Deadlines.first_of(
             (

@@ -124,6 +124,25 @@ def test_a_queue_that_is_paused_takes_and_gives_nothing():
     assert run.answers() == [(1, [[b"q", job_id, b"b"]])]
 
 
+def test_a_crowd_is_served_in_its_order_some_at_a_time():
+    """Nobody who comes meanwhile overtakes it, and no turn is long."""
+    run, crowd = Run(), range(2_500)
+    jobs = [_job(run, body=str(number)) for number in (*crowd, "more")]
+    run.ask("PAUSE", "q", "out")
+    for client in crowd:
+        run.ask("GETJOB", "FROM", "q", client=client)
+    assert run.ask("PAUSE", "q", "none") == Status("none")
+    late = run.ask("GETJOB", "FROM", "q", client=len(crowd))
+    assert isinstance(late, Blocked)
+    some = []
+    while not some or some[-1]:
+        some.append(run.answers())
+        run.pass_by(0)
+    assert max(map(len, some)) <= 1_000
+    answers = [(client, got[0][1]) for each in some for client, got in each]
+    assert answers == list(enumerate(jobs))
+
+
 def test_a_bad_id_refuses_all():
     run = Run()
     job_id = _job(run)
