@@ -79,6 +79,11 @@ def test_its_story_names_who_has_worked_on_it(served):
         ("pat", ("RQ.POP", "rq:p"), "this user (pat) may not ask RQ.POP"),
         ("bob", ("QGET", "rq:p", "g"), "this user (bob) may not ask of queue p"),
         ("bob", ("QLEN", "rq:p"), "this user (bob) may not ask of queue p"),
+        (
+            "pat",
+            ("ADDJOB", "rq:cleaner", "p", 0),
+            "this user (pat) may not send to queue cleaner",
+        ),
     ],
 )
 def test_who_may_not_is_told_so(clients, name, words, told):

@@ -7,6 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from rq import names
 from rq.access.roles import Principal, Role
 from rq.broker.bridge import ids
 from rq.broker.bridge.holdings import Holdings, Taken
@@ -50,6 +51,11 @@ class Request:
             does = "send to" if sends else "ask of"
             name = self.principal.name
             raise Refusal(f"NOPERM this user ({name}) may not {does} queue {queue}")
+        if sends and queue == names.CLEANER and not self.principal.may(Role.OPERATOR):
+            raise Refusal(
+                f"NOPERM this user ({self.principal.name}) may not send to queue "
+                f"{queue}, which removes messages: it takes the role {Role.OPERATOR}"
+            )
         return queue
 
     def queues_of(self, words: Sequence[bytes]) -> list[str]:
