@@ -175,9 +175,8 @@ class Events:
             self._memory.bulks.take(record)
         key = record.get("key")
         if key is not None:
-            self._memory.keys[key] = Accepted(
-                record["msg"], now, record.get("body", "")
-            )
+            accepted = Accepted(record["msg"], now, record.get("body", ""))
+            self._memory.remember_key(key, accepted)
         if "out" in record:
             self._owe(record, now)
 
@@ -288,7 +287,8 @@ class Events:
         if body:
             said["body"] = body
         line = self.note(Note.JOIN, **said)
-        self._memory.keys[key] = Accepted(msg_id, line["ts"] / 1e6, body, True)
+        accepted = Accepted(msg_id, line["ts"] / 1e6, body, True)
+        self._memory.remember_key(key, accepted)
 
     def note(self, note: Note, **more: Unpack[NoteFields]) -> Record:
         """Write a line that changes no state of its own; return it."""

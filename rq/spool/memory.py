@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -19,6 +20,10 @@ from rq.states import State
 KEY_SECONDS = 7 * 86400.0
 RELAY_KEY = "relay/"  # how the keys of other hosts begin
 RELAY_KEY_SECONDS = 30 * 86400.0
+# The broker gives each message a key, which it asks with again for less than a minute:
+# remembered for days, as many would fill the memory of a busy queue.
+BROKER_KEY = "broker/"
+BROKER_KEY_SECONDS = 300.0
 
 
 # The params that keys of limits, and those that take turns, are made of.
@@ -42,6 +47,8 @@ class Accepted(NamedTuple):
 
 def key_seconds(key: str) -> float:
     """Return how long a key is remembered."""
+    if key.startswith(BROKER_KEY):
+        return BROKER_KEY_SECONDS
     return RELAY_KEY_SECONDS if key.startswith(RELAY_KEY) else KEY_SECONDS
 
 
@@ -54,6 +61,7 @@ class Memory:
     txns: Transactions
     entries: dict[str, Entry] = field(default_factory=dict)  # by msg_id
     keys: dict[str, Accepted] = field(default_factory=dict)  # of deliveries
+    brief: deque[str] = field(default_factory=deque)  # keys of the broker, as they came
     leases: dict[str, Held] = field(default_factory=dict)  # that are out, by msg_id
     ended_leases: EndedLeases = field(default_factory=EndedLeases)
     bulks: Bulks = field(default_factory=Bulks)
@@ -106,6 +114,18 @@ class Memory:
     def accepted_with(self, key: str) -> Accepted | None:
         """As `message_of`, with when it came and what was sent."""
         return self.keys.get(key)
+
+    def remember_key(self, key: str, accepted: Accepted) -> None:
+        """Remember what was accepted under a key, and of the broker's none that is old."""
+        self.keys[key] = accepted
+        if not key.startswith(BROKER_KEY):
+            return
+        self.brief.append(key)
+        while self.brief[0] != key:
+            self.forget_key(self.brief[0], accepted.at)
+            if self.brief[0] in self.keys:
+                return
+            self.brief.popleft()
 
     def remembered_keys(self) -> list[str]:
         """Return all keys under which messages were accepted."""

@@ -2,6 +2,7 @@
 when what is asked makes no sense."""
 
 import contextlib
+import json
 import os
 import signal
 import time
@@ -293,6 +294,21 @@ def test_options_become_fields_of_the_message(broker, queue):
     refused = client.ask("ADDJOB", "rq:p", "b", 0, "MAXLEN", 1)
     assert refused.startswith("MAXLEN")
     assert got(client, "NOHANG", "FROM", "rq:p") == []
+
+
+def test_a_key_of_the_senders_names_one_message(broker, queue):
+    """What is sent again is the same message; another one is not lost in silence."""
+    client = broker.start()
+    one, other = (json.dumps({"_key": "k", "param1": word}) for word in "ab")
+    job_id = add(client, one)
+    assert add(client, one) == job_id
+    assert client.ask("ADDJOB", "rq:p", other, 0).startswith(
+        "ERR the key 'k' came with"
+    )
+    assert add(client, one, "DELAY", 100) == job_id
+    late = add(client, '{"_key": "late"}', "DELAY", 100)
+    assert add(client, '{"_key": "late"}', "DELAY", 100) == late
+    assert client.ask("QLEN", "rq:p") == 2
 
 
 def test_a_message_with_more_than_one_field_is_a_json_object(broker, queue):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rq.access.roles import Role
 from rq.broker.bridge import ids
-from rq.broker.bridge.body import body_of, fields_of
+from rq.broker.bridge.body import SAME, body_of, fields_of
 from rq.broker.bridge.holdings import DONE, LONGEST, key_of
 from rq.broker.bridge.leases import Wanted
 from rq.broker.bridge.request import Bridged, Request, Table, every, first, refused
@@ -28,6 +28,7 @@ async def add(request: Request) -> Value:
     fields = fields_of(contents)
     if "deadline" in fields:
         raise Refusal("ERR deadline is in the body, and QADD says it too")
+    fields.pop(SAME, None)  # the deadline is another one when it is sent again
     msg_id = await request.queues.send(
         request.queue(name), {**fields, "deadline": now + seconds}
     )

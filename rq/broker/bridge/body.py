@@ -13,6 +13,8 @@ from rq.message import ENV_STRING_LIMIT, MESSAGE_LIMIT, param_text, too_large
 from rq.nesting import Json
 
 LEASE_SECONDS = "lease_seconds"  # the field that keeps what a producer says with RETRY
+# Beside a key of the sender's: the owner refuses it when it came with another message.
+SAME = "_same"
 _FIRST = fieldnames.PARAMS[0]
 _NOT_SHOWN = fieldnames.FIELDS - set(fieldnames.PARAMS) | {LEASE_SECONDS}
 _NO_TEXT = (
@@ -40,7 +42,7 @@ def fields_of(body: bytes) -> dict[str, Json]:
         except orjson.JSONDecodeError:
             return _in_a_param(text)
         if isinstance(fields, dict):
-            return fields
+            return {**fields, SAME: True} if fieldnames.KEY in fields else fields
     return _in_a_param(text)
 
 

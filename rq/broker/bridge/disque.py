@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from rq.access.roles import Role
 from rq.broker.bridge import ids
-from rq.broker.bridge.body import LEASE_SECONDS, body_of, fields_of
+from rq.broker.bridge.body import LEASE_SECONDS, SAME, body_of, fields_of
 from rq.broker.bridge.holdings import AGAIN, DONE, LONGEST, NO_JOB, Taken
 from rq.broker.bridge.leases import Wanted
 from rq.broker.bridge.request import (
@@ -74,6 +74,8 @@ def _with_options(
         if name in fields:
             raise Refusal(f"ERR {name} is in the body, and an option says it too")
         fields[name] = value
+        if name != LEASE_SECONDS:  # a time of day, another one when it is sent again
+            fields.pop(SAME, None)
     return fields
 
 
