@@ -491,11 +491,18 @@ def test_who_may_some_queues_learns_nothing_of_others(peopled):
         ("JSCAN",),
         ("QSTATUS",),
         ("BROKER", "QUEUES"),
+        ("DISQUE", "INFO"),
     ):
         answer = mel.ask(*words)
         assert isinstance(answer, Refused), words
         assert answer.startswith("NOPERM"), (words, answer)
     assert olga.ask("QLEN", "pay-1") == 1
+    assert b"registered_jobs:1" in olga.ask("INFO")
+    told = mel.ask("INFO", "all")
+    assert b"run_id:" in told
+    assert all(
+        word not in told for word in (b"jobs", b"clients", b"memory", b"cmdstat")
+    )
     for words in ((), ("TYPE", "normal"), ("ID", *range(1, 1000))):
         listed = mel.ask("CLIENT", "LIST", *words).decode().splitlines()
         assert len(listed) == 1, words

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rq.access.roles import Role
-from rq.broker.admin.command import Args, require
+from rq.broker.admin.command import Args, require, require_all_queues
 from rq.broker.connection import Connection
 from rq.broker.dialects.call import Refusal
 from rq.resp import OK, Value
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 def disque(server: Server, connection: Connection, args: Args) -> Value:
     """DISQUE INFO [name], DISQUE FLUSHALL: as the module of 2020 has them."""
+    require_all_queues(connection, "DISQUE")
     jobs = server.node.jobs
     figures = {
         "cluster.nodes.reachable": len(server.cluster.members.reachable),

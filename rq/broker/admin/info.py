@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rq import __version__
+from rq.access.roles import Role
 from rq.broker.admin.command import Args
 from rq.broker.connection import Connection
 from rq.broker.dialects.call import SYNTAX, Refusal
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 Facts = Mapping[str, object]
 _DAY = 86_400
+# Figures of all queues, which are not for whoever may ask of some alone.
+_OF_ALL = frozenset({"clients", "memory", "jobs", "queues", "stats", "commandstats"})
 
 
 def info(server: Server, connection: Connection, args: Args) -> Value:
@@ -31,6 +34,8 @@ def info(server: Server, connection: Connection, args: Args) -> Value:
     chosen = [wanted]
     if wanted in ("default", "all", "everything"):
         chosen = [s for s in _SECTIONS if s != "commandstats" or wanted != "default"]
+    if not connection.may_all(Role.VIEWER):
+        chosen = [s for s in chosen if s not in _OF_ALL]
     texts = [_section(s, _SECTIONS[s](server)) for s in chosen if s in _SECTIONS]
     return "\r\n".join(texts)
 
