@@ -41,6 +41,7 @@ def messages(tmp_path):
     return tuple(Given(f"m{number}", tmp_path / f"m{number}") for number in range(8))
 
 
+@pytest.mark.slow
 def test_all_bad_files_of_a_batch_are_found_at_once(spark, messages):
     calls = []
 

@@ -113,6 +113,7 @@ def transactions(web, name):
     return web.get(f"/api/v1/queues/{name}/txn").json["transactions"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("all_on_loopback")
 def test_a_job_sends_each_row_once_though_its_tasks_fail(driver, web, place):
     said = [place / f"{case}.said" for case in ENDING]
@@ -126,6 +127,7 @@ def test_a_job_sends_each_row_once_though_its_tasks_fail(driver, web, place):
         assert transactions(web, name) == []
 
 
+@pytest.mark.slow
 def test_a_driver_that_is_killed_while_it_commits_has_sent_all(driver, web, place):
     until_there(driver, place / "during.there")
     kill(driver)
@@ -133,6 +135,7 @@ def test_a_driver_that_is_killed_while_it_commits_has_sent_all(driver, web, plac
     assert transactions(web, f"{place.name}-during") == []
 
 
+@pytest.mark.slow
 def test_of_two_attempts_of_a_task_the_one_that_ends_first_counts(
     second_driver, web, place
 ):
@@ -148,6 +151,7 @@ def test_of_two_attempts_of_a_task_the_one_that_ends_first_counts(
     assert transactions(web, name) == []
 
 
+@pytest.mark.slow
 def test_a_driver_that_is_killed_before_it_commits_has_sent_nothing(
     second_driver, web, place
 ):
@@ -235,6 +239,7 @@ def slots(cluster, web, token_file, tmp_path_factory):
         end(process)
 
 
+@pytest.mark.slow
 def test_a_script_ends_on_a_cluster_as_it_ends_here(slots, web):
     here = web.queue('eval "$RQ_PARAM1"', "here", num_workers=2)
     fields = {"max_count": 2}
@@ -244,6 +249,7 @@ def test_a_script_ends_on_a_cluster_as_it_ends_here(slots, web):
         assert slots.shown(slots.name, far) == slots.shown(here, near), text
 
 
+@pytest.mark.slow
 def test_files_come_with_a_message_and_stay_with_it(slots, web, tmp_path):
     (tmp_path / "in").write_text("a file")
     turn = "mkdir results; tr a-z A-Z < ../attach/in > results/out; say done"

@@ -154,6 +154,7 @@ def make_old(made):
     target.days.write_text(json.dumps(days))
 
 
+@pytest.mark.slow
 def test_many_days_are_computed_a_few_at_a_time_and_go_on_after_a_kill(
     made, monkeypatch, days
 ):

@@ -145,6 +145,7 @@ def assert_each_event_once(spark, root):
     return done
 
 
+@pytest.mark.slow
 def test_a_round_that_is_killed_while_it_writes_counts_each_event_once(spark, rounds):
     for _ in range(3):  # a busy machine may look too late
         rounds.grow(2000)

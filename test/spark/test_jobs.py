@@ -70,6 +70,7 @@ def run(q):
 """
 
 
+@pytest.mark.slow
 def test_500_messages_are_one_start_of_spark_and_one_result(jobs):
     deliver = jobs(TAKE, "deliver")
     logs = jobs(COUNT, batch={"max": 500, "wait": LONG})
@@ -277,6 +278,7 @@ def test_a_stop_of_the_queue_gives_a_job_back_and_counts_no_attempt(jobs, tmp_pa
         assert (found["state"], found["count"]) == ("que", 0), found
 
 
+@pytest.mark.slow
 def test_term_ends_a_job_whatever_it_waits_for(jobs, tmp_path):
     (tmp_path / "config").mkdir()
     # So that it is TERM that ends it.

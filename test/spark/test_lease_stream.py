@@ -64,6 +64,7 @@ def assert_each_is_done_once(place, queue, sent):
     assert list((place / "query/claims").glob("claim-*")) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", lease_job.IN_SOURCE)
 def test_a_source_that_is_killed_loses_and_doubles_nothing(
     spark, queue, sent, tmp_path, point

@@ -53,6 +53,7 @@ def back_in_que(queue, msg_id):
     return message if message["count"] == 1 and queue.state(msg_id) == "que" else None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "why"),
     [

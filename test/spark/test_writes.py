@@ -591,6 +591,7 @@ def end(queue, msg_id, rows):
         queue.ok("retry_message", {"msg_id": msg_id})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["lone", "many"])
 def test_a_plain_reader_sees_each_row_once_whatever_is_killed(tmp_path, store, kind):
     query, _ = store
