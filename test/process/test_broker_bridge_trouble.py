@@ -328,6 +328,15 @@ def test_a_queue_that_is_down_or_leases_nothing_says_so(tmp_path, broker, queue)
     )
 
 
+def test_a_queue_that_is_down_is_named(broker, queue):
+    client = broker.start()
+    queue.root.down("p").touch()
+    queue.ask("wake")
+    wait_until(lambda: client.ask("QLEN", "rq:p") == "PAUSED queue p is DOWN")
+    for words in (("ADDJOB", "rq:p", "b", 0), ("RQ.PUSH", "rq:p", "b")):
+        assert client.ask(*words) == "PAUSED queue p is DOWN"
+
+
 def test_a_node_without_an_rq_has_no_such_queues(tmp_path):
     with broker_in(tmp_path / "node") as broker:
         client = broker.start()

@@ -13,12 +13,13 @@ from rq.broker.admin.command import require
 from rq.broker.bridge import bananaq, disque, failures, ids, looks, redisrq
 from rq.broker.bridge.holdings import Holdings
 from rq.broker.bridge.leases import HUNG_UP, Leases
-from rq.broker.bridge.queues import Asker, Queues
+from rq.broker.bridge.queues import Asker, Queues, name_in
 from rq.broker.bridge.request import MOST_MESSAGES, Bridged, Request, check_number
 from rq.broker.connection import Connection
 from rq.broker.dialects.call import BLOCKED, Blocked, Refusal
 from rq.broker.node import Node
 from rq.errors import RQError
+from rq.kinds import Kind
 from rq.layout import Root
 from rq.lines.owners import ClientGone
 from rq.logs import fields
@@ -195,12 +196,19 @@ async def _value(entry: Bridged, request: Request) -> Value:
     except Refusal as refusal:
         return refusal.failure
     except RQError as error:
-        return failures.of_error("", error).failure
+        queue = _named(request) if error.kind is Kind.DOWN else ""
+        return failures.of_error(queue, error).failure
     except ClientGone:
         return None
     except Exception:
         log.exception("a command failed: %s", fields(user=request.asker.user))
         return Failure(_FAILED)
+
+
+def _named(request: Request) -> str:
+    """Return the queue that a command names first; "": an id comes there."""
+    is_named = request.args[0].startswith(ids.PREFIX)
+    return name_in(request.args[0]) if is_named else ""
 
 
 def _sends(command: Sequence[bytes]) -> bool:

@@ -19,7 +19,10 @@ _CLASS: Mapping[Kind, str] = {
 
 
 def refusal(queue: str, kind: Kind, text: str) -> Refusal:
-    """Return the answer that a command gets when a queue says so."""
+    """Return the answer that a command gets when a queue says so; "": one that nobody
+    named."""
+    if kind is Kind.DOWN:
+        text = f"queue {queue} is DOWN" if queue else "the queue is DOWN"
     about = "" if queue in text else f"queue {queue}: "
     return Refusal(f"{_CLASS.get(kind, 'ERR')} {about}{text}")
 
