@@ -31,8 +31,11 @@ _COPY_OF = {
 
 def queues_in(answer: Value) -> list[QueueRow]:
     """Return the queues of an answer to QUEUES, by name."""
-    rows = [_queue(row) for row in _lists(answer)]
-    return sorted(rows, key=lambda row: (row.name, row.dialect))
+    return [_queue(row) for row in _by_name(answer)]
+
+
+def _by_name(answer: Value) -> list[Sequence[Value]]:
+    return sorted(_lists(answer), key=lambda row: (text_in(row[1]), text_in(row[0])))
 
 
 def _queue(row: Sequence[Value]) -> QueueRow:
@@ -54,10 +57,10 @@ def _queue(row: Sequence[Value]) -> QueueRow:
 
 
 def minutes_in(answer: Value) -> list[Minutes]:
-    """Return the minutes of the queues in an answer to QUEUE, in its order."""
+    """Return the minutes of the queues in an answer to QUEUE, as `queues_in` has them."""
     return [
         Minutes(*(list(map(number_in, _list(each))) for each in row[11:14]))
-        for row in _lists(answer)
+        for row in _by_name(answer)
     ]
 
 

@@ -14,6 +14,7 @@ from rq.cli import (
     FAILED,
     OK,
     broker_cluster,
+    broker_health,
     broker_join,
     broker_leave,
     broker_switch,
@@ -183,8 +184,9 @@ def _status(root: Root, *, as_json: bool) -> int:
     chosen = config.read(root.broker_config)
     child = broker_switch.child(root) if place.is_running(root) else None
     state = "DOWN" if child is None else str(child["state"])
+    trouble = broker_health.serious(root) if state == Child.UP else ""
     if as_json:
-        facts = {"enabled": chosen.enabled, "state": state}
+        facts = {"enabled": chosen.enabled, "state": state, "trouble": trouble}
         door = {"addr": chosen.addr, "port": chosen.port}
         term.print_json({**facts, **door, "password": bool(chosen.password)})
     else:
@@ -192,7 +194,10 @@ def _status(root: Root, *, as_json: bool) -> int:
         why = (child or {}).get("reason") or ""
         where = f"{chosen.addr}:{chosen.port} {why}".rstrip()
         print(f"broker {term.state(state)}, {enabled}, {where}")
-    return OK if state == Child.UP or not chosen.enabled else FAILED
+        if trouble:
+            print(trouble)
+    is_well = state == Child.UP and not trouble
+    return OK if is_well or not chosen.enabled else FAILED
 
 
 def _accept(root: Root, args: argparse.Namespace) -> int:

@@ -59,6 +59,15 @@ def troubles(root: Root, facts: Mapping[str, str]) -> Iterator[Trouble]:
         )
 
 
+def serious(root: Root) -> str:
+    """Return why a broker that is up does not do its work, in a sentence; "": it does."""
+    try:
+        facts = questions.totals(root, _PATIENCE)
+    except RQError as error:
+        return str(error).replace(": see `rq broker status`", "")
+    return f"it takes nothing new: {facts['trouble']}" if facts["trouble"] else ""
+
+
 def _wrong_secret(root: Root) -> str:
     """Return why the secret that nodes share cannot be used; "": it can, or there is
     none."""

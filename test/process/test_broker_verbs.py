@@ -1,7 +1,9 @@
 """`rq broker`: on and off with one command, also before RQ is up, and one sentence each."""
 
 import json
+import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -230,6 +232,20 @@ def test_status_and_doctor_tell_how_the_broker_is(daemon):
     warned = rq("doctor", "--quick", root=daemon.root.path).stdout
     assert "`appendfsync` of the broker is no" in warned
     assert "for jobs: above that it refuses jobs" in warned
+
+
+def test_a_broker_that_stands_still_is_not_called_well(daemon):
+    daemon.start()
+    assert verb(daemon, "enable", "--port", str(free_port())).returncode == 0
+    pid = daemon.child("broker")["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        told = verb(daemon, "status")
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert (told.returncode, told.stdout.count("\n")) == (1, 2)
+    assert told.stdout.endswith("the broker gave no answer in 3 s\n")
+    assert verb(daemon, "status").returncode == 0
 
 
 def test_doctor_and_check_look_at_a_broker_that_is_down(daemon):

@@ -100,6 +100,7 @@ HOSTILE = [
     b"%2f",
     b"~",
     b"rq-a:",
+    b" \n",
 ]
 
 
@@ -109,6 +110,7 @@ def test_a_queue_of_any_name_has_a_page_with_its_jobs(web, tmp_path):
             client.ask("ADDJOB", name, b"job of " + name, 0)
         rows = web.get("/broker.json").json["queues"]
         assert {name_at(row["address"]) for row in rows} == set(HOSTILE)
+        assert ">(blanks)</a>" in web.page("/broker")
         for name in HOSTILE:
             path = f"/broker/q/{address_of(name)}"
             [job] = web.get(f"{path}.json").json["jobs"]["disque"]
@@ -137,6 +139,13 @@ def test_a_queue_shows_what_waits_in_each_dialect_and_how_much_moves(web, tmp_pa
         assert moved == {"disque": (3, 1), "redisrq": (2, 1), "bananaq": (1, 0)}
         assert facts["rows"][0]["in_rate"] > 0
         assert sum(facts["minutes"][0]["came"]) in (1, 2, 3)
+        client.ask("ADDJOB", "uneven", "one", 0)
+        client.ask("RQ.PUSH", "uneven", "one", "two")
+        client.ask("QADD", "uneven", 60, "one")
+        uneven = web.get("/broker/q/uneven.json").json
+        for row, minutes in zip(uneven["rows"], uneven["minutes"], strict=True):
+            assert minutes["waits"][-1] == row["waits"], row["dialect"]
+            assert sum(minutes["came"]) in (0, row["came"]), row["dialect"]
         bodies = [job["body"] for jobs in facts["jobs"].values() for job in jobs]
         assert bodies == ["two", "four", "three", "five"]
         page = web.page("/broker/q/mail")

@@ -62,6 +62,7 @@ def environment(site: Addresses) -> Environment:
         text=text,
         pretty=pretty,
         element_id=element_id,
+        named=named,
         commands=commands,
         exact=escape,
     )
@@ -112,6 +113,15 @@ def pretty(value: object) -> str:
     if isinstance(value, Mapping):
         value = dict(value)
     return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
+
+
+def named(name: str) -> str:
+    """Return a name of any bytes as something that a reader sees, and can click on.
+
+    >>> named("mail"), named(""), named(" \\n")
+    ('mail', '(no name)', '(blanks)')
+    """
+    return name if name.strip() else "(blanks)" if name else "(no name)"
 
 
 def element_id(value: str) -> str:
