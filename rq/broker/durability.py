@@ -15,6 +15,8 @@ from rq.logs import fields
 if TYPE_CHECKING:
     from rq.broker.server import Server
 
+_LOOK = 1.0  # seconds between two looks for room
+
 log = logging.getLogger(__name__)
 
 
@@ -28,6 +30,8 @@ class Durability:
         self._loop = loop
         self._sync_at: asyncio.TimerHandle | None = None
         self._failing: str | None = None
+        self._look_at: asyncio.TimerHandle | None = None
+        self._is_short = False  # of room, as the log tells
 
     @property
     def trouble(self) -> str | None:
@@ -59,6 +63,23 @@ class Durability:
         if not self._commit():
             self._server.soon()
 
+    def watch_room(self) -> None:
+        """Tell when there is no room for anything new, and when there is again; until then
+        look every second, so that nobody is refused for what is over."""
+        why = self._store.no_space
+        if (why is not None) != self._is_short:
+            self._is_short = why is not None
+            if why is not None:
+                log.error("nothing new is taken: %s", fields(reason=why))
+            else:
+                log.info("there is room on the disk: new jobs are taken again")
+        if self._is_short and self._look_at is None:
+            self._look_at = self._loop.call_later(_LOOK, self._look)
+
+    def _look(self) -> None:
+        self._look_at = None
+        self._server.soon()
+
     def _commit(self) -> bool:
         began = time.monotonic()
         try:
@@ -74,6 +95,7 @@ class Durability:
         return True
 
     def close(self) -> None:
-        """Sync no more by itself."""
-        if self._sync_at is not None:
-            self._sync_at.cancel()
+        """Do no more by itself."""
+        for handle in (self._sync_at, self._look_at):
+            if handle is not None:
+                handle.cancel()

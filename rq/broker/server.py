@@ -304,6 +304,7 @@ class Server:
         """Ask for the next turn: when something is due, or a snapshot goes on."""
         if self.store.mind_snapshot(self.node):
             self._loop.call_later(_SLICE, self.soon)
+        self.durability.watch_room()
         at = self.node.next_tick()
         if at == self._timer_for:
             return  # most turns leave the first deadline as it is

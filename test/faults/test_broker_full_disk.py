@@ -84,6 +84,18 @@ def test_a_disk_that_others_fill_stops_no_consumer(broker, disk):
     assert len(taken(client)) == 1
 
 
+def test_nobody_is_refused_for_a_disk_that_was_full_before(broker, disk):
+    client = broker.start()
+    add(client, "first")
+    wait_until((broker.directory / "journal" / "reserve").exists)
+    other = occupied(disk)
+    wait_until(lambda: add(client) is None)
+    wait_until(lambda: "nothing new is taken: reason=" in broker.told())
+    os.unlink(other)
+    wait_until(lambda: "new jobs are taken again" in broker.told())
+    assert add(client) is not None
+
+
 def test_a_broker_starts_on_a_full_disk(broker, disk):
     client = broker.start()
     ids = [add(client, f"{n}") for n in range(100)]
