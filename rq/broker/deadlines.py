@@ -8,7 +8,6 @@ whatever the number of deadlines, and one that is cancelled leaves nothing behin
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
 from math import inf
 from typing import Generic, Protocol, TypeVar, cast
 
@@ -45,9 +44,30 @@ class Deadline(Generic[What]):
 class Wheel(Protocol):
     """Deadlines, of whatever."""
 
-    _order: list[int]
+    opens: float
+    alarm: Alarm | None
 
     def next(self) -> float | None: ...
+
+
+class Alarm:
+    """When the first of several wheels may have something to do."""
+
+    __slots__ = ("_wheels", "at")
+
+    def __init__(self, *wheels: Wheel) -> None:
+        self._wheels = wheels
+        for wheel in wheels:
+            wheel.alarm = self
+        self.look()
+
+    def look(self) -> None:
+        """See when that is, for what was cancelled may have been the first."""
+        at = inf
+        for wheel in self._wheels:
+            if wheel.opens < at and (opens := wheel.next()) is not None and opens < at:
+                at = opens
+        self.at = at
 
 
 class Deadlines(Generic[Waiting]):
@@ -58,14 +78,15 @@ class Deadlines(Generic[Waiting]):
         self._order: list[int] = []  # heap of the slots
         self._now = 0.0  # the latest moment known
         # Nothing opens before; what is cancelled may have been all that does then.
-        self._opens = inf
+        self.opens = inf
+        self.alarm: Alarm | None = None  # of this wheel and others
 
     def __len__(self) -> int:
         return len(self._slots)
 
-    def pop_slot(self) -> None:
-        """Take one slot out and forget it, of a wheel that nobody looks at again."""
-        self._slots.popitem()
+    def clear(self) -> None:
+        """Have none any more. Those that there were can still be cancelled."""
+        self._slots, self._order, self.opens = {}, [], inf
 
     def add(self, deadline: Timed, now: float = 0.0) -> None:
         """Wait for a deadline. `now`, where it is known, opens a narrow slot at once."""
@@ -81,8 +102,11 @@ class Deadlines(Generic[Waiting]):
         if slot is None:
             slot = self._slots[key] = {}
             heapq.heappush(self._order, key)
-            if (opens := _opens(key) / _SLOTS) < self._opens:
-                self._opens = opens
+            opens = ((key >> _LEVEL_BITS) + (not key & _LEVELS)) / _SLOTS
+            if opens < self.opens:
+                self.opens = opens
+                if self.alarm is not None and opens < self.alarm.at:
+                    self.alarm.at = opens
         slot[deadline] = None
         deadline.slot = slot
 
@@ -100,32 +124,24 @@ class Deadlines(Generic[Waiting]):
 
     def next(self) -> float | None:
         """Return when `due` has something to do; None: never."""
-        order = self._order
+        order, slots = self._order, self._slots
         while order:
             key = order[0]
-            if self._slots[key]:
-                self._opens = _opens(key) / _SLOTS
-                return self._opens
-            del self._slots[heapq.heappop(order)]
-        self._opens = inf
+            if slots[key]:
+                # A narrow slot is looked at when it is over.
+                opens = ((key >> _LEVEL_BITS) + (not key & _LEVELS)) / _SLOTS
+                self.opens = opens
+                return opens
+            del slots[heapq.heappop(order)]
+        self.opens = inf
         return None
-
-    @staticmethod
-    def first_of(wheels: Iterable[Wheel]) -> float | None:
-        """Return when the first of several has something to do; None: never. Most are
-        empty, and it is asked for in each turn."""
-        first: float | None = None
-        for wheel in wheels:
-            if wheel._order and (at := wheel.next()) is not None:
-                first = at if first is None or at < first else first
-        return first
 
     def due(self, now: float, most: int) -> list[Waiting]:
         """Return what is due by now, the earliest first; looks at up to `most`."""
         if now > self._now:
             self._now = now
         due: list[Waiting] = []
-        if now < self._opens:  # as nearly always
+        if now < self.opens:  # as nearly always
             return due
         while most > 0 and (opens := self.next()) is not None and opens <= now:
             slot = self._slots[self._order[0]]
@@ -143,9 +159,3 @@ class Deadlines(Generic[Waiting]):
 
 def _moment(deadline: Timed) -> float:
     return deadline.at
-
-
-def _opens(key: int) -> int:
-    """Return when a slot is to be looked at: a narrow one when it is over."""
-    begin, level = key >> _LEVEL_BITS, key & _LEVELS
-    return begin if level else begin + 1

@@ -234,7 +234,7 @@ class JobDesk:
     # ---- time
 
     def looks(self, now: float) -> bool:
-        """Whether `tick` looks for queues that nobody uses."""
+        """Whether it is time to look for queues that nobody uses."""
         return now >= self._look_at
 
     def tick(self, now: float, most: int) -> None:
@@ -248,8 +248,6 @@ class JobDesk:
                 self.serve(name, now)
         if self.jobs.freeing:
             self.jobs.freeing.go_on()
-        if self.looks(now):
-            self._forget_queues(now, IDLE[self._outlet.memory_level])
 
     def _act(self, job: Job, now: float) -> bool:
         """Do what is due about a job; return whether it came into its queue. That it
@@ -266,17 +264,20 @@ class JobDesk:
             return self.enqueue(job, now)
         return False
 
-    def _forget_queues(self, now: float, idle: float) -> None:
+    def look(self, now: float) -> None:
         """Forget queues that are empty, not paused, and that nobody has used for long;
         some at a time."""
         queues = self.jobs.queues_after(self._looked_at, _SOME)
         self._looked_at = queues[-1].number if len(queues) == _SOME else 0
         if not self._looked_at:
             self._look_at = now + _LOOK
-        for queue in queues:
-            unused = not queue.held and queue.used + idle <= now
+        unused = [
+            each for each in queues if not each.held and each.used + IDLE[-1] <= now
+        ]
+        idle = IDLE[self._outlet.memory_level] if unused else 0.0
+        for queue in unused:
             waited_for = self.waiters.count(queue.name)
-            if unused and queue.paused == "none" and not waited_for:
+            if queue.used + idle <= now and queue.paused == "none" and not waited_for:
                 self.jobs.forget_queue(queue)
 
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice, takewhile
 from operator import attrgetter
 
@@ -28,7 +28,6 @@ from rq.broker.job import (
     Job,
     Leaving,
     Newest,
-    OfCopies,
     Paused,
     Put,
     Queue,
@@ -46,7 +45,22 @@ class Jobs:
         self.leaving = False  # this node its cluster
         self.freeing = Freeing()
         self.spreads = Spreads()
+        self.deadlines: Deadlines[Job] = Deadlines()
         self._last_queue = 0
+        self._changes: Mapping[type[Event], Callable[..., None]] = {
+            Added: self._add,
+            Removed: self._removed,
+            Given: self._give,
+            Queued: self._queue,
+            Put: self._put,
+            Copied: self._copied,
+            Acked: self._acked,
+            Buried: self.spreads.bury,
+            Paused: self._paused,
+            Newest: self._newest,
+            Flushed: self._flush,
+            Leaving: self._leave,
+        }
         self._clear()
 
     def _clear(self) -> None:
@@ -56,7 +70,7 @@ class Jobs:
         self.queues_by_number: SortedDict[int, Queue] = SortedDict()
         self.weight = Weight()
         self._last = 0.0, 0.0  # see `_share`
-        self.deadlines: Deadlines[Job] = Deadlines()
+        self.deadlines.clear()
 
     # ---- looking
 
@@ -79,6 +93,8 @@ class Jobs:
 
     def queues_after(self, number: int, count: int) -> list[Queue]:
         """Return the first queues that came later than that one."""
+        if not number and len(self.queues) <= count:  # as most of the time
+            return list(self.queues.values())
         after = self.queues_by_number.irange(number, inclusive=(False, True))
         return [self.queues_by_number[each] for each in islice(after, count)]
 
@@ -130,68 +146,48 @@ class Jobs:
 
     def apply(self, event: Event, now: float) -> None:
         """Let an event be true, once or again; of a job that is gone nothing is."""
-        match event:
-            case Added():
-                self._add(event, now)
-            case Removed():
-                for job_id in event.jobs:
-                    self._end(job_id, event.why, now)
-            case Given() | Queued() | Put():
-                if (job := self.by_id.get(event.job)) is not None:
-                    self._change(job, event, now)
-            case Copied() | Acked() | Buried():
-                self._spread(event, now)
-            case _:
-                self._change_all(event, now)
+        self._changes[type(event)](event, now)
 
-    def _change_all(
-        self, event: Paused | Newest | Flushed | Leaving, now: float
-    ) -> None:
-        match event:
-            case Paused():
-                queue = self.queue(event.queue, now)
-                queue.into, queue.out = event.into, event.out
-            case Newest():
-                self.last_ctime = max(self.last_ctime, event.ctime)
-            case Flushed():
-                self._flush(event.ctime)
-            case Leaving():
-                self.leaving = event.leaving
+    def _removed(self, event: Removed, now: float) -> None:
+        for job_id in event.jobs:
+            self._end(job_id, event.why, now)
 
-    def _change(self, job: Job, event: Queued | Given | Put, now: float) -> None:
-        match event:
-            case Given():
-                self._give(job, event.due, now)
-            case Queued():
-                self._queue(job, event, now)
-            case Put():
-                self._take_out(job)
-                job.state = State.ACTIVE
-                self.postpone(job, event.due, now)
+    def _put(self, event: Put, now: float) -> None:
+        if (job := self.by_id.get(event.job)) is not None:
+            self._take_out(job)
+            job.state = State.ACTIVE
+            self.postpone(job, event.due, now)
 
-    def _spread(self, event: OfCopies, now: float) -> None:
-        """Let it be true what became of a job's copies."""
-        if isinstance(event, Buried):
-            self.spreads.bury(event, now)
-            return
+    def _paused(self, event: Paused, now: float) -> None:
+        queue = self.queue(event.queue, now)
+        queue.into, queue.out = event.into, event.out
+
+    def _newest(self, event: Newest, _now: float) -> None:
+        self.last_ctime = max(self.last_ctime, event.ctime)
+
+    def _leave(self, event: Leaving, _now: float) -> None:
+        self.leaving = event.leaving
+
+    def _copied(self, event: Copied, now: float) -> None:
+        """Let it be true where copies of a job are."""
         job = self.by_id.get(event.job)
-        if isinstance(event, Acked):
-            if job is not None or event.expires:
-                self._ack(event, job, now)
-        elif job is not None:
-            self.spreads.copied(event)
-            if event.waits:
-                self._take_out(job)
-                job.state = State.WAIT_REPL
-            if job.state is not State.ACKED:
-                self.spreads.follow(job.job_id, job.due, now)
+        if job is None:
+            return
+        self.spreads.copied(event)
+        if event.waits:
+            self._take_out(job)
+            job.state = State.WAIT_REPL
+        if job.state is not State.ACKED:
+            self.spreads.follow(job.job_id, job.due, now)
 
-    def _ack(self, event: Acked, job: Job | None, now: float) -> None:
+    def _acked(self, event: Acked, now: float) -> None:
+        job = self.by_id.get(event.job)
         if job is not None:
             self._take_out(job)
             job.state = State.ACKED
             self.postpone(job, 0.0, now)
-        self.spreads.acked(event, now)
+        if job is not None or event.expires:
+            self.spreads.acked(event, now)
 
     def _end(self, job_id: str, why: str, now: float) -> None:
         """Let a job be gone, and remember that it is, if other nodes know of it."""
@@ -240,7 +236,10 @@ class Jobs:
             job.retry, job.delay = self._last
         self._last = job.retry, job.delay
 
-    def _queue(self, job: Job, event: Queued, now: float) -> None:
+    def _queue(self, event: Queued, now: float) -> None:
+        job = self.by_id.get(event.job)
+        if job is None:
+            return
         job.nacks, job.deliveries = event.nacks, event.deliveries
         self.postpone(job, event.due, now)
         if self.spreads.by_job:
@@ -254,10 +253,13 @@ class Jobs:
         job.queue.jobs_in += 1
         job.queue.used = now
 
-    def _give(self, job: Job, due: float, now: float) -> None:
+    def _give(self, event: Given, now: float) -> None:
+        job = self.by_id.get(event.job)
+        if job is None:
+            return
         self._take_out(job)
-        if job.due != due:
-            self.postpone(job, due, now)
+        if job.due != event.due:
+            self.postpone(job, event.due, now)
         job.given = True
         job.queue.jobs_out += 1
         job.queue.used = now
@@ -275,8 +277,9 @@ class Jobs:
         self.by_age.remove(job)
         del self.by_id[job.job_id]
 
-    def _flush(self, ctime: int) -> None:
+    def _flush(self, event: Flushed, _now: float) -> None:
         """Drop all up to a job, the newest one but when a snapshot knows newer ones."""
+        ctime = event.ctime
         newer = list(self.by_age.irange_key(ctime, inclusive=(False, True)))
         if newer:
             for job in list(self.by_age.irange_key(max_key=ctime)):

@@ -9,6 +9,7 @@ nodes; whoever runs a node takes them, and sends nothing before the events are d
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from math import inf
 from random import Random
 from typing import get_args
 
@@ -17,7 +18,7 @@ from rq.broker.cluster.alone import Nobody
 from rq.broker.cluster.copies import HOLD
 from rq.broker.cluster.messages import Letter, Message, Peers
 from rq.broker.cluster.replication import Replication
-from rq.broker.deadlines import Deadlines
+from rq.broker.deadlines import Alarm
 from rq.broker.group_desk import GroupDesk
 from rq.broker.job import Event as JobEvent
 from rq.broker.job import Put, Removed, State
@@ -60,6 +61,21 @@ class Node:
         self.letters: list[Letter] = []  # to other nodes
         self.must_sync = False  # before anything is answered or sent
         self._random = random
+        copies, federation = self.replication.copies, self.replication.federation
+        self._all_waiters: Sequence[AnyWaiters] = (
+            self.desk.waiters,
+            self.messages.waiters,
+            self.consumers.waiters,
+        )
+        self._alarm = Alarm(
+            self.jobs.spreads.deadlines,
+            self.jobs.deadlines,
+            federation.deadlines,
+            self.jobs.spreads.ends,
+            copies.waiters.deadlines,
+            *(waiters.deadlines for waiters in self._all_waiters),
+            self.groups.deadlines,
+        )
 
     # ---- outputs
 
@@ -81,11 +97,11 @@ class Node:
         if len(self.letters) < MOST_LETTERS:
             self.letters.append(Letter(to, message, early))
 
-    def receive(self, sender: str, message: Message, now: float, wall_ms: int) -> None:
-        """Take a message of another node; `wall_ms` is the time of day. What a node says
-        that is no member has no effect."""
-        if sender in self.peers.others:
-            self.replication.take(sender, message, now, wall_ms)
+    def receive(self, sender: str, message: Message, now: float) -> None:
+        """Take a message of another node. What a node says that is no member has no
+        effect."""
+        if self.peers.is_member(sender):
+            self.replication.take(sender, message, now)
 
     def emptied(self, queue: bytes, now: float) -> None:
         """The last job of a queue was handed out: more may come from another node."""
@@ -210,10 +226,6 @@ class Node:
         return False
 
     @property
-    def _all_waiters(self) -> Sequence[AnyWaiters]:
-        return self.desk.waiters, self.messages.waiters, self.consumers.waiters
-
-    @property
     def blocked(self) -> int:
         """How many clients wait."""
         copies = len(self.replication.copies.waiters)
@@ -222,32 +234,23 @@ class Node:
     # ---- time
 
     def next_tick(self) -> float | None:
-        """Return when `tick` has something to do; None: never."""
-        spreads, copies = self.jobs.spreads, self.replication.copies
+        """Return when `tick` may have something to do; None: never."""
         jobs, messages, groups = self.jobs, self.reliable, self.groups
         if jobs.freeing.left or messages.freeing.left or groups.freeing.left:
             return 0.0
-        if spreads.left or self.desk.unserved or self.messages.unserved:
+        if jobs.spreads.left or self.desk.unserved or self.messages.unserved:
             return 0.0
-        return Deadlines.first_of(
-            (
-                self.jobs.deadlines,
-                spreads.deadlines,
-                spreads.ends,
-                self.replication.federation.deadlines,
-                copies.waiters.deadlines,
-                self.desk.waiters.deadlines,
-                self.messages.waiters.deadlines,
-                self.consumers.waiters.deadlines,
-                self.groups.deadlines,
-            )
-        )
+        return None if self._alarm.at == inf else self._alarm.at
 
     def tick(self, now: float, most: int = 1000) -> None:
         """Do what is due by now, for `most` jobs at a time."""
         first = self.next_tick()
-        if (first is None or first > now) and not self.desk.looks(now):
-            return  # as most turns
+        if first is not None and first <= now:  # as in few turns
+            self._go_on(now, most)
+        if self.desk.looks(now):
+            self.desk.look(now)
+
+    def _go_on(self, now: float, most: int) -> None:
         self.desk.tick(now, most)
         self.replication.tick(now, most)
         self.consumers.tick(now, most)
@@ -256,3 +259,4 @@ class Node:
         for waiters in self._all_waiters:
             for client in waiters.ended(now):
                 self.answer(client, waiters.nothing)
+        self._alarm.look()

@@ -28,6 +28,9 @@ class AnyWaiters(Protocol):
 
     nothing: Value
 
+    @property
+    def deadlines(self) -> Deadlines[Deadline[int]]: ...
+
     def __len__(self) -> int: ...
 
     def remove(self, client: int) -> object: ...
@@ -95,8 +98,9 @@ class Waiters(Generic[Want]):
 
     def ended(self, now: float) -> list[int]:
         """Return the clients whose time is over by now; they wait no longer."""
-        due = self.deadlines.due(now, len(self._ends))
-        ended = [each.what for each in due] if due else []
+        if not self._ends:
+            return []
+        ended = [each.what for each in self.deadlines.due(now, len(self._ends))]
         for client in ended:
             self.remove(client)
         return ended

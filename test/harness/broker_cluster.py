@@ -30,6 +30,9 @@ class Members:
     def reachable(self):
         return tuple(each for each in self.others if each not in self._cluster.dead)
 
+    def is_member(self, node_id):
+        return node_id in self.others
+
     @property
     def size(self):
         return len(self._cluster.ids)
@@ -113,8 +116,7 @@ class Cluster:
                     self.lost.append(letter)
                     continue
                 node = self.nodes[self.ids.index(letter.to)]
-                wall = WALL + int(self.now * 1000)
-                node.receive(sender, letter.message, self.now, wall)
+                node.receive(sender, letter.message, self.now)
 
     def _take(self, node):
         node.tick(self.now)

@@ -27,8 +27,8 @@ BUGS = {
     ),
     "acknowledgements are not noted": (
         jobs,
-        "                self._ack(event, job, now)",
-        "                if job is not None:\n                    job.state = State.ACTIVE",
+        "            job.state = State.ACKED\n",
+        "            job.state = State.ACTIVE\n            return\n",
     ),
     "nobody is told that a job is queued": (
         queueing,

@@ -17,7 +17,7 @@ from collections import Counter
 import pytest
 from harness.simulation.runs import run
 
-SEEDS = int(os.environ.get("RQ_SIM_SEEDS", "7000"))
+SEEDS = int(os.environ.get("RQ_SIM_SEEDS", "10000"))
 FROM = int(os.environ.get("RQ_SIM_FROM", "0"))
 _SHARES = 20  # of the seeds, each a test
 

@@ -102,7 +102,7 @@ def test_a_copy_that_comes_after_its_job_is_over_is_not_kept():
     cluster.dead.clear()
     assert cluster.ask(A, "ACKJOB", job_id) == 1
     assert cluster.holders(job_id) == []
-    cluster.nodes[C].receive(cluster.ids[A], late.message, cluster.now, 0)
+    cluster.nodes[C].receive(cluster.ids[A], late.message, cluster.now)
     cluster.carry()
     assert cluster.holders(job_id) == []
 
@@ -209,7 +209,7 @@ def test_jobs_with_large_bodies_are_given_in_several_messages():
     for _ in range(8):
         cluster.add(A, "REPLICATE", 1)
     node = cluster.nodes[A]
-    node.receive(cluster.ids[B], Need(b"q", 6), cluster.now, 0)
+    node.receive(cluster.ids[B], Need(b"q", 6), cluster.now)
     given = [each.message.copies for each in node.letters]
     assert [len(copies) for copies in given] == [1, 1, 1, 3]
 
@@ -241,7 +241,7 @@ def test_what_another_node_says_of_deliveries_never_grows_beyond_a_line():
     assert cluster.get(A) == job_id
     for _ in range(3):
         said = IsQueued(job_id, MOST_NUMBER, MOST_NUMBER)
-        cluster.nodes[A].receive(cluster.ids[B], said, cluster.now, 0)
+        cluster.nodes[A].receive(cluster.ids[B], said, cluster.now)
     cluster.pass_by(20)
     assert cluster.get(A) == job_id
     assert cluster.nodes[A].jobs.by_id[job_id].deliveries < 2**63

@@ -6,7 +6,6 @@ import asyncio
 import functools
 import logging
 import socket
-import time
 from random import SystemRandom
 from typing import TYPE_CHECKING
 
@@ -84,11 +83,11 @@ class Cluster:
             self.bus.close()
 
     def _take(self, sender: str, message: Message) -> None:
-        server, wall = self._server, int(time.time() * 1000)
+        server = self._server
         is_news = isinstance(message, Replicate | Yours | Need)
         if is_news and server.durability.trouble is not None:
             return  # the disk takes nothing: it is as if it had been lost
-        server.node.receive(sender, message, server.store.clock.now(), wall)
+        server.node.receive(sender, message, server.store.clock.now())
         server.soon()
 
     def send_early(self) -> None:

@@ -9,3 +9,7 @@ class Nobody:
     others: tuple[str, ...] = ()
     reachable: tuple[str, ...] = ()
     size = 1
+
+    def is_member(self, _node_id: str) -> bool:
+        """Nobody is."""
+        return False

@@ -284,7 +284,7 @@ class CopyDesk:
         if len(spread.confirmed) >= spread.wanted:
             self.succeed(job, spread, now)
 
-    def delete(self, message: Delete, now: float) -> None:
+    def delete(self, _sender: str, message: Delete, now: float) -> None:
         """Forget a job, in whatever state it is."""
         job = self._jobs.by_id.get(message.job)
         if job is not None or message.job in self._jobs.spreads.by_job:

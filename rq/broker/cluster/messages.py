@@ -144,6 +144,9 @@ class Peers(Protocol):
     def reachable(self) -> tuple[str, ...]:
         """Ids of those that new copies may be sent to: linked, not leaving, no doubt."""
 
+    def is_member(self, node_id: str) -> bool:
+        """Whether a node is one of the others."""
+
     @property
     def size(self) -> int:
         """How many members there are, with this one."""

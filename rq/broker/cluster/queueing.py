@@ -21,7 +21,7 @@ class Queueing:
         self._jobs = desk.jobs
         self._copies = copies
 
-    def enqueue(self, message: Enqueue, now: float) -> None:
+    def enqueue(self, _sender: str, message: Enqueue, now: float) -> None:
         """Let a copy come into its queue, for the node that took the job keeps none."""
         job = self._jobs.by_id.get(message.job)
         spread = self._jobs.spreads.by_job.get(message.job)

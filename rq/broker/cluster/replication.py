@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from random import Random
 
 from rq.broker.cluster.collection import Collection
@@ -27,7 +28,7 @@ from rq.broker.job import State
 from rq.broker.job_desk import JobDesk
 from rq.broker.outlet import Outlet
 
-OfCopies = Replicate | Kept | Enqueue | WillQueue | IsQueued | Working | Delete
+_Take = Callable[..., None]  # a sender, its message, the time
 
 
 class Replication:
@@ -40,37 +41,27 @@ class Replication:
         self.collection = Collection(outlet, desk, self.copies, random)
         self._desk = desk
         self._jobs = desk.jobs
+        self._takes: Mapping[type[Message], _Take] = {
+            Replicate: self.copies.replicate,
+            Kept: self.copies.kept,
+            Delete: self.copies.delete,
+            Enqueue: self.queueing.enqueue,
+            WillQueue: self.queueing.will_queue,
+            IsQueued: self.queueing.is_queued,
+            Working: self.queueing.is_queued,
+            SetAck: self.collection.set_ack,
+            GotAck: self.collection.got_ack,
+            Need: self.federation.give,
+            Yours: self.federation.take,
+            Pause: self._pause,
+        }
 
-    def take(self, sender: str, message: Message, now: float, wall_ms: int) -> None:
+    def take(self, sender: str, message: Message, now: float) -> None:
         """Take a message of another node."""
-        match message:
-            case SetAck():
-                self.collection.set_ack(sender, message, now)
-            case GotAck():
-                self.collection.got_ack(sender, message, now)
-            case Pause():
-                self._desk.pause(message.queue, message.into, message.out, now)
-            case Need():
-                self.federation.give(sender, message, now)
-            case Yours():
-                self.federation.take(sender, message, now)
-            case _:
-                self._take_of_copies(sender, message, now)
+        self._takes[type(message)](sender, message, now)
 
-    def _take_of_copies(self, sender: str, message: OfCopies, now: float) -> None:
-        match message:
-            case Replicate():
-                self.copies.replicate(sender, message, now)
-            case Kept():
-                self.copies.kept(sender, message, now)
-            case Enqueue():
-                self.queueing.enqueue(message, now)
-            case WillQueue():
-                self.queueing.will_queue(sender, message, now)
-            case IsQueued() | Working():
-                self.queueing.is_queued(sender, message, now)
-            case Delete():
-                self.copies.delete(message, now)
+    def _pause(self, _sender: str, message: Pause, now: float) -> None:
+        self._desk.pause(message.queue, message.into, message.out, now)
 
     def tick(self, now: float, most: int) -> None:
         """Do what is due by now, for up to `most` jobs."""

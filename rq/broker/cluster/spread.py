@@ -164,7 +164,8 @@ class Spreads:
     def clear(self) -> Callable[[], object]:
         """Forget all entries; return what takes one of those that there were apart."""
         by_job, deadlines = self.by_job, self.deadlines
-        self.by_job, self.bare, self.deadlines = {}, {}, Deadlines()
+        self.by_job, self.bare = {}, {}
+        deadlines.clear()
         self.left += self.waiting
 
         def free() -> None:

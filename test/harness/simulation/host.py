@@ -42,6 +42,9 @@ class Members:
         is_cut = (self._host.node_id, node_id) in self._world.cut
         return host and host.is_up and not is_cut and not host.node.jobs.leaving
 
+    def is_member(self, node_id):
+        return node_id in self.others
+
     @property
     def size(self):
         return 1 + len(self.others)
@@ -192,7 +195,7 @@ class Host:
 
     def turn(self):
         """Let time pass, then write, and send what may leave."""
-        node, now = self.node, self.now
+        node, now = self.node, self.world.now + self.ahead
         node.tick(now)
         if node.events:
             self.written.append([(now, event) for event in node.events])
@@ -200,7 +203,8 @@ class Host:
         if node.answers:
             self.answers += node.answers
             node.answers = []
-        self._leave_early()
+        if node.letters:
+            self._leave_early()
         if not node.must_sync:
             if self.outdated:  # there was nothing to disown
                 self._be_another()
@@ -271,10 +275,11 @@ class Host:
         if at is None:
             self.tick_at = None
             return
-        now = self.world.now
-        at = max(at - self.ahead, now + 0.001)
-        if self.tick_at is not None and now < self.tick_at <= at:
+        now, before = self.world.now, self.tick_at
+        at -= self.ahead
+        if before is not None and now < before <= at:
             return
+        at = max(at, now + 0.001)
         self.tick_at = at
         self.world.later(at - now, self._tick, self.starts, at)
 
@@ -305,12 +310,16 @@ class Host:
             self.answers.append((client, value))
 
     def hear(self, sender, message):
-        """Take a message of another node."""
-        self.take(self._receive, sender, message)
+        """Take a message of another node, now or when the disk has answered."""
+        if self.is_up and self.world.now >= self.free_at:
+            self._receive(sender, message)
+            self.turn()
+        else:
+            self.take(self._receive, sender, message)
 
     def _receive(self, sender, message):
         if not (self.is_failing and isinstance(message, _NEWS)):
-            self.node.receive(sender, message, self.now, self.wall_ms)
+            self.node.receive(sender, message, self.now)
 
 
 def _nothing():

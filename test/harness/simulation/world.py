@@ -63,9 +63,9 @@ class World:
 
     def pass_by(self, seconds):
         """Let time pass, and all happen that falls into it."""
-        end, heap = self.now + seconds, self._heap
+        end, heap, pop = self.now + seconds, self._heap, heapq.heappop
         while heap and heap[0][0] <= end:
-            at, _, action, args = heapq.heappop(heap)
+            at, _, action, args = pop(heap)
             if at > self.now:
                 self.now = at
             self.steps += 1
