@@ -173,7 +173,7 @@ class Jobs:
         job = self.by_id.get(event.job)
         if job is None:
             return
-        self.spreads.copied(event)
+        self.spreads.copied(event, job.job_id)
         if event.waits:
             self._take_out(job)
             job.state = State.WAIT_REPL

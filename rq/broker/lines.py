@@ -8,7 +8,7 @@ own.
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 from rq.broker import groups, job, reliable
@@ -49,12 +49,22 @@ _WORDS: Mapping[type[Event], str] = {
 # Fields that hold any bytes; all other texts are ours.
 _BYTES = frozenset({"queue", "body", "key", "group", "contents"})
 _MANY_BYTES = frozenset({"bodies"})
+_MANY = frozenset({"ids", "times", "jobs", "may_have"})
 _BODIES = frozenset({"body", "bodies", "contents"})
 _EVENTS = {word: kind for kind, word in _WORDS.items()}
-# Of each kind: all its fields, and those that hold bytes.
+# Of each kind: all its fields, those that hold bytes, and those that are something else
+# in a line, with their places.
 _NAMES = {kind: ("ev", *kind._fields) for kind in _WORDS}
 _ENCODED = {
     kind: [name for name in kind._fields if name in _BYTES | _MANY_BYTES]
+    for kind in _WORDS
+}
+_OTHERS = {
+    kind: [
+        (at, name)
+        for at, name in enumerate(kind._fields)
+        if name in _BYTES | _MANY_BYTES | _MANY
+    ]
     for kind in _WORDS
 }
 
@@ -110,13 +120,18 @@ def event(fields: Mapping[str, object], place_of: PlaceOf = no_file) -> Event | 
     kind = _EVENTS.get(str(fields.get("ev")))
     if kind is None:
         return None
-    make = cast("Callable[..., Event]", kind)
-    values = [_value(fields, name) for name in kind._fields]
+    values = list(map(fields.get, kind._fields))
+    for at, name in _OTHERS[kind]:
+        value = values[at]
+        if type(value) is str:  # as nearly always
+            values[at] = value.encode()
+        else:
+            values[at] = _value(fields, name)
     if "files" in fields:
         at = next(n for n, name in enumerate(kind._fields) if name in _BODIES)
         places = cast("list[_File]", fields["files"])
         values[at] = _placed(values[at], places, place_of)
-    return make(*values)
+    return kind._make(values)
 
 
 def _placed(value: object, places: Sequence[_File], place_of: PlaceOf) -> object:
@@ -137,4 +152,4 @@ def _value(fields: Mapping[str, object], name: str) -> object:
         if value is None:
             return tuple(map(b64decode, cast("_Texts", fields[f"{name}64"])))
         return tuple(text.encode() for text in cast("_Texts", value))
-    return tuple(value) if isinstance(value, list) else value
+    return tuple(cast("list[object]", value))

@@ -56,7 +56,8 @@ class Moving:
     @property
     def is_short(self) -> bool:
         """Whether what comes now is to move."""
-        return self._node.body_bytes - self._bytes > self._share
+        # Asked for each event that a start reads.
+        return self._node.body_bytes - self._bytes > SHARE * self._node.memory.limit
 
     def take(self, event: Event) -> None:
         """See whether an event that came brought bodies that are to move: what came last

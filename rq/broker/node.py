@@ -31,6 +31,7 @@ from rq.broker.waiters import AnyWaiters
 from rq.resp import Value
 
 MOST_LETTERS = 100_000  # that wait to leave
+_AT_ONCE = 400  # jobs about which something is done in a turn
 _TRIES = 200  # jobs that are looked at to make room
 _BYTES = 600  # of memory that a job, or the like, takes beside its body
 _QUEUE_BYTES = 2560  # that a queue or a group takes, its name included
@@ -163,8 +164,8 @@ class Node:
     @property
     def body_bytes(self) -> int:
         """The bytes of all bodies that are in memory."""
-        rooms = (self.jobs, self.reliable, self.groups)
-        return sum(room.weight.bytes for room in rooms)
+        jobs, messages, events = self.jobs, self.reliable, self.groups
+        return jobs.weight.bytes + messages.weight.bytes + events.weight.bytes
 
     @property
     def used_memory(self) -> int:
@@ -242,7 +243,7 @@ class Node:
             return 0.0
         return None if self._alarm.at == inf else self._alarm.at
 
-    def tick(self, now: float, most: int = 1000) -> None:
+    def tick(self, now: float, most: int = _AT_ONCE) -> None:
         """Do what is due by now, for `most` jobs at a time."""
         first = self.next_tick()
         if first is not None and first <= now:  # as in few turns

@@ -113,14 +113,15 @@ class Recovery:
         event = lines.event(record, self._place_of)
         if event is not None:
             now = record["ts"] / 1e6
-            self.latest = max(self.latest, now)
+            if now > self.latest:
+                self.latest = now
             self._apply(event, now, node)
         elif record["ev"] == CLOCK:
             self.clock = Reading.from_json(record)
 
     def _apply(self, event: Event, now: float, node: Node) -> None:
         node.apply(event, now)
-        if self._moving is not None:
+        if self._moving is not None and self._moving.is_short:
             self._moving.take(event)
             self._moving.go_on_now()
 

@@ -69,8 +69,9 @@ class Peer:
             data = self.socket.recv(4096)
             if not data:
                 return None
-            if payloads := list(self.opener.payloads(data)):
-                return payloads[0]
+            self.opener.feed(data)
+            if payload := self.opener.next():
+                return payload
 
     def send(self, message):
         self.socket.sendall(self.sealer.seal(b"\0" + encode(message)))

@@ -12,6 +12,7 @@ from rq.broker.bus.fields import (
     HOST,
     JOB,
     NODE,
+    NODES,
     NUMBER,
     PORT,
     SECONDS,
@@ -54,7 +55,6 @@ def _read_kind(reader: Reader) -> Kind:
 _KIND = Field[Kind](lambda kind: bytes([kind]), _read_kind)
 _ADDRESS = record(Address, _fields(HOST, PORT, PORT))
 _RUMOUR = record(Rumour, _fields(NODE, _ADDRESS, FLAG, FLAG))
-_NODES = many(NODE)
 
 
 def _write_copy(copy: Copy) -> bytes:
@@ -65,7 +65,7 @@ def _write_copy(copy: Copy) -> bytes:
             DATA.write(queue),
             DATA.write(body),
             FIGURES.write(cast("Figures", tuple(figures))),
-            _NODES.write(nodes),
+            NODES.write(nodes),
             NUMBER.write(moves),
         )
     )
@@ -74,7 +74,7 @@ def _write_copy(copy: Copy) -> bytes:
 def _read_copy(reader: Reader) -> Copy:
     job, queue, body = JOB.read(reader), DATA.read(reader), DATA.read(reader)
     figures = FIGURES.read(reader)
-    return Copy(job, queue, body, *figures, _NODES.read(reader), NUMBER.read(reader))
+    return Copy(job, queue, body, *figures, NODES.read(reader), NUMBER.read(reader))
 
 
 _COPY = Field[Copy](_write_copy, _read_copy)
@@ -89,7 +89,7 @@ _KINDS: Mapping[int, tuple[type[Sent], tuple[Field[object], ...]]] = {
     4: (messages.WillQueue, _fields(JOB)),
     5: (messages.IsQueued, _fields(JOB, NUMBER, NUMBER)),
     6: (messages.Working, _fields(JOB)),
-    7: (messages.SetAck, _fields(JOB, many(NODE))),
+    7: (messages.SetAck, _fields(JOB, NODES)),
     8: (messages.GotAck, _fields(JOB, FLAG)),
     9: (messages.Delete, _fields(JOB)),
     10: (messages.Need, _fields(DATA, NUMBER)),

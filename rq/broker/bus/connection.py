@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import time
 from dataclasses import dataclass
 from typing import Protocol, cast
 
@@ -33,6 +34,7 @@ PATIENCE = 5.0  # seconds that a handshake may take
 _ID = 20  # bytes of a node's id, the first payload of each side
 _MOST_MESSAGE = BULK_LIMIT + 1024 * 1024  # bytes: a body, and what is around it
 _AT_ONCE = 64 * 1024  # bytes that are given to the kernel in one go
+_SLICE = 0.01  # seconds in which messages are taken until others have their turn
 _MOST_UNSENT = 64 * 1024  # bytes that the kernel keeps behind those that are under way
 
 
@@ -81,6 +83,7 @@ class Connection(asyncio.Protocol):
         self._pieces: list[bytes] = []
         self._size = 0  # bytes of them
         self._is_full = False
+        self._rests = False  # nothing is read, for there is much to be taken
         self._patience: asyncio.TimerHandle | None = None
 
     @property
@@ -120,6 +123,15 @@ class Connection(asyncio.Protocol):
         except BadFrame as error:
             self._refuse(str(error))
 
+    def _read_on(self) -> None:
+        """Go on with what came, after others on the loop had their turn."""
+        if self._transport is None or self._transport.is_closing():
+            return
+        self._rests = False
+        self.data_received(b"")
+        if not self._rests and not self._transport.is_closing():
+            self._transport.resume_reading()
+
     def pause_writing(self) -> None:
         self._is_full = True
 
@@ -143,10 +155,22 @@ class Connection(asyncio.Protocol):
             self._agree(nonce_in(self._preamble))
         if self._opener is None:
             return
-        for payload in self._opener.payloads(data):
+        until = time.monotonic() + _SLICE
+        self._opener.feed(data)
+        while (payload := self._opener.next()) is not None:
             if self._transport is None or self._transport.is_closing():
                 return
             self._take_payload(payload)
+            if time.monotonic() > until:
+                self._rest()
+                return
+
+    def _rest(self) -> None:
+        """Let others on the loop have their turn: what came may be thousands of messages."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._rests = True
+            self._transport.pause_reading()
+            asyncio.get_running_loop().call_soon(self._read_on)
 
     def _check_magic(self) -> None:
         """A node of another version is told ours, so that its log says why, too."""

@@ -6,6 +6,7 @@ another form than its own.
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import math
 import struct
@@ -166,6 +167,25 @@ def many(field: Field[T], most: int = _MOST_NODES) -> Field[tuple[T, ...]]:
         return tuple(field.read(reader) for _ in range(_size(reader, most)))
 
     return Field(write, read)
+
+
+@functools.lru_cache(maxsize=1000)
+def _write_nodes(nodes: tuple[str, ...]) -> bytes:
+    return _SIZE.pack(len(nodes)) + b"".join(map(bytes.fromhex, nodes))
+
+
+@functools.lru_cache(maxsize=1000)
+def _nodes_in(data: bytes) -> tuple[str, ...]:
+    text, digits = data.hex(), 2 * _NODE
+    return tuple(text[at : at + digits] for at in range(0, len(text), digits))
+
+
+def _read_nodes(reader: Reader) -> tuple[str, ...]:
+    return _nodes_in(reader.take(_NODE * _size(reader, _MOST_NODES)))
+
+
+# Each job that travels names some, and nearly all name the same.
+NODES = Field[tuple[str, ...]](_write_nodes, _read_nodes)
 
 
 def record(make: Callable[..., T], fields: Sequence[Field[object]]) -> Field[T]:

@@ -91,7 +91,9 @@ class CopyDesk:
     def _draw(self, number: int, without: frozenset[str]) -> tuple[str, ...]:
         """Draw nodes for copies, as many as there are up to `number`."""
         there = [node for node in self._outlet.peers.reachable if node not in without]
-        return tuple(self._random.sample(there, min(number, len(there))))
+        if number >= len(there):
+            return tuple(there)
+        return tuple(self._random.sample(there, number))
 
     def _send_copies(self, spread: Spread, now: float, *, quiet: bool = False) -> None:
         job = self._jobs.by_id[spread.job_id]
@@ -314,8 +316,8 @@ class CopyDesk:
             least = now + min(job.retry or HOLD, HOLD)
             if job.state is State.WAIT_REPL:
                 self._begin_anyway(job, spread, least, now)
-            elif job.state is State.ACTIVE and job.due:
-                self._jobs.postpone(job, max(job.due, least), now)
+            elif job.state is State.ACTIVE and 0 < job.due < least:
+                self._jobs.postpone(job, least, now)
 
     def _begin_anyway(self, job: Job, spread: Spread, least: float, now: float) -> None:
         if self._outlet.node_id in spread.may_have:

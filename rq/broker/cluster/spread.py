@@ -109,11 +109,11 @@ class Spreads:
 
     # ---- changing
 
-    def copied(self, event: Copied) -> Spread:
-        """Let it be true where the copies of a job are."""
-        spread = self.by_job.get(event.job)
+    def copied(self, event: Copied, job_id: str) -> Spread:
+        """Let it be true where the copies of a job are, whose id is kept once."""
+        spread = self.by_job.get(job_id)
         if spread is None:
-            spread = self.by_job[event.job] = Spread(event.job)
+            spread = self.by_job[job_id] = Spread(job_id)
         spread.may_have = self._shared(event.may_have)
         spread.wanted, spread.moves = event.wanted, event.moves
         spread.announces = event.announces
@@ -173,12 +173,16 @@ class Spreads:
 
         return free
 
-    def _shared(self, nodes: Iterable[str]) -> frozenset[str]:
+    def _shared(self, nodes: tuple[str, ...]) -> frozenset[str]:
         """Return a set of nodes; equal ones are one object, for jobs are many."""
-        ordered = tuple(sorted(nodes))
-        if len(self._sets) > 1000:
-            self._sets.clear()
-        return self._sets.setdefault(ordered, frozenset(ordered))
+        shared = self._sets.get(nodes)
+        if shared is None:
+            if len(self._sets) > 1000:
+                self._sets.clear()
+            ordered = tuple(sorted(nodes))
+            shared = self._sets.setdefault(ordered, frozenset(ordered))
+            self._sets[nodes] = shared
+        return shared
 
 
 def copied_of(spread: Spread) -> Copied:
