@@ -94,7 +94,7 @@ def read(queue: QueueDir) -> Checkpoint | None:
 def begin(spool: Spool, boot: str, clean: bool = False) -> Checkpoint:
     """Note what holds now, right after a commit; the folders it waits for become the
     spool's barrier."""
-    spool.lagging.barrier = set(spool.unsettled)
+    spool.lagging.begin_barrier()
     spool.journal.bytes_written = 0
     running = {
         msg_id: entry.attempt

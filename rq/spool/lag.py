@@ -1,7 +1,9 @@
 """The lag: messages whose folders do not agree with the journal yet.
 
 They are settled oldest first. A folder that cannot be made or moved is tried again after
-a pause, which grows with each try; the others do not wait for it.
+a pause, which grows with each try; the others do not wait for it. Those of an open
+transaction are put off until its decision, as far as memory goes: they are made in que
+then, instead of in prep to be moved.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ from rq.spool.gone import Gone
 from rq.spool.mover import Mover
 from rq.states import FINAL, State
 
+MOST_PUT_OFF = 40_000  # folders, and …
+PUT_OFF_BYTES = 32 * 1024 * 1024  # … bytes to be written into them, at most
 LOOKS = 512  # folders that are looked at in one turn
 REST = 1.0  # seconds that a folder rests after its first try; then twice as long, …
 LONGEST_REST = 10.0  # … up to this
@@ -51,6 +55,8 @@ class Lag:
         self.barrier: set[str] = set()  # what a checkpoint still waits for
         self.rests = 0  # folders that were left alone when some were settled last
         self._due: dict[str, None] = {}  # of the unsettled, those that do not rest
+        self._put_off: dict[str, int] = {}  # those that are put off, and their bytes
+        self._put_off_size = 0
         self._stuck: dict[str, Stuck] = {}
         self._resting: list[tuple[float, str]] = []  # a heap: until when, which
         self._entries = entries
@@ -59,12 +65,19 @@ class Lag:
         self._gone = gone
         self._spare: dict[str, Message] = {}
 
+    @property
+    def number(self) -> int:
+        """How many folders are to be made or moved; what is put off does not count."""
+        return len(self.unsettled) - len(self._put_off)
+
     def add(self, msg_id: str, entry: Entry) -> None:
         """Take a message in whose state has changed."""
         if msg_id not in self.unsettled:
             self.unsettled[msg_id] = entry
             self._due[msg_id] = None
             self.size += len(entry.body or b"")
+        elif msg_id in self._put_off:
+            self._hurry(msg_id)
 
     def add_all(self, ids: Sequence[str], entries: Sequence[Entry]) -> None:
         """As `add`, of many messages."""
@@ -74,7 +87,38 @@ class Lag:
                 unsettled[msg_id] = entry
                 due[msg_id] = None
                 size += len(entry.body or b"")
+            elif msg_id in self._put_off:
+                self._hurry(msg_id)
         self.size += size
+
+    def put_off(self, msg_id: str) -> None:
+        """Let a folder in prep wait until its message is decided, `settle` wants it, or a
+        checkpoint. If memory is short, those that have waited longest are made."""
+        entry = self.unsettled[msg_id]
+        if entry.at is not None or msg_id not in self._due:
+            return
+        size = len(entry.body or b"")
+        del self._due[msg_id]
+        self._put_off[msg_id] = size
+        self._put_off_size += size
+        self.size -= size
+        if len(self._put_off) > MOST_PUT_OFF or self._put_off_size > PUT_OFF_BYTES:
+            # Many at once: the first of a dict is found slowly behind those removed.
+            for other in list(islice(self._put_off, LOOKS)):
+                self._hurry(other)
+
+    def _hurry(self, msg_id: str) -> None:
+        """Put off a folder no longer."""
+        size = self._put_off.pop(msg_id)
+        self._put_off_size -= size
+        self.size += size
+        self._due[msg_id] = None
+
+    def begin_barrier(self) -> None:
+        """Let a checkpoint wait for all folders that are unsettled now."""
+        for msg_id in list(self._put_off):
+            self._hurry(msg_id)
+        self.barrier = set(self.unsettled)
 
     def keep_spare(self, msg_id: str, message: Message) -> None:
         """Keep what makes the folder of a message again if a hand has removed it."""
@@ -105,6 +149,8 @@ class Lag:
         entry = self.unsettled.get(msg_id)
         if entry is None:
             return
+        if msg_id in self._put_off:
+            self._hurry(msg_id)
         size = len(entry.body or b"")
         remembered = self._mover.settle(msg_id, entry, self._spare.get(msg_id))
         if not remembered and entry.state in FINAL:

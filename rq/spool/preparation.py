@@ -65,3 +65,4 @@ class Preparation:
         )
         self._memory.entries[msg_id].since = self._clock()
         self._memory.txns.take(line)
+        self._lagging.put_off(msg_id)

@@ -125,8 +125,8 @@ class Spool:
 
     @property
     def lag(self) -> int:
-        """How many folders do not yet agree with the journal."""
-        return len(self.unsettled)
+        """How many folders do not yet agree with the journal, and are to."""
+        return self.lagging.number
 
     @property
     def lag_bytes(self) -> int:

@@ -7,7 +7,7 @@ import pytest
 from harness.spool import a_message
 
 from rq.errors import Damaged, WrongState
-from rq.spool import checkpoint, decisions, index, transactions
+from rq.spool import checkpoint, decisions, index, lag, transactions
 from rq.spool.transactions import Standing
 from rq.states import Event, Note, Role, State
 
@@ -364,11 +364,46 @@ def settled(spool):
     return list(spool.unsettled)
 
 
+def test_folders_that_are_put_off_are_made_for_a_checkpoint_and_when_they_are_many(
+    owner, monkeypatch
+):
+    monkeypatch.setattr(lag, "MOST_PUT_OFF", 3)
+    one = opened(owner)
+    few = prepared(owner, one, 3)
+    assert settled(owner.spool) == few
+    owner.spool.commit()
+    checkpoint.begin(owner.spool, "boot")
+    assert owner.spool.checkpoint_waits
+    assert settled(owner.spool) == []
+    assert not owner.spool.checkpoint_waits
+    assert [owner.queue.message(State.PREP, each).is_dir() for each in few] == [
+        True
+    ] * 3
+    many = prepared(owner, one, 5)
+    assert settled(owner.spool) == many[4:]
+    spool = again(owner)
+    decisions.commit(spool, spool.txns.by_id[one.txn_id], [*few, *many])
+    spool.commit()
+    assert not settled(spool)
+    assert all(owner.queue.message(State.QUE, i).is_dir() for i in (*few, *many))
+
+
+def test_what_is_aborted_before_it_has_a_folder_never_gets_one(owner):
+    one = opened(owner)
+    ids = prepared(owner, one, 2)
+    decisions.abort(owner.spool, one)
+    assert not settled(owner.spool)
+    assert not any(owner.queue.message(State.PREP, i).exists() for i in ids)
+    assert owner.spool.live_count == 0
+
+
 def test_the_folders_of_a_decision_follow_as_all_others_do(owner):
     one = opened(owner)
     ids = prepared(owner, one, 4)
-    assert not settled(owner.spool)
+    assert settled(owner.spool) == ids  # put off until the decision
+    assert owner.spool.lag == owner.spool.lag_bytes == 0
     decisions.commit(owner.spool, one, ids[:3])
+    assert owner.spool.lag == 4
     owner.spool.commit()
     assert not settled(owner.spool)
     assert all(owner.queue.message(State.QUE, one).is_dir() for one in ids[:3])

@@ -341,7 +341,9 @@ def test_folders_that_a_crash_left_behind_follow_the_decision(queue, point):
     queue.pause()
     txn = opened(queue)
     ids = prepare(queue, txn, 4)
-    wait_until(lambda: all(queue.places(one) == ["prep"] for one in ids), 60)
+    queue.stop()  # until then no folder is made of them
+    queue.start()
+    assert [queue.places(one) for one in ids] == [["prep"]] * 4
     asked = {"txn": txn, "ids": ids[:2]}
     queue.crash(point, lambda: queue.ask("commit_txn", asked))
     queue.start()
