@@ -107,6 +107,20 @@ def _journals(queue: QueueDir) -> Iterator[Journal]:
             yield Journal(queue, journal, sealed, unsealed)
 
 
+def held(journal: Journal) -> Iterator[tuple[int, int]]:
+    """Give the first and the last event of each stretch without a gap that is sealed."""
+    first, last = 0, 0
+    for segment in journal.sealed:
+        if last and segment.first > last + 1:
+            yield first, last
+            last = 0
+        if not last:
+            first = segment.first
+        last = max(last, segment.sealed_last)
+    if last:
+        yield first, last
+
+
 def reach(journal: Journal, after: int, *, skip_gaps: bool = False) -> int:
     """Return up to which event a journal can be read without a gap, `after` that one.
 

@@ -47,15 +47,20 @@ def _sweep(source: Path) -> None:
 def _take_over(
     spark: SparkSession, root: Root, place: Place, before: Current, number: str
 ) -> None:
-    """Copy the events that are in no journal any more: what will be read begins later."""
+    """Copy the events that are in no journal any more: what will be read begins later, or
+    goes on behind a gap."""
     source = place.bronze(before.number)
     paths = bronze.directories(source, before)
     if not paths:
         return
-    journals = journal_plan.look(root)
-    firsts = [(journal.journal, journal.sealed[0].first) for journal in journals]
-    kept = spark.createDataFrame(firsts, "journal string, first bigint")
-    only_here = F.col("first").isNull() | (F.col("seq") < F.col("first"))
+    held = [
+        (journal.journal, first, last)
+        for journal in journal_plan.look(root)
+        for first, last in journal_plan.held(journal)
+    ]
+    kept = spark.createDataFrame(held, "of string, first bigint, last bigint")
     events = bronze.read(spark, source, paths).drop("date", "batch")
-    left = events.join(F.broadcast(kept), "journal", "left").where(only_here)
-    bronze.write(left.drop("first"), bronze.TAKEN_OVER, str(place.bronze(number)))
+    within = F.col("seq").between(F.col("first"), F.col("last"))
+    is_kept = (F.col("journal") == F.col("of")) & within
+    left = events.join(F.broadcast(kept), is_kept, "left_anti")
+    bronze.write(left, bronze.TAKEN_OVER, str(place.bronze(number)))

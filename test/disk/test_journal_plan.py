@@ -87,6 +87,15 @@ def test_a_segment_that_is_not_sealed_yet_is_waited_for(root, journal):
     assert latest(root) == {}
 
 
+def test_stretches_without_a_gap_are_what_is_held(root, journal):
+    _, second, _ = sorted(journal.path.iterdir())
+    [whole] = journal_plan.look(root)
+    assert list(journal_plan.held(whole)) == [(1, 18)]
+    second.unlink()
+    [left] = journal_plan.look(root)
+    assert list(journal_plan.held(left)) == [(1, 6), (13, 18)]
+
+
 def test_a_gap_is_damage_unless_nobody_has_read_so_far(root, journal):
     first, second, _ = sorted(journal.path.iterdir())
     first.unlink()
@@ -94,6 +103,8 @@ def test_a_gap_is_damage_unless_nobody_has_read_so_far(root, journal):
     second.unlink()
     with pytest.raises(Damaged, match=r"queue a: events 7 to 12 of journal aa"):
         latest(root, {"aa": 6})
+    [left] = journal_plan.look(root)
+    assert list(journal_plan.held(left)) == [(13, 18)]
     assert latest(root, {"aa": 6}, skip_gaps=True) == {"aa": 18}
     assert [seq for seq, _ in rows(root, {"aa": 6}, {"aa": 18})] == list(range(13, 19))
 

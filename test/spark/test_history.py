@@ -222,6 +222,26 @@ def test_a_gap_is_told_in_a_sentence_and_can_be_left_behind(spark, root):
     assert bronze_keys(root) == written_keys(root)
 
 
+def test_a_history_made_anew_tells_what_is_lost_and_keeps_what_it_had(spark, root):
+    """A segment in the middle is gone after it was read: the journals alone would make
+    less of the history than there was."""
+    journal = JournalFiles(root, "a", "aa")
+    journal.seal(some(5))
+    middle = journal.seal(some(5, first=5))
+    journal.seal(some(5, first=10))
+    rounds.run_round(spark, root)
+    before, gold_before = bronze_keys(root), shown(root)
+    assert len(before) == 45
+    middle.unlink()
+    with pytest.raises(
+        Damaged, match=r"^queue a: events 16 to 30 of journal aa are in no file"
+    ):
+        rounds.run_round(spark, root, Settings(rebuild=True))
+    rounds.run_round(spark, root, Settings(skip_gaps=True))
+    assert bronze_keys(root) == before
+    assert shown(root) == gold_before
+
+
 def test_a_damaged_line_is_told_in_a_sentence(spark, root):
     path = JournalFiles(root, "a", "aa").seal(some(5))
     path.write_bytes(path.read_bytes().replace(b'"m3"', b'"m4"'))
