@@ -41,6 +41,11 @@ class Driver:
         return self._job
 
     @property
+    def loaded(self) -> Job | None:
+        """The job, if it was asked for before."""
+        return self._job
+
+    @property
     def is_warm(self) -> bool:
         """Whether a Spark was started, and has not ended since."""
         session = self._session

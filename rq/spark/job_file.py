@@ -13,6 +13,7 @@ from rq.errors import BadInput
 from rq.spark import duck, functions, packages, requirements, scratch
 from rq.spark import session as sessions
 from rq.spark.packages import Tell
+from rq.spark.requirements import Requirements
 from rq.spark.work import Work
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class Job:
         self.__doc__ = function.__doc__
         self._engine = engine
         self.packages: Path | None = None  # a directory of its own ones
+        self.asked: Requirements | None = None  # which they are
 
     @property
     def engine(self) -> str:
@@ -97,8 +99,8 @@ def load(script: Path, tell: Tell) -> Job:
         raise BadInput(f"there is no script {script}")
     own, root = None, config.find_root(None)
     scratch.demand(root.spark)
-    if wanted := requirements.of_script(script):
-        own = packages.ready(root, wanted, tell)
+    if asked := requirements.of_script(script):
+        own = packages.ready(root, asked, tell)
         packages.use(own)
     try:
         names = runpy.run_path(str(script), run_name="rq_spark_script")
@@ -111,5 +113,16 @@ def load(script: Path, tell: Tell) -> Job:
     if len(jobs) != 1:
         raise BadInput(f"{script} has {len(jobs)} functions with @job: it needs one")
     jobs[0].demand()
-    jobs[0].packages = own
+    jobs[0].packages, jobs[0].asked = own, asked
     return jobs[0]
+
+
+def is_outdated(job: Job, script: Path) -> bool:
+    """Whether a script asks for other packages by now than those that its job was loaded
+    with. What cannot be read is for the process that loads it next to tell."""
+    try:
+        return requirements.of_script(script) != job.asked
+    except BadInput:
+        return True
+    except OSError:  # the queue looks at the script itself
+        return False

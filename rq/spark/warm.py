@@ -47,6 +47,7 @@ class Worker:
     """A process of a queue's job, between its first message and its last."""
 
     def __init__(self, script: Path, idle: float) -> None:
+        self._script = script
         self.driver = Driver(lambda tell: job_file.load(script, tell))
         self._idle = idle
         self._pipe: Pipe | None = None  # of the message that is worked on
@@ -92,13 +93,17 @@ class Worker:
         return fit is not Verb.RESEND
 
     def _next(self) -> bytes | None:
-        """Return the line of the next message; None at the end."""
+        """Return the line of the next message; None at the end, or when that message is
+        for a process with other packages: of its line nothing is read then."""
         sys.stdout.flush()
         sys.stderr.flush()
         _write(_READY)
         while b"\n" not in self._rest:
             if not self._comes():
                 self._give_back()
+                continue
+            if not self._rest and self._is_outdated():
+                return None
             data = os.read(_HEAR, _PIECE)
             if not data:
                 return None
@@ -113,9 +118,17 @@ class Worker:
 
     def _comes(self) -> bool:
         """Wait for a message as long as Spark may be idle; False: none has come."""
-        if not self.driver.is_warm:
-            return True
-        return bool(select.select([_HEAR], [], [], self._idle)[0])
+        patience = self._idle if self.driver.is_warm else None
+        return bool(select.select([_HEAR], [], [], patience)[0])
+
+    def _is_outdated(self) -> bool:
+        """Whether the script asks for other packages than this process has; say so in the
+        log of the queue."""
+        job = self.driver.loaded
+        if job is None or not job_file.is_outdated(job, self._script):
+            return False
+        sys.stderr.write("this process ends: its script asks for other packages\n")
+        return True
 
 
 def _threads() -> set[threading.Thread]:

@@ -318,6 +318,36 @@ def test_a_job_of_a_queue_has_its_packages(place, tmp_path):
         assert len(list((box.root.path / "spark/packages").glob("*/lib"))) == 1
 
 
+def test_a_job_that_stays_has_what_is_asked_for_now(place, tmp_path):
+    """The list beside the script changes, and the script does not: the next message has
+    the new packages, and it is its first attempt."""
+    wheel(place, "rq_greeting", "TEXT = 'hello again'\n", "2.0")
+    env = {"PATH": f"{tools(tmp_path)}:/usr/bin:/bin", "PIP_FIND_LINKS": str(place)}
+    settings = {"exec_prefix": "", "env_vars": {**env, "PIP_NO_INDEX": "1"}}
+    settings |= {"worker": "persistent", "num_workers": 1}
+    text = f"#!/usr/bin/env rq-spark\n{JOB}"
+    with (
+        running_queue(tmp_path, "#!/bin/sh\necho done >&3\n", "box") as box,
+        running_queue(tmp_path, text, "own", **settings) as queue,
+    ):
+        beside = queue.script.with_name(requirements.FILE)
+        for version in ("1.0", "2.0", "2.0"):
+            beside.write_text(f"rq_greeting=={version}\n")
+            msg_id = prepared(queue, {"a": b"a line"})
+            ended = queue.ended(msg_id, seconds=PATIENCE)
+            assert ended["status"].startswith("done - sent box/")
+            assert ended["count"] == 0
+
+        def said():
+            return sorted(
+                path.read_text()
+                for path in box.root.path.glob("queue/box/done/**/attach/said.txt")
+            )
+
+        wait_until(lambda: len(said()) == 3, PATIENCE)
+        assert said() == ["hello", "hello again", "hello again"]
+
+
 ON_SPARK = """
 from rq.spark import job, F
 
