@@ -31,8 +31,8 @@ def demand(place: Path) -> None:
         why = "" if _is_open(place) else os.strerror(errno.EACCES)
     if why:
         raise BadConfig(
-            f"a job needs to write to {place}: {why}; it runs as the user of RQ, so its "
-            'queue has no "user"'
+            f"a job needs to write to {place}: {why}; it can only run as the user of RQ: "
+            'take "user" out of the config of its queue'
         )
 
 
