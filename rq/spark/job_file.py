@@ -38,7 +38,7 @@ class Job:
         self.__doc__ = function.__doc__
         self._engine = engine
         self.packages: Path | None = None  # a directory of its own ones
-        self.asked: Requirements | None = None  # which they are
+        self.requirements: Requirements | None = None  # which they are
 
     @property
     def engine(self) -> str:
@@ -99,8 +99,8 @@ def load(script: Path, tell: Tell) -> Job:
         raise BadInput(f"there is no script {script}")
     own, root = None, config.find_root(None)
     scratch.demand(root.spark)
-    if asked := requirements.of_script(script):
-        own = packages.ready(root, asked, tell)
+    if wanted := requirements.of_script(script):
+        own = packages.ready(root, wanted, tell)
         packages.use(own)
     try:
         names = runpy.run_path(str(script), run_name="rq_spark_script")
@@ -113,7 +113,7 @@ def load(script: Path, tell: Tell) -> Job:
     if len(jobs) != 1:
         raise BadInput(f"{script} has {len(jobs)} functions with @job: it needs one")
     jobs[0].demand()
-    jobs[0].packages, jobs[0].asked = own, asked
+    jobs[0].packages, jobs[0].requirements = own, wanted
     return jobs[0]
 
 
@@ -121,7 +121,7 @@ def is_outdated(job: Job, script: Path) -> bool:
     """Whether a script asks for other packages by now than those that its job was loaded
     with. What cannot be read is for the process that loads it next to tell."""
     try:
-        return requirements.of_script(script) != job.asked
+        return requirements.of_script(script) != job.requirements
     except BadInput:
         return True
     except OSError:  # the queue looks at the script itself
