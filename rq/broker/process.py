@@ -28,7 +28,7 @@ from rq.config import broker as broker_settings
 from rq.config import broker_secret
 from rq.config.broker import BrokerConfig
 from rq.config.values import is_loopback
-from rq.errors import BadConfig, CannotRead, Damaged, RQError
+from rq.errors import BadConfig, CannotRead, Damaged, RQError, cause_of
 from rq.helper import Helper
 from rq.layout import Root
 from rq.logs import fields
@@ -71,7 +71,7 @@ def main(argv: list[str] | None = None) -> int:
         started.refuse(str(error))
         return DO_NOT_RESTART
     except (RQError, OSError) as error:
-        started.refuse(str(error))
+        started.refuse(_why(error))
         return 1
 
 
@@ -90,6 +90,13 @@ def _setup(started: Helper) -> Setup:
         root=root,
         secret=_secret_in(chosen, root.path),
     )
+
+
+def _why(error: RQError | OSError) -> str:
+    """Return why it cannot run, in a sentence."""
+    if isinstance(error, RQError) or not error.filename:
+        return str(error)
+    return f"{error.filename} cannot be used: {cause_of(error)}"
 
 
 def run(setup: Setup) -> int:
@@ -261,7 +268,7 @@ def alone(argv: list[str] | None = None) -> int:
         secret = _secret_in(chosen, Path.cwd())
         return run(Setup(place=place, chosen=chosen, secret=secret))
     except (RQError, OSError) as error:
-        sys.stderr.write(f"rq broker: {error}\n")
+        sys.stderr.write(f"rq broker: {_why(error)}\n")
         return 1
 
 

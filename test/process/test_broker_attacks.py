@@ -95,3 +95,12 @@ def test_a_socket_cannot_be_just_anywhere(tmp_path, odd):
         assert str(path) in broker.told()
         assert "Traceback" not in broker.told()
     assert odd != "a link to a file" or os.path.islink(path)
+
+
+def test_a_directory_that_is_none_is_told_in_a_sentence(tmp_path):
+    node = tmp_path / "node"
+    node.write_text("mine")
+    with broker_in(node) as broker:
+        broker.begin()
+        assert broker.process.wait(20) == 1
+        assert f"{node}/journal cannot be used: Not a directory" in broker.told()
