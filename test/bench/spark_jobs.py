@@ -2,7 +2,7 @@
 
 .venv/bin/python test/bench/spark_jobs.py lines [LINES]     (12,000,000)
 .venv/bin/python test/bench/spark_jobs.py warm [BATCHES]    (10)
-.venv/bin/python test/bench/spark_jobs.py written [ROWS]    (1,000,000)
+.venv/bin/python test/bench/spark_jobs.py written [ROWS] [OF A WRITE]    (1,000,000 40,000)
 
 Goals on two cores: a small batch on a warm Spark 2 s; a million rows written in 30 s, with
 at most 200 MB of the queue's owner.
@@ -10,6 +10,7 @@ at most 200 MB of the queue's owner.
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import os
@@ -35,7 +36,7 @@ from rq.layout import Root  # noqa: E402
 from rq.spark import parsing  # noqa: E402
 
 HOSTS, BLOCK = 24, 5_000  # lines of a block are made once, and written again and again
-CHUNK = 40_000  # rows of a transaction
+CHUNK = 40_000  # rows of a transaction; a write of more is a chain of them
 SMALL = 3  # messages of a batch
 LINE = (
     '10.0.{}.{} - - [{:02}/Nov/2026:{:02}:{:02}:00 +0000] "GET /{} HTTP/1.1" {} {} "-" '
@@ -216,30 +217,61 @@ def warm(place: Path, batches: int = 10) -> None:
 # ---- messages written by Spark
 
 
-def written(place: Path, rows: int = 1_000_000) -> None:
-    """Write a message for each row, in transactions of some thousand."""
+def written(place: Path, rows: int = 1_000_000, chunk: int = CHUNK) -> None:
+    """Write a message for each row, some thousand or all in one go."""
     from rq.spark.session import close, session
 
     root = bench.make_root(place, paused=True)
     os.environ["RQ_ROOT"] = str(root.path)
     with bench.process(root, "q") as owner:
         spark = session("rq-bench", master="local[2]")
-        spark.range(10).count()
-        began = time.perf_counter()
-        for first in range(0, rows, CHUNK):
-            write(spark, root, first, min(rows, first + CHUNK))
-        took = time.perf_counter() - began
-        close(spark)
+        write(spark, root, -10, 0)  # the first starts Python's workers
+        before, began = costs(owner.pid), time.perf_counter()
+        for first in range(0, rows, chunk):
+            write(spark, root, first, min(rows, first + chunk))
+        took, after = time.perf_counter() - began, costs(owner.pid)
         print(f"{rows:,} rows written in {took:.1f} s: {rows / took:,.0f}/s")
+        for name, seconds in after.items():
+            spent = seconds - before[name]
+            print(f"{name}: {spent:.1f} s, {spent / rows * 1e6:.0f} µs a row")
+        close(spark)
+        settled(root, rows + 10)
+        spent = costs(owner.pid)["owner"] - before["owner"]
+        print(
+            f"owner, with all folders: {spent:.1f} s, {spent / rows * 1e6:.0f} µs a row"
+        )
         print(f"the owner had {peak(owner.pid):,.0f} MB at most")
-        counts: Any = client.ask(root.queue("q").socket, "num_messages", {})
-        assert counts["que"] == rows, counts
 
 
 def write(spark, root: Root, first: int, end: int) -> None:  # type: ignore[no-untyped-def]
     table = spark.range(first, end).selectExpr("cast(id AS string) AS param1")
     options = {"root": str(root.path), "queue": "q", "key": f"chunk-{first}"}
     table.write.format("rq").mode("append").options(**options).save()
+
+
+def costs(owner: int) -> dict[str, float]:
+    """Return the processor time, in seconds, of the owner, of Java, and of all Python
+    that works for it."""
+    import psutil
+
+    found = {"owner": 0.0, "java": 0.0, "python of Spark": 0.0}
+    own = psutil.Process()
+    for process in [own, *own.children(recursive=True)]:
+        with contextlib.suppress(psutil.Error):
+            kind = "java" if process.name() == "java" else "python of Spark"
+            kind = "owner" if process.pid == owner else kind
+            found[kind] += sum(process.cpu_times()[:4])
+    return found
+
+
+def settled(root: Root, rows: int) -> None:
+    """Wait until all rows are in que, and their folders are made."""
+    socket = root.queue("q").socket
+    while True:
+        detail: Any = client.ask(socket, "detail")[1]
+        if detail["counts"]["que"] == rows and not detail["lag"]:
+            return
+        time.sleep(0.5)
 
 
 def peak(pid: int) -> float:
