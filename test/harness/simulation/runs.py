@@ -243,8 +243,10 @@ class Run:
         for client in sorted(self.world.clients):
             self.world.hang_up(client)
         self.world.pass_by(_COLLECT)
-        # Of one that comes at most once, copies that nobody will queue may lie about.
-        gone = {each for each in self._ledger.acked if int(each[-4:], 16) % 2}
+        # Of one that comes at most once, copies that nobody will queue may lie about; and
+        # with a job that is deleted goes what its node knew of acknowledgements.
+        acked = self._ledger.acked - self._released()
+        gone = {each for each in acked if int(each[-4:], 16) % 2}
         for host in self._hosts():
             left = gone & set(host.node.jobs.by_id)
             if left:
@@ -272,10 +274,12 @@ class Run:
     def _is_released_job_left(self):
         """Whether a job that was deleted on some nodes is still on others: those speak
         about it, and the former do not take it."""
-        released = {
-            job_id for job_id, promise in self._ledger.jobs.items() if promise.released
-        }
+        released = self._released()
         return any(released & set(host.node.jobs.by_id) for host in self._hosts())
+
+    def _released(self):
+        jobs = self._ledger.jobs
+        return {job_id for job_id, promise in jobs.items() if promise.released}
 
     def _see_nothing(self):
         """When no job can live any more, no node remembers anything of one."""
