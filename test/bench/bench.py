@@ -7,6 +7,7 @@ import json
 import os
 import selectors
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -44,7 +45,9 @@ def file_system(path: Path) -> str:
 
 @contextlib.contextmanager
 def disks(only: str | None = None) -> Iterator[list[Disk]]:
-    """Give the disk as it is and, as root, a journaled ext4 in a loop image."""
+    """Give the disk as it is and, as root, a journaled ext4 in a loop image. Whoever ends
+    the benchmark ends what it has started, too."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by TERM"))
     here = Path(
         tempfile.mkdtemp(prefix="rq-bench-", dir=os.environ.get("RQ_BENCH_DIR"))
     )

@@ -207,8 +207,10 @@ def parse() -> argparse.Namespace:
     )
     parser.add_argument("--quick", action="store_true", help="small numbers, seconds")
     parser.add_argument("--disk", choices=["loop", "disk"])
-    parser.add_argument("--jobs", type=int, default=1_000_000, help="of a node's start")
-    return parser.parse_args()
+    parser.add_argument("--jobs", type=int, help="of a node's start (1,000,000)")
+    options = parser.parse_args()
+    options.jobs = options.jobs or (50_000 if options.quick else 1_000_000)
+    return options
 
 
 if __name__ == "__main__":
