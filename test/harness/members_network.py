@@ -17,6 +17,7 @@ class Network:
         self.now = 1000.0
         self.nodes = []
         self.dead = set()
+        self.no_disk = set()  # whose disks take nothing
         self.cuts = set()  # pairs of which the first does not reach the second
         self.sent = 0
         for index in range(number):
@@ -74,6 +75,8 @@ class Network:
 
     def turn(self, index):
         members = self.nodes[index]
+        if index not in self.no_disk:
+            members.kept(members.others)
         members.tick(self.now)
         self.carry(index)
         for name, member in list(members.by_id.items()):

@@ -157,6 +157,21 @@ def test_a_link_whose_end_is_not_the_member_is_of_no_use():
     assert member.node_id in members.reachable
 
 
+def test_a_member_that_is_not_on_disk_gets_no_copies():
+    """A start would not know it, nor ask it for anything."""
+    network = Network(2)
+    network.no_disk.add(0)
+    network.meet(0, 1)
+    network.pass_by(5)
+    first, second = network.nodes
+    assert first.others == (second.node_id,)
+    assert first.reachable == ()
+    assert second.reachable == (first.node_id,)
+    network.no_disk.clear()
+    network.pass_by(1)
+    assert first.reachable == (second.node_id,)
+
+
 def test_a_forgotten_node_does_not_come_back_by_gossip_for_a_minute():
     network = mesh_of(3)
     gone = network.nodes[2].node_id

@@ -64,8 +64,7 @@ class Cluster:
     def begin(
         self, sock: socket.socket, secret: bytes, channel: Channel | None = None
     ) -> None:
-        """Take part: other nodes come in over a listening socket, as through a channel
-        over TLS."""
+        """Take part: other nodes come in at a socket, as through a channel over TLS."""
         bus_port = int(sock.getsockname()[1])
         members = self.members
         members.address = members.address._replace(bus_port=bus_port)
@@ -179,6 +178,7 @@ class Cluster:
             except OSError:
                 members.changed = True
                 raise
+            members.kept(node_id for node_id, _ in rows)
 
     async def forget(self, node_id: str) -> list[tuple[str, bool]]:
         """Let a node no longer belong to the cluster, and say so to all; return which

@@ -15,6 +15,7 @@ class Member:
     address: Address
     since: float
     in_handshake: bool = False
+    is_kept: bool = False  # on disk: a start knows it again
     meets: bool = False  # its next greeting asks it to take us in
     leaving: bool = False
     suspected: bool = False
@@ -42,7 +43,7 @@ class Member:
     def is_usable(self) -> bool:
         """Whether new copies of jobs may be sent to it."""
         is_fit = not (self.in_handshake or self.leaving or self.is_doubted)
-        return self.is_linked and is_fit
+        return self.is_linked and self.is_kept and is_fit
 
     def is_silent(self, now: float) -> None:
         """Count from now, unless it should have answered before."""

@@ -117,7 +117,15 @@ class Members:
     def load(self, kept: Iterable[tuple[str, Address]], now: float) -> None:
         """Know again who belonged to the cluster."""
         for node_id, address in kept:
-            self.by_id[node_id] = Member(node_id, address, now, silent_since=now)
+            self.by_id[node_id] = Member(
+                node_id, address, now, is_kept=True, silent_since=now
+            )
+
+    def kept(self, node_ids: Iterable[str]) -> None:
+        """Those are on disk, so that a start knows them again."""
+        for node_id in node_ids:
+            if (member := self.by_id.get(node_id)) is not None:
+                member.is_kept = True
 
     # ---- links, whose names are the ids of members
 
