@@ -123,8 +123,8 @@ def _sockets(setup: Setup) -> list[tuple[socket.socket, Certificate | None]]:
 
 
 def _bus_socket(setup: Setup) -> socket.socket | None:
-    """Return where other nodes come in; None: they do not. BadConfig, Refused: that
-    cannot be."""
+    """Return where other nodes come in once this one is ready; None: they do not.
+    BadConfig, Refused: that cannot be."""
     chosen = setup.chosen
     port = broker_settings.bus_port(chosen, has_secret=bool(setup.secret))
     if port is None:
@@ -137,7 +137,7 @@ def _bus_socket(setup: Setup) -> socket.socket | None:
                 "with `secret_file`, or let them come in over 127.0.0.1"
             )
         addr = chosen.bus_addr or broker_settings.LOOPBACK
-    return listening.listen(addr, port, "the broker's port for other nodes")
+    return listening.bind(addr, port, "the broker's port for other nodes")
 
 
 def _secret_in(chosen: BrokerConfig, directory: Path) -> bytes:

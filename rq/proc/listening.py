@@ -20,7 +20,19 @@ log = logging.getLogger(__name__)
 
 
 def listen(addr: str, port: int, whose: str) -> socket.socket:
-    """Return a socket that listens and does not block; BadConfig: `addr` is no address.
+    """Return a socket that listens and does not block. Raises as `bind`."""
+    sock = bind(addr, port, whose)
+    try:
+        sock.listen(BACKLOG)
+    except OSError as error:
+        sock.close()
+        raise _refused(addr, port, whose, error) from None
+    return sock
+
+
+def bind(addr: str, port: int, whose: str) -> socket.socket:
+    """Return a socket that does not block, and listens when its time has come: until then
+    whoever connects is refused, and does not wait. BadConfig: `addr` is no address.
     Refused: `whose` cannot listen there now, and why."""
     try:
         infos = socket.getaddrinfo(
@@ -37,14 +49,15 @@ def listen(addr: str, port: int, whose: str) -> socket.socket:
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind(address)
-        sock.listen(BACKLOG)
         sock.setblocking(False)
     except OSError as error:
         sock.close()
-        raise Refused(
-            f"{whose} cannot listen on {addr}:{port}: {error.strerror}"
-        ) from None
+        raise _refused(addr, port, whose, error) from None
     return sock
+
+
+def _refused(addr: str, port: int, whose: str, error: OSError) -> Refused:
+    return Refused(f"{whose} cannot listen on {addr}:{port}: {error.strerror}")
 
 
 class Listener:

@@ -1,11 +1,14 @@
 """Brokers as processes that know each other."""
 
+import errno
 import json
 import os
+import socket
 
 import pytest
 from harness.broker import broker_in
 from harness.brokers import nodes_in
+from harness.ports import free_port
 from harness.waiting import wait_until
 
 pytestmark = pytest.mark.process
@@ -190,3 +193,24 @@ def _listening(pid):
             if row[3] == "0A" and row[9] in inodes:
                 ports.add(int(row[1].partition(":")[2], 16))
     return ports
+
+
+def is_refused(port):
+    with socket.socket() as sock:
+        return sock.connect_ex(("127.0.0.1", port)) == errno.ECONNREFUSED
+
+
+def test_other_nodes_do_not_wait_for_one_that_reads_its_disk(tmp_path):
+    """It is known soon that nobody is there, instead of after the time of a handshake."""
+    with broker_in(tmp_path / "node") as broker:
+        bus_port = free_port()
+        broker.words += ["--bus-port", str(bus_port)]
+        broker.directory.mkdir()
+        os.mkfifo(broker.directory / "node")  # of which its id is read
+        broker.begin()
+        wait_until(lambda: not is_refused(broker.port))
+        assert is_refused(bus_port)
+        (broker.directory / "node").write_text("ab" * 20)
+        client = wait_until(broker.client)
+        assert client.ask("CLUSTER", "MYID") == b"ab" * 20
+        assert not is_refused(bus_port)

@@ -18,7 +18,7 @@ from rq.broker.cluster.member import Member
 from rq.broker.cluster.members import MOST_MEMBERS, TICK, Members
 from rq.broker.cluster.messages import Letter, Message
 from rq.logs import fields
-from rq.proc.listening import Listener
+from rq.proc.listening import BACKLOG, Listener
 
 _MOST_STRANGERS = 64  # connections that have not proved who they are
 _MOST_COMING = 2 * MOST_MEMBERS  # connections that have
@@ -89,7 +89,8 @@ class Bus:
         self._is_over = False
 
     def begin(self, sock: socket.socket) -> None:
-        """Take connections from a listening socket, and make those to all members."""
+        """Take connections at a socket, and make those to all members."""
+        sock.listen(BACKLOG)
         self._listener = Listener(sock, self._loop, self._accept)
         self._tick()
 
