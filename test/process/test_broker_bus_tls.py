@@ -29,6 +29,7 @@ class Host:
             place, bus_port=self.bus_port, secret_file="secret", **settings
         )
         self.client = self.broker.start()
+        assert self.client.ask("PING") == "PONG"  # it is ready
 
     def meet(self, bus_port):
         return self.client.ask("CLUSTER", "MEET", "127.0.0.1", 7, bus_port)

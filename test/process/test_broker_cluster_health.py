@@ -40,10 +40,14 @@ def pair(tmp_path, secret):
         other.start()
         try:
             client.ask("CLUSTER", "MEET", "127.0.0.1", other.port, bus_ports[1])
-            wait_until(lambda: rows(first)[-1]["linked_back"])
+            wait_until(lambda: is_linked(rows(first)[-1]))
             yield first, client, other
         finally:
             other.close()
+
+
+def is_linked(row):
+    return row["linked"] and row["linked_back"]
 
 
 def rows(broker):

@@ -229,7 +229,7 @@ def test_a_node_of_another_version_is_told_which_this_one_is(tmp_path, secret):
     bus_port = free_port()
     with broker_in(tmp_path) as broker:
         broker.words += ["--bus-port", str(bus_port), "--secret-file", str(secret)]
-        broker.start()
+        assert broker.start().ask("PING") == "PONG"  # it is ready
         with socket.create_connection(("127.0.0.1", bus_port)) as newer:
             newer.settimeout(20)
             newer.sendall(b"RQ-bus-9" + bytes(32))

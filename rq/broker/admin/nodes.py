@@ -50,11 +50,19 @@ def _row(server: Server, member: Member, now: float) -> Value:
     silent = int((now - member.silent_since) * 1000) if member.silent_since else -1
     lag = int(member.lag * 1e6) if member.pong_at else -1
     host, port, bus_port = member.address
-    facts = [int(member.is_linked), silent, lag, waiting, lost]
+    stands = member.is_linked and (member.is_kept or member.in_handshake)
+    facts = [int(stands), silent, lag, waiting, lost]
     back = bus is not None and bus.is_linked_from(member.node_id)
-    why = "" if bus is None or member.is_linked else bus.trouble_of(member.node_id)
-    link: list[Value] = [bus_port, int(back), why]
+    link: list[Value] = [bus_port, int(back), "" if stands else _why(server, member)]
     return [member.node_id, host, port, flags_of(member), *facts, *link]
+
+
+def _why(server: Server, member: Member) -> str:
+    """Return why no copies go over our link to a member; "": nobody knows."""
+    if member.is_linked:
+        return "that it is a member is not on our disk yet"
+    bus = server.cluster.bus
+    return "" if bus is None else bus.trouble_of(member.node_id)
 
 
 def copies(server: Server, spread: Spread | None) -> list[Value]:
