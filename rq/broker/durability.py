@@ -65,7 +65,8 @@ class Durability:
 
     def watch_room(self) -> None:
         """Tell when there is no room for anything new, and when there is again; until then
-        look every second, so that nobody is refused for what is over."""
+        look every second, so that nobody is refused for what is over. So it goes until the
+        journal has its reserve, for which a node with nothing to do had no turn."""
         why = self._store.no_space
         if (why is not None) != self._is_short:
             self._is_short = why is not None
@@ -73,7 +74,8 @@ class Durability:
                 log.error("nothing new is taken: %s", fields(reason=why))
             else:
                 log.info("there is room on the disk: new jobs are taken again")
-        if self._is_short and self._look_at is None:
+        is_over = not self._is_short and self._store.is_ready
+        if not is_over and self._look_at is None:
             self._look_at = self._loop.call_later(_LOOK, self._look)
 
     def _look(self) -> None:

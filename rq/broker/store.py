@@ -90,6 +90,11 @@ class Store:
         """Why nothing new can be taken; None while it can."""
         return self._journal.no_space or self._compaction.no_space
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether the journal has all that it makes ahead."""
+        return self._journal.is_ready
+
     def append(self, events: Iterable[Event], now: float) -> None:
         """Take events; they are durable after `commit`."""
         ts, is_short = int(now * 1e6), self._moving.is_short
@@ -137,7 +142,7 @@ class Store:
     def mind_snapshot(self, node: Node) -> bool:
         """Move a snapshot on, and bodies to disk; return whether one is on its way."""
         no_space = self.no_space is not None
-        if no_space:
+        if no_space or not self.is_ready:
             self._journal.look_again()
         is_moving = not no_space and self._moving.go_on()
         return self._compaction.go_on(node) or is_moving

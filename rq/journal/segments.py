@@ -168,6 +168,14 @@ class Segments:
 
     # ---- made ahead
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether all that `look_ahead` makes is there."""
+        keeping = self._keeping
+        is_kept = keeping is not None and keeping.done() and keeping.result()
+        is_whole = bool(self._next) and (is_kept or not self._reserve)
+        return self._threads is None or is_whole
+
     def look_ahead(self) -> None:
         """Make the next segment in a thread, if there is none yet."""
         if self._ahead is not None:

@@ -83,6 +83,11 @@ class Journal:
         """Why the next segment cannot be made; None while it can."""
         return self._segments.no_space
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether the next segment is there, and the reserve if one is kept."""
+        return self._segments.is_ready
+
     # ---- appending
 
     def append(self, record: Mapping[str, object]) -> int:
