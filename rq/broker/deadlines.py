@@ -102,7 +102,7 @@ class Deadlines(Generic[Waiting]):
         if slot is None:
             slot = self._slots[key] = {}
             heapq.heappush(self._order, key)
-            opens = ((key >> _LEVEL_BITS) + (not key & _LEVELS)) / _SLOTS
+            opens = _opens(key)
             if opens < self.opens:
                 self.opens = opens
                 if self.alarm is not None and opens < self.alarm.at:
@@ -128,10 +128,8 @@ class Deadlines(Generic[Waiting]):
         while order:
             key = order[0]
             if slots[key]:
-                # A narrow slot is looked at when it is over.
-                opens = ((key >> _LEVEL_BITS) + (not key & _LEVELS)) / _SLOTS
-                self.opens = opens
-                return opens
+                self.opens = _opens(key)
+                return self.opens
             del slots[heapq.heappop(order)]
         self.opens = inf
         return None
@@ -159,3 +157,8 @@ class Deadlines(Generic[Waiting]):
 
 def _moment(deadline: Timed) -> float:
     return deadline.at
+
+
+def _opens(key: int) -> float:
+    """Return when a slot is to be looked at: a narrow one when it is over."""
+    return ((key >> _LEVEL_BITS) + (not key & _LEVELS)) / _SLOTS

@@ -56,8 +56,7 @@ class Moving:
     @property
     def is_short(self) -> bool:
         """Whether what comes now is to move."""
-        # Asked for each event that a start reads.
-        return self._node.body_bytes - self._bytes > SHARE * self._node.memory.limit
+        return self._node.body_bytes - self._bytes > self._share
 
     def take(self, event: Event) -> None:
         """See whether an event that came brought bodies that are to move: what came last

@@ -219,5 +219,5 @@ class Journal:
         self._segments.close(self._durable)
 
     def look_again(self) -> None:
-        """Try again to make the next segment, when that had failed."""
+        """Make the next segment and the reserve, if they are not there, with no commit."""
         self._segments.look_ahead()

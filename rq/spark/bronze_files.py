@@ -1,4 +1,4 @@
-"""What the Parquet of a directory of bronze holds, fact without Spark.
+"""What the Parquet of a directory of bronze holds, told without Spark.
 
 A round asks it which hours of a day a batch has touched, and which batches need not be
 read for them.

@@ -28,8 +28,9 @@ from table import Row
 FULL = os.environ.get("CI") == "true"
 STRICT = FULL or os.geteuid() == 0
 BEGUN = time.monotonic()
-SLOW_SHARE = 5  # of so many slow tests one is run every day
-SLOW_SHARE_IN_CI = 5  # others with each commit; prime to what else is shared
+# Of so many slow tests one is run every day, and in CI others with each commit; prime to
+# what else is shared.
+SLOW_SHARE = 5
 
 
 def main() -> int:
@@ -229,7 +230,7 @@ def selection(options: argparse.Namespace) -> list[str]:
     """Return the words that say which tests of a part are run."""
     if options.k:  # who names tests wants to see them run
         return ["-k", options.k]
-    return ["-o", f"slow_share={SLOW_SHARE_IN_CI if FULL else SLOW_SHARE}"]
+    return ["-o", f"slow_share={SLOW_SHARE}"]
 
 
 def pytest(part: Part, cache: Path, place: Path) -> list[str | Path]:
