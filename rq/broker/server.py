@@ -63,7 +63,7 @@ class Server:
         self.has_supervisor = root is not None
         self.config_file = store.settings_file if root is None else root.broker_config
         self.store = store
-        self.settings = settings
+        self.use(settings)
         self.idle_settings: dict[str, str] = {}  # told by CONFIG GET, of no effect
         self.door = Door(settings.password, people)
         self.arrivals = Arrivals(self, self.door, loop, lambda: self.settings)
@@ -101,6 +101,12 @@ class Server:
     def is_paused(self) -> bool:
         """Whether nobody is obeyed now, except the operator."""
         return self.later.is_paused
+
+    def use(self, settings: BrokerConfig) -> None:
+        """Go by these settings from now on; the node, too, which others send copies to."""
+        self.settings = settings
+        self.node.memory.limit = settings.maxmemory
+        self.node.memory.evicts = settings.maxmemory_policy == EVICTS
 
     def use_password(self, stored: str, by: Connection) -> None:
         """Let in who has another password from now on; who came before has to give it
@@ -213,8 +219,6 @@ class Server:
         return self.later.answer(connection, kept)
 
     def _no_room(self) -> Failure | None:
-        self.node.memory.limit = self.settings.maxmemory  # which may have been changed
-        self.node.memory.evicts = self.settings.maxmemory_policy == EVICTS
         if self.node.is_full(self.store.clock.now()):
             return refusals.NO_MEMORY
         if (why := self.durability.trouble) is not None:

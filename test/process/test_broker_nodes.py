@@ -93,6 +93,23 @@ def test_a_job_is_there_when_the_node_that_took_it_is_gone(nodes):
         wait_until(lambda at=index: nodes.ask(at, "SHOW", job_id) is None)
 
 
+def test_another_limit_of_memory_holds_at_once_for_copies_from_others(nodes):
+    def takes_a_copy():
+        words = "ADDJOB", "short", "x", 300, "REPLICATE", 3, "RETRY", 60
+        return not str(nodes.ask(0, *words)).startswith("NOREPL")
+
+    held = nodes.ask(1, "ADDJOB", "held", "x", 0, "REPLICATE", 1, "RETRY", 60)
+    assert takes_a_copy()
+    _, limit = nodes.ask(1, "CONFIG", "GET", "maxmemory")
+    assert nodes.ask(1, "CONFIG", "SET", "maxmemory", 1) == "OK"
+    assert not takes_a_copy()
+    assert nodes.ask(1, "CONFIG", "SET", "maxmemory", limit) == "OK"
+    assert takes_a_copy()
+    assert nodes.ask(1, "DELJOB", held) == 1
+    while jobs := nodes.ask(0, "GETJOB", "NOHANG", "FROM", "short"):
+        assert nodes.ask(0, "ACKJOB", jobs[0][1]) == 1
+
+
 def test_a_large_body_is_copied_and_handed_over(nodes):
     body = os.urandom(700 * 1024)
     words = "RETRY", 30, "REPLICATE"

@@ -131,7 +131,7 @@ def _set(
         raise Refusal(f"ERR Unsupported CONFIG parameter: {name:.64}")
     wanted = _changed(server.settings, name, value) if name in _SETTABLE else None
     if wanted is not None:
-        server.settings = wanted
+        server.use(wanted)
         return OK
     read_as = _IDLE[name][1](value) if name in _IDLE else None
     if read_as is None:
@@ -165,7 +165,7 @@ async def _use_password(server: Server, connection: Connection, value: bytes) ->
         config_of_broker.check_door(wanted, has_users=server.door.has_users)
     except BadConfig as error:
         return Failure(f"ERR {error}")
-    server.settings = wanted
+    server.use(wanted)
     server.use_password(stored, connection)
     return OK
 
