@@ -84,6 +84,7 @@ def _totals(server: Server) -> dict[str, Value]:
         "blocked": server.blocked,
         "used_memory": server.node.used_memory,
         "maxmemory": server.settings.maxmemory,
+        "memory_level": node.memory_level,
         "maxclients": server.settings.maxclients,
         "appendfsync": server.settings.appendfsync,
         "commands": server.figures.commands,
