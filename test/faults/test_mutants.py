@@ -19,7 +19,9 @@ def test_every_test_that_must_notice_a_bug_is_there(tree):
     assert collected.returncode == 0, collected.stdout + collected.stderr
 
 
-@pytest.mark.parametrize("mutant", share(mutants(), 16, ci=6), ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    "mutant", share(mutants(), 16, ci=12), ids=lambda one: one.name
+)
 def test_a_planted_bug_is_noticed(tree, mutant):
     verdict = judge(mutant, tree)
     if verdict.word == "skipped":

@@ -130,7 +130,7 @@ PARTS = (
         about="kill -9, crashes, planted bugs; RQ_FAULTS_EVERY=1: for hours",
         thinned="a fifth of the slow tests, a sixteenth of the planted bugs, half of the "
         "calls that fail once",
-        thinned_in_ci="a sixth of the planted bugs, a fifth of the slow tests",
+        thinned_in_ci="a twelfth of the planted bugs, a fifth of the slow tests",
         folder="faults",
         limit=36_000.0 if "RQ_FAULTS_EVERY" in os.environ else 1800.0,
         hang=36_000.0 if "RQ_FAULTS_EVERY" in os.environ else 600.0,

@@ -55,6 +55,7 @@ def shown(web, msg_id):
     return web.daemon.ask_queue("spark-work", "get_message", {"msg_id": msg_id})[1]
 
 
+@pytest.mark.slow
 def test_a_shift_works_on_a_queue_and_goes_on_after_a_stop(web):
     shift = web.send("spark-work", param1="far", param2="2")
     sent = [web.send("far", param1=str(number)) for number in range(4)]
