@@ -27,6 +27,7 @@ _KEEP_ALIVE = 300  # seconds of silence until the kernel asks whether a client i
 _HANDSHAKE = 20.0  # seconds that a client has for it
 _TLS_BUFFER = 32 * 1024  # bytes, two records; asyncio has 256 KiB for each client
 _SPARE = 256  # descriptors that are for no client, or half of few
+_LOG_EVERY = 1.0  # seconds between two lines about handshakes that failed
 _FULL = b"-ERR max number of clients reached\r\n"
 
 log = logging.getLogger(__name__)
@@ -52,6 +53,8 @@ class Arrivals:
         self.strangers = Strangers(loop, settings, lambda: self.places)
         self._listeners: list[Listener] = []
         self._tasks: set[asyncio.Task[None]] = set()
+        self._failed = 0  # handshakes of which the log does not tell yet
+        self._tell_at = 0.0
         self._sockets: Sockets | None = None
         if sockets.IS_HERE:
             self._sockets = Sockets(loop, commands.hold_turn, commands.turn_now)
@@ -135,11 +138,20 @@ class Arrivals:
                 ssl_handshake_timeout=_HANDSHAKE if tls else None,
             )
         except OSError as error:
-            log.info("a client did not come in: %s", fields(reason=error))
+            self._tell_failed(error)
         finally:
             if connection.transport is None:
                 sock.close()
                 self._commands.lost(connection)
+
+    def _tell_failed(self, error: OSError) -> None:
+        """Tell of handshakes that failed: a crowd of strangers would fill the log."""
+        self._failed += 1
+        now = self._loop.time()
+        if now >= self._tell_at:
+            why = fields(reason=error, clients=self._failed)
+            log.info("a client did not come in: %s", why)
+            self._failed, self._tell_at = 0, now + _LOG_EVERY
 
 
 def _keep_alive(sock: socket.socket) -> None:

@@ -45,7 +45,9 @@ def troubles(root: Root, facts: Mapping[str, str]) -> Iterator[Trouble]:
     used, limit = int(facts["used_memory"]), int(facts["maxmemory"])
     keeps_copies = int(facts["nodes"]) == 1 or int(facts["memory_level"]) == 0
     if used > limit * _FULL or not keeps_copies:
-        refuses = "it soon refuses jobs" if keeps_copies else "it keeps no copy of a new job"
+        refuses = (
+            "it soon refuses jobs" if keeps_copies else "it keeps no copy of a new job"
+        )
         said = f"uses {size(used)} of {size(limit)} for jobs"
         why = f"that full, {refuses}: let programs work them off, or raise `maxmemory`"
         yield Trouble(who="broker", said=said, why=why, kind="warn", passing=True)

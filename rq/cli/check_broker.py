@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from rq.broker_client import questions
 from rq.errors import Damaged, RQError, Unreachable
 from rq.layout import Root
@@ -12,8 +14,10 @@ def problem(root: Root) -> str | None:
     none. A broker that runs has read all of it, and checks what it reads."""
     from rq.broker import check
 
-    if not root.broker.is_dir() or _runs(root):
+    if not os.path.lexists(root.broker) or _runs(root):
         return None
+    if not root.broker.is_dir():
+        return f"{root.broker} is no directory, which a broker needs: move it away"
     try:
         check.jobs_in(root.broker)
     except Damaged as error:

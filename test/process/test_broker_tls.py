@@ -1,8 +1,10 @@
 """A broker that speaks TLS, and one with a Unix socket for clients."""
 
+import contextlib
 import shutil
 import socket
 import ssl
+import time
 
 import pytest
 from harness.broker import Client, broker_in
@@ -147,6 +149,22 @@ def test_who_begins_no_handshake_is_closed_as_one_who_does_not_log_in(tmp_path):
         assert b"strangers:0" in client.ask("INFO", "clients")
         client.close()
         assert "Traceback" not in broker.told()
+
+
+def test_a_crowd_that_speaks_no_tls_does_not_fill_the_log(tmp_path):
+    with broker_in(tmp_path / "root", tls=certify(tmp_path, 1)) as broker:
+        broker.begin()
+        wait_until(lambda: secured(broker)).close()
+        began = time.monotonic()
+        for _ in range(40):
+            place = "127.0.0.1", broker.port
+            with socket.create_connection(place, timeout=10) as stranger:
+                stranger.sendall(b"GET / HTTP/1.0\r\n\r\n")
+                with contextlib.suppress(OSError):
+                    assert stranger.recv(1) == b""
+        lines = broker.told().count("a client did not come in")
+        assert 1 <= lines <= 2 + time.monotonic() - began  # one a second
+        secured(broker).close()
 
 
 def test_what_is_no_socket_is_not_removed_for_one(tmp_path):

@@ -271,3 +271,7 @@ def test_doctor_and_check_look_at_a_broker_that_is_down(daemon):
     [row] = json.loads(checked.stdout)
     assert (row["subject"], row["kind"]) == ("broker", "damage")
     assert "Traceback" not in checked.stderr
+    root.broker.rename(root.path / "broker.away")
+    root.broker.write_text("")
+    checked = rq("check", root=root.path)
+    assert (checked.returncode, "is no directory, which" in checked.stdout) == (9, True)
