@@ -63,7 +63,9 @@ class Node:
         running = server.running(words, self.where / "log", env)
         self.child = self._stack.enter_context(running)
         server.until(lambda: server.says(self.port, b"PING\r\n", b"+PONG"), PATIENCE)
-        return time.perf_counter() - began
+        took = time.perf_counter() - began
+        self.ask(b"CONFIG", b"SET", b"maxmemory", MEMORY)
+        return took
 
     def die(self) -> None:
         assert self.child is not None
@@ -110,7 +112,6 @@ def nodes_in(disk: Path, number: int, profile: str | None) -> Iterator[list[Node
         try:
             for node in nodes:
                 node.start()
-                node.ask(b"CONFIG", b"SET", b"maxmemory", MEMORY)
             for one, other in itertools.pairwise(nodes):
                 place = b"127.0.0.1", b"%d" % other.port, b"%d" % other.bus_port
                 one.ask(b"CLUSTER", b"MEET", *place)

@@ -134,6 +134,8 @@ def memory() -> str:
     for process in family():
         with contextlib.suppress(psutil.Error, OSError):
             status = Path(f"/proc/{process.pid}/status").read_text()
+            if "VmHWM:" not in status:
+                continue  # it has ended by now
             peak = int(status.partition("VmHWM:")[2].split()[0]) // 1024
             name = "java" if process.name() == "java" else "python"
             peaks[name] = max(peaks[name], peak)
@@ -212,6 +214,8 @@ def published_as_of(path: Path, moment: float) -> str:
 
 
 def page(history: Any, templates: Any, shown: published.Published) -> str:
+    from rq.web.pages.page import may
+
     told = history.facts(shown, None, "week")
     values = {
         "facts": told,
@@ -223,6 +227,9 @@ def page(history: Any, templates: Any, shown: published.Published) -> str:
         "here": "/history",
         "places": [],
         "flashes": [],
+        "may": may(None),
+        "reader": None,
+        "has_session": False,
         "theme": "",
         "back": "/",
         "now": time.time(),
