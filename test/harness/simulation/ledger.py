@@ -35,6 +35,7 @@ class Ledger:
         self.delivered = {}  # of any id, promised or not
         self.acked = set()
         self.unsure = set()  # acknowledged by clients that had no answer
+        self.deleted = set()  # also those whose producers had no answer
         self.at_hand = []  # ids and nodes of deliveries, the latest last
         self.lost_disks = set()
         self.is_drained = False  # no consumer is left
@@ -103,6 +104,7 @@ class Ledger:
 
     def release(self, job_id):
         """Somebody deletes a job: nothing is promised of it."""
+        self.deleted.add(job_id)
         if job_id in self.jobs:
             self.jobs[job_id].released = True
 

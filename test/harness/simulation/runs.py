@@ -14,6 +14,9 @@ _DRAIN = 60  # seconds in which consumers everywhere take what there is, at most
 _LATE = 9.0  # seconds in which the latest letters come
 _DAYS = 2 * 86_400.0  # seconds after which nothing may be left of any job
 _LETTERS = 200  # a job and node at most; it took 48
+_EACH_SECOND = (
+    2  # of a job that was deleted on some nodes only, from each to each other
+)
 _COLLECT = 600.0  # seconds in which acknowledged jobs go
 
 
@@ -263,23 +266,27 @@ class Run:
         self._ledger.is_over = True
         before = self.world.letters
         self.world.pass_by(200.0)
-        if self.world.letters != before and not self._is_released_job_left():
+        left = self._released_jobs_left()
+        if self.world.letters != before and not left:
             raise Broken(f"{self.world.letters - before} letters about nothing")
         self._consume(0)
         self.world.pass_by(1.0)
         jobs = 10 + len(self._ledger.delivered)
-        if self.world.letters > _LETTERS * jobs * len(self.world.hosts):
+        most = _LETTERS * jobs * len(self.world.hosts)
+        most += _EACH_SECOND * self.world.now * len(left) * len(self.world.hosts) ** 2
+        if self.world.letters > most:
             raise Broken(f"{self.world.letters} letters, which is too many")
 
-    def _is_released_job_left(self):
-        """Whether a job that was deleted on some nodes is still on others: those speak
-        about it, and the former do not take it."""
-        released = self._released()
-        return any(released & set(host.node.jobs.by_id) for host in self._hosts())
+    def _released_jobs_left(self):
+        """Return the jobs that were deleted on some nodes and are still on others: those
+        speak about them, and the former do not take them."""
+        here = set().union(*(host.node.jobs.by_id for host in self._hosts()))
+        return self._released() & here
 
     def _released(self):
-        jobs = self._ledger.jobs
-        return {job_id for job_id, promise in jobs.items() if promise.released}
+        jobs = self._ledger.jobs.items()
+        released = {job_id for job_id, promise in jobs if promise.released}
+        return released | self._ledger.deleted
 
     def _see_nothing(self):
         """When no job can live any more, no node remembers anything of one."""
