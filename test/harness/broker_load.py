@@ -47,6 +47,7 @@ class Load:
         self.added: set[str] = set()  # ids that a producer was answered
         self.handed: Counter[str] = Counter()  # how often each was handed out
         self.acked: set[str] = set()
+        self.unsure: set[str] = set()  # acknowledged, and the answer is lost
         self._nodes = nodes
         self._queue = queue
         self._options = options.split()
@@ -74,7 +75,10 @@ class Load:
             jobs = client.ask(*words)
             for _, job_id, _ in [] if isinstance(jobs, Refused) else jobs or []:
                 self.handed[job_id.decode()] += 1
-                if isinstance(other.ask("ACKJOB", job_id), int):
+                answer = other.ask("ACKJOB", job_id)
+                if answer is None:
+                    self.unsure.add(job_id.decode())
+                elif isinstance(answer, int):
                     self.acked.add(job_id.decode())
 
     def no_more(self) -> None:

@@ -117,7 +117,10 @@ def settle(nodes, often, once):
     """Let no more come, and all that came go."""
     often.no_more()
     once.no_more()
-    wait_until(lambda: often.added <= often.acked, 90)
+    wait_until(lambda: often.added <= often.acked | often.unsure, 90)
+    # One whose acknowledgement had no answer is gone, or comes again.
+    unsure = often.unsure & often.added
+    wait_until(lambda: not any(map(nodes.holders, unsure - often.acked)), 90)
     wait_until(lambda: waiting(nodes, "often") + waiting(nodes, "once") == 0, 60)
 
 
