@@ -15,7 +15,6 @@ from rq.layout import Root
 from rq.wording import duration, size
 
 _PATIENCE = 3.0  # seconds
-_FULL = 0.9  # of the memory for jobs
 
 
 def totals(root: Root) -> Mapping[str, str] | None:
@@ -43,13 +42,12 @@ def troubles(root: Root, facts: Mapping[str, str]) -> Iterator[Trouble]:
     if why := facts["trouble"]:
         yield Trouble(who="broker", said="takes nothing new", why=why)
     used, limit = int(facts["used_memory"]), int(facts["maxmemory"])
-    keeps_copies = int(facts["nodes"]) == 1 or int(facts["memory_level"]) == 0
-    if used > limit * _FULL or not keeps_copies:
-        refuses = (
-            "it soon refuses jobs" if keeps_copies else "it keeps no copy of a new job"
-        )
+    if level := int(facts["memory_level"]):
         said = f"uses {size(used)} of {size(limit)} for jobs"
-        why = f"that full, {refuses}: let programs work them off, or raise `maxmemory`"
+        refuses = "takes nothing new" if level == 2 else "keeps no new job"
+        why = (
+            f"that full, it {refuses}: let programs work them off, or raise `maxmemory`"
+        )
         yield Trouble(who="broker", said=said, why=why, kind="warn", passing=True)
     yield from _of_cluster(facts)
     if (seconds := int(facts["grace"])) > 0:

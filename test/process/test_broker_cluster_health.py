@@ -78,14 +78,14 @@ def test_a_job_tells_where_its_copies_are(pair):
     assert "to be told that it is done" in shown.splitlines()[-1]
 
 
-def test_who_has_too_little_memory_for_copies_is_named(pair):
+def test_who_has_too_little_memory_for_new_jobs_is_named(pair):
     first, client, _ = pair
     client.ask("ADDJOB", "mail", "x" * 1000, 9000, "REPLICATE", 2, "RETRY", 60)
     used = totals(client)[b"used_memory"]
     client.ask("CONFIG", "SET", "maxmemory", used * 4 // 3 + 10)
     assert doctor_running(first) == ""
     client.ask("CONFIG", "SET", "maxmemory", used * 4 // 3 - 10)
-    assert "that full, it keeps no copy of a new job: let" in doctor_running(first)
+    assert "that full, it keeps no new job: let" in doctor_running(first)
     refused = client.ask("ADDJOB", "mail", "x", 100, "REPLICATE", 2, "RETRY", 60)
     assert str(refused).startswith("NOREPL")
 

@@ -231,7 +231,7 @@ def test_status_and_doctor_tell_how_the_broker_is(daemon):
     assert verb(daemon, "enable").returncode == 0
     warned = rq("doctor", "--quick", root=daemon.root.path).stdout
     assert "`appendfsync` of the broker is no" in warned
-    assert "for jobs: that full, it soon refuses jobs" in warned
+    assert "for jobs: that full, it takes nothing new" in warned
 
 
 def test_a_broker_that_stands_still_is_not_called_well(daemon):
