@@ -14,9 +14,7 @@ _DRAIN = 60  # seconds in which consumers everywhere take what there is, at most
 _LATE = 9.0  # seconds in which the latest letters come
 _DAYS = 2 * 86_400.0  # seconds after which nothing may be left of any job
 _LETTERS = 200  # a job and node at most; it took 48
-_EACH_SECOND = (
-    2  # of a job that was deleted on some nodes only, from each to each other
-)
+_EACH_SECOND = 2  # letters of each node to each other, of a job that some have deleted
 _COLLECT = 600.0  # seconds in which acknowledged jobs go
 
 
