@@ -26,7 +26,7 @@ from rq.replies import (
     NextAttempt,
     Result,
 )
-from rq.spool import attempts_kept, folders, script_files
+from rq.spool import attempts_kept, folders, rows_counted, script_files
 from rq.states import State
 from rq.waits import Reason, Why
 from rq.wording import duration
@@ -111,8 +111,10 @@ def _last_attempt(status: Result, attempt: int) -> int:
 
 
 def counts(queue: QueueDir) -> dict[str, int]:
-    """Count the messages by listing them."""
+    """Count the messages by listing them, and rows as of the last checkpoint."""
     listed = folders.count(queue).to_json()
+    with contextlib.suppress(OSError):
+        listed[State.QUE] += rows_counted(queue)
     listed["errack"] = listed.pop(State.DISMISSED, 0)  # as the owner calls it
     return listed
 

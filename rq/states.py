@@ -76,6 +76,7 @@ class Note(StrEnum):
     JOIN = "join"  # who sent a message got the id of an equal one
     BULK = "bulk"  # one thing is done to many messages: begun, ended
     TXN = "txn"  # a transaction was opened, committed or aborted
+    ROWS = "rows"  # rows that it may accept lie in a file
     SUSPECT = "suspect"  # a sync failed: files since the checkpoint are in doubt
     RENEW = "renew"  # leases go on
     START = "start"  # their holders have confirmed them

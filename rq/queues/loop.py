@@ -14,6 +14,7 @@ from rq.errors import DiskFailed
 from rq.queues import housekeeping
 from rq.queues.control.clients import Clients
 from rq.queues.delivery.delivery import Delivery
+from rq.queues.feed import Feed
 from rq.queues.leases.desk import Desk
 from rq.queues.maintenance.checkpoints import Checkpoints
 from rq.queues.owner.owner import Owner
@@ -38,6 +39,7 @@ class Loop:
         leases: Desk,
         checkpoints: Checkpoints,
         delivery: Delivery,
+        feed: Feed,
         clients: Clients,
     ) -> None:
         self.owner = owner
@@ -48,6 +50,7 @@ class Loop:
         self._status: int | None = None  # with which the process ends
         self._checkpoints = checkpoints
         self._delivery = delivery
+        self._feed = feed
         self._alarm: asyncio.TimerHandle | None = None
         self._quiet: asyncio.TimerHandle | None = None
         self._stuck: asyncio.TimerHandle | None = None
@@ -84,6 +87,7 @@ class Loop:
             self._answer()  # nothing changes before a person decides
             return
         spool = owner.spool
+        fed = self._feed.some(self._slice)
         later = _sooner(self.runner.claim_due(), self._leases.serve())
         self._leases.write_down()
         durable_seq = spool.durable_seq
@@ -101,7 +105,7 @@ class Loop:
         lag = spool.lag
         more = self._settle()
         self._pace.resume(lag - spool.lag)
-        more = self._checkpoints.mind() or more
+        more = self._checkpoints.mind() or more or fed
         if more or spool.pending:
             self._wakeup.ask()
         elif spool.stuck and self._stuck is None:
@@ -135,8 +139,7 @@ class Loop:
         """
         spool = self.owner.spool
         if not self._pace.busy(QUIET):
-            at_work = self.owner.attempts.started and not self._pace.behind
-            more = spool.settle_some(SLICE / 5 if at_work else SLICE)
+            more = spool.settle_some(self._slice())
         elif spool.waited > WAIT:
             more = spool.settle_some(SLICE / 5)
         else:
@@ -145,6 +148,11 @@ class Loop:
         if not more and spool.rests:
             self._look_again(RESTS)
         return more
+
+    def _slice(self) -> float:
+        """Return how many seconds of a turn may go into what nobody waits for."""
+        busy = self.owner.attempts.started or self._pace.busy(QUIET)
+        return SLICE / 5 if busy and not self._pace.behind else SLICE
 
     def _look_again(self, seconds: float) -> None:
         """Ask for a turn for the folders that are left, if there are some."""

@@ -28,6 +28,7 @@ from rq.queues.control.replies import Replies
 from rq.queues.control.server import Server
 from rq.queues.delivery import owed
 from rq.queues.delivery.delivery import Delivery
+from rq.queues.feed import Feed
 from rq.queues.housekeeping import Housekeeping
 from rq.queues.leases.desk import Desk
 from rq.queues.loop import Loop
@@ -69,7 +70,13 @@ class Process:
         self.leases = Desk(owner)
         self.bulks = Worker(Hands(owner, runner, self.leases))
         self.loop = Loop(
-            owner, runner, self.leases, self.checkpoints, self._delivery, clients
+            owner,
+            runner,
+            self.leases,
+            self.checkpoints,
+            self._delivery,
+            Feed(owner),
+            clients,
         )
         self.housekeeping = Housekeeping(
             owner, runner, self.checkpoints, self._connections

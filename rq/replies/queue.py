@@ -87,6 +87,7 @@ class Detail(TypedDict):
     closed_reason: str | None
     restored: str | None
     stopping: bool
+    rows: int  # of `que`: lines of files, which have still to become messages
     lag: int  # folders
     lag_bytes: int
     stuck: str | None
@@ -170,10 +171,18 @@ class TransactionView(TypedDict, total=False):
     state: str
     key: str  # which its creator chose; absent when it chose none
     of: str  # the transaction that decides for it; absent when it decides itself
-    messages: int
+    messages: int  # with its rows
+    takes_rows: bool  # `open_txn`: whether very many can be handed in as rows
     ids: Sequence[str]  # some of its messages; not in a list
     ttl: float  # seconds
     until: float  # epoch seconds
+
+
+class RowsView(TypedDict):
+    """`add_rows`: messages that wait as lines of a file."""
+
+    rows: str  # the file
+    messages: int
 
 
 class BulkChoice(TypedDict):

@@ -22,7 +22,7 @@ from rq.layout import Root
 from rq.nesting import Json
 from rq.outbound import addresses, peers
 from rq.outbound.peers import Peer
-from rq.replies import TransactionView
+from rq.replies import RowsView, TransactionView
 from rq.spark import web_line
 from rq.spark.web_line import WebLine
 
@@ -78,9 +78,24 @@ class Door:
         ids = self._insist(lambda: self._way.prepare(txn, messages))
         return cast(list[str], ids)
 
-    def commit(self, txn: str, ids: list[str], chain: Sequence[str] = ()) -> None:
-        """Accept messages, and those of a chain of transactions."""
-        choice: Request = {"ids": ids, "chain": list(chain)} if chain else {"ids": ids}
+    def add_rows(self, txn: str, messages: Sequence[Request]) -> str:
+        """Hand in messages that wait as lines of a file; return its name, for the commit."""
+        view = self._insist(lambda: self._way.add_rows(txn, messages))
+        return cast(RowsView, view)["rows"]
+
+    def commit(
+        self,
+        txn: str,
+        ids: list[str],
+        chain: Sequence[str] = (),
+        rows: Sequence[str] = (),
+    ) -> None:
+        """Accept messages, those of a chain of transactions, and rows."""
+        choice: dict[str, Json] = {"ids": ids}
+        if chain:
+            choice["chain"] = list(chain)
+        if rows:
+            choice["rows"] = list(rows)
         self._insist(lambda: self._way.commit(txn, choice))
 
     def abort(self, txn: str) -> None:
@@ -127,6 +142,9 @@ class _Local:
     def prepare(self, txn: str, messages: Sequence[Request]) -> Json:
         return self._ask("prepare_txn", {"txn": txn, "messages": messages})
 
+    def add_rows(self, txn: str, messages: Sequence[Request]) -> Json:
+        return self._ask("add_rows", {"txn": txn, "messages": messages})
+
     def commit(self, txn: str, choice: Request) -> Json:
         return self._ask("commit_txn", {"txn": txn, **choice})
 
@@ -158,9 +176,14 @@ class _Http:
         return self._line.ask("GET", f"/{txn}")
 
     def prepare(self, txn: str, messages: Sequence[Request]) -> Json:
+        return cast(Mapping[str, Json], self._post(txn, "messages", messages))["ids"]
+
+    def add_rows(self, txn: str, messages: Sequence[Request]) -> Json:
+        return self._post(txn, "rows", messages)
+
+    def _post(self, txn: str, what: str, messages: Sequence[Request]) -> Json:
         body = b"\n".join(orjson.dumps(message) for message in messages)
-        reply = self._line.ask("POST", f"/{txn}/messages", body, web_line.LINES)
-        return cast(Mapping[str, Json], reply)["ids"]
+        return self._line.ask("POST", f"/{txn}/{what}", body, web_line.LINES)
 
     def commit(self, txn: str, choice: Request) -> Json:
         return self._line.ask("POST", f"/{txn}/commit", orjson.dumps(choice))

@@ -1,5 +1,6 @@
 """Rows become messages of a queue, all of a job or none: prepared by tasks, accepted by
-one commit of the driver.
+one commit of the driver. What a task has beyond a few thousand it hands in as rows, which
+wait as lines of files, and become messages when there is room.
 
 Options: `queue`; `url` (`http://[USER:PASSWORD@]HOST:PORT/`, the web of RQ) or `root`
 (on RQ's own host, without the web); `key` (of a job that may run again: it is sent
@@ -32,7 +33,10 @@ from rq.errors import BadInput, Refused, WrongState
 from rq.nesting import Json
 from rq.spark.queue_door import Door, Request, Target
 
-_AT_ONCE = 500  # rows of a request
+_AT_ONCE = 500  # messages of a request
+_PREPARED = 2000  # messages of a task; what is beyond is rows, where they are taken
+_ROWS = 5000  # of a request
+_STEERED = frozenset({"due", "priority", "hold"})  # such messages are no rows
 _REQUEST = 1024 * 1024  # bytes of it, about
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 COMMITTED, OPEN = "committed", "open"
@@ -45,6 +49,7 @@ class Prepared(WriterCommitMessage):
     txn: str
     ids: tuple[str, ...] = ()
     chain: tuple[str, ...] = ()  # further transactions, whose messages are chosen
+    rows: tuple[str, ...] = ()  # files of them
     sent: bool = False
 
 
@@ -56,12 +61,13 @@ class QueueWriter(DataSourceWriter):
         with closing(Door(target)) as door:
             view = door.open(target.key or f"spark/{uuid.uuid4().hex}")
         self._txn, self._sent = view["txn"], view["state"] == COMMITTED
+        self._takes_rows = view.get("takes_rows", False)
 
     def write(self, iterator: Iterator[Row]) -> WriterCommitMessage:
         if self._sent:
             return Prepared(self._txn, sent=True)
         with closing(Door(self._target)) as door:
-            return _prepare(door, self._txn, iterator)
+            return _prepare(door, self._txn, iterator, self._takes_rows)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         _commit(self._target, messages)
@@ -87,7 +93,8 @@ class QueueStreamWriter(DataSourceStreamWriter):
             view = door.open(_batch_key())
             if view["state"] == COMMITTED:
                 return Prepared(view["txn"], sent=True)
-            return _prepare(door, view["txn"], iterator)
+            takes_rows = view.get("takes_rows", False)
+            return _prepare(door, view["txn"], iterator, takes_rows)
 
     def commit(
         self,
@@ -115,18 +122,27 @@ def _batch_key() -> str:
     return f"spark/{query}/{batch}"
 
 
-def _prepare(door: Door, txn: str, rows: Iterator[Row]) -> Prepared:
-    filling = _Filling(door, txn)
+def _prepare(
+    door: Door, txn: str, rows: Iterator[Row], takes_rows: bool = False
+) -> Prepared:
+    messages = (message_of(row) for row in rows)
+    filling, files = _Filling(door, txn), list[str]()
     try:
-        for request in requests(rows):
+        most = _PREPARED if takes_rows else None
+        for request in requests(islice(messages, most)):
             filling.add(request)
+        for request in requests(messages, _ROWS):
+            if any(_STEERED & message.keys() for message in request):
+                filling.add(request)
+            else:
+                files.append(door.add_rows(txn, request))
         filling.choose()
     except WrongState:
         # Another attempt of this job was faster: its rows are those that count.
         if door.show(txn)["state"] != COMMITTED:
             raise
         return Prepared(txn, sent=True)
-    return Prepared(txn, tuple(filling.of_first), tuple(filling.chain))
+    return Prepared(txn, tuple(filling.of_first), tuple(filling.chain), tuple(files))
 
 
 class _Filling:
@@ -162,10 +178,14 @@ class _Filling:
             self.chain.append(self._now)
 
 
-def requests(rows: Iterable[Row]) -> Iterator[list[Request]]:
-    """Cut rows into what one request can hold, as messages."""
-    messages = (message_of(row) for row in rows)
-    while taken := list(islice(messages, _AT_ONCE)):
+def requests(
+    messages: Iterator[Request], most: int = _AT_ONCE
+) -> Iterator[list[Request]]:
+    """Cut messages into what one request can hold."""
+    while taken := list(islice(messages, most)):
+        if len(orjson.dumps(taken)) <= _REQUEST:
+            yield taken
+            continue
         at = size = 0
         for here, message in enumerate(taken):
             length = len(orjson.dumps(message))
@@ -185,8 +205,9 @@ def _commit(
         return
     ids = [msg_id for part in parts for msg_id in part.ids]
     chain = [txn for part in parts for txn in part.chain]
+    rows = [file for part in parts for file in part.rows]
     with closing(Door(target)) as door:
-        door.commit(parts[0].txn, ids, chain)
+        door.commit(parts[0].txn, ids, chain, rows)
 
 
 def _prepared(messages: list[WriterCommitMessage | None]) -> list[Prepared]:

@@ -12,7 +12,12 @@ owner. All else is the spool's own, or the queues'; contracts say which.
 
 from rq.spool.leases import Held
 from rq.spool.memory import Accepted
-from rq.spool.recovery import counts_at_stop, open_spool, stopped_cleanly
+from rq.spool.recovery import (
+    counts_at_stop,
+    open_spool,
+    rows_counted,
+    stopped_cleanly,
+)
 from rq.spool.recovery_apply import Opened
 from rq.spool.store import LAG_BYTES, LAG_MESSAGES, PREP_SECONDS, Spool
 
@@ -26,5 +31,6 @@ __all__ = [
     "Spool",
     "counts_at_stop",
     "open_spool",
+    "rows_counted",
     "stopped_cleanly",
 ]

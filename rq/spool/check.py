@@ -7,6 +7,7 @@ its own queue by `check_live`.
 
 from __future__ import annotations
 
+import copy
 import os
 import stat
 from collections import Counter
@@ -19,8 +20,17 @@ from rq.errors import BadConfig, BadMessage, Damaged, NoSuchMessage, Refused
 from rq.journal import gaps, history
 from rq.layout import MSG, QueueDir
 from rq.proc import locks
-from rq.spool import checkpoint, fold, folders, recovery, recovery_apply, restored
+from rq.spool import (
+    checkpoint,
+    fold,
+    folders,
+    recovery,
+    recovery_apply,
+    restored,
+    rows,
+)
 from rq.spool.entry import Counts
+from rq.spool.rows import Rows
 from rq.spool.store import Rule, Spool
 from rq.states import COUNTED, HASHED, State
 
@@ -115,9 +125,9 @@ def _problems(queue: QueueDir) -> Iterator[Problem]:
         if kept != listed.of(state):
             text = f"counted {kept}, there are {listed.of(state)}"
             yield Problem("count", str(state), text)
-    missing = list(_gaps(queue))
-    # With a gap, the journal cannot be read over it.
-    yield from missing or _damage(queue)
+    wrong = list(_gaps(queue)) or list(_damage(queue))
+    # With a gap, or damage, the journal cannot be read over it.
+    yield from wrong or _bad_rows(queue, recovery.rows_left(queue))
     yield from check_folders(queue)
 
 
@@ -138,6 +148,16 @@ def _gaps(queue: QueueDir) -> Iterator[Problem]:
                 text = f"events {last + 1} to {segment.first - 1} are missing"
                 yield Problem("gap", str(segment.path), text)
             last = segment.last
+
+
+def _bad_rows(queue: QueueDir, left: Iterable[Rows]) -> Iterator[Problem]:
+    """Read the files of rows that are accepted and have still to become messages."""
+    for file in left:
+        try:
+            rows.read(queue, file)
+        except (Damaged, OSError) as error:
+            text = f"{error}; {file.left:,} messages wait there"
+            yield Problem("rows", rows.path(queue, file.file).name, text)
 
 
 # ---- of a running owner
@@ -166,6 +186,7 @@ async def check_live(spool: Spool, aside: Aside, slices: Slices) -> list[Problem
     """
     await _settled(spool, slices)
     # Of what changes from now on, and of what is on its way: the state at this moment.
+    waiting = [copy.copy(file) for file in spool.txns.stock]
     touched = {msg_id: entry.state for msg_id, entry in spool.unsettled.items()}
     counted = Counts(dict(spool.counts.by_state))
     spool.events.watches.append(touched)
@@ -173,6 +194,7 @@ async def check_live(spool: Spool, aside: Aside, slices: Slices) -> list[Problem
         survey: _Survey = await aside(_surveyed, spool.queue)
     finally:
         spool.events.watches.remove(touched)
+    bad_rows = await aside(lambda: list(_bad_rows(spool.queue, waiting)))
     problems = await _miscounted(counted, survey, touched, slices)
 
     def look(msg_id: str) -> None:
@@ -185,7 +207,8 @@ async def check_live(spool: Spool, aside: Aside, slices: Slices) -> list[Problem
 
     await slices(list(spool.entries), look)
     await slices(survey.odd, lambda odd: problems.extend(_still(spool, *odd)))
-    return problems
+    used = rows.names(waiting) - rows.names(spool.txns.stock)  # meanwhile
+    return problems + [odd for odd in bad_rows if odd.subject not in used]
 
 
 async def _settled(spool: Spool, slices: Slices) -> None:

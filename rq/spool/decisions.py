@@ -22,7 +22,9 @@ from rq.states import Event, Note, Role, State, next_state
 
 MOST = 40_000  # messages of a transaction
 LONGEST_CHAIN = 10_000  # transactions, and of all chains of a queue together
+MOST_FILES = 10_000  # of rows, of a transaction
 _AT_ONCE = 1000  # ids that one line of the journal names
+_NO_FILES = transactions.digest(())
 
 _log = logging.getLogger(__name__)
 
@@ -101,6 +103,34 @@ def check_same_chain(txn: Transaction, chain: list[str]) -> None:
         )
 
 
+def add_rows(
+    spool: Spool, txn: Transaction, file: str, number: int, digest: str
+) -> None:
+    """Let rows that lie in a file by now be part of a transaction, by one line."""
+    said: NoteFields = {
+        "txn": txn.txn_id,
+        "file": file,
+        "n": number,
+        "sha256": digest,
+    }
+    spool.txns.take(spool.note(Note.ROWS, **said))
+
+
+def check_files(txn: Transaction, files: Sequence[str]) -> None:
+    """WrongState unless all of these files of rows are in a transaction; when it is
+    committed, unless they are those that were accepted."""
+    if not txn.is_open and transactions.digest(files) != (txn.files or _NO_FILES):
+        raise WrongState(
+            f"transaction {txn.txn_id} is {txn.standing}, with other rows than these"
+        )
+    for file in files if txn.is_open else ():
+        if file not in txn.rows:
+            raise WrongState(
+                f"transaction {txn.txn_id} holds no rows {file:.60}: hand them in there "
+                "first, or leave them out"
+            )
+
+
 def choose(spool: Spool, txn: Transaction, ids: list[str], digest: str) -> None:
     """Choose the messages of a transaction that is in a chain, by one line: they are in its
     manifest by now, and its head decides."""
@@ -140,9 +170,10 @@ def commit(
     ids: list[str],
     others: list[str] | None = None,
     digest: str | None = None,
+    files: Sequence[str] = (),
 ) -> None:
-    """Accept the messages `ids` and discard all others of the transaction, by one line,
-    which decides for all transactions of its `chain`, too.
+    """Accept the messages `ids`, and the rows of `files`, and discard all others of the
+    transaction, by one line, which decides for all transactions of its `chain`, too.
 
     Ids beyond INLINE lie in its manifest by now, and all of one that was ready. `others`
     are those that are still in prep, if the caller has looked; `digest` that of the ids,
@@ -153,7 +184,7 @@ def commit(
     decision: NoteFields = {
         "txn": txn.txn_id,
         "is": Standing.COMMITTED,
-        "n": len(ids),
+        "n": len(ids) + sum(txn.rows[file].number for file in files),
         "sha256": digest,
     }
     if len(ids) > transactions.INLINE or txn.is_ready:
@@ -162,6 +193,8 @@ def commit(
         decision["ids"] = ids
     if txn.chain:
         decision["chain"] = list(txn.chain)
+    if files:
+        decision["files"] = list(files)
     spool.txns.take({**spool.note(Note.TXN, **decision), "ids": ids})
     _leave_prep(spool, there, Event.COMMIT, txn.txn_id)
     _finish(spool, txn, others)

@@ -173,6 +173,8 @@ class Events:
             self._memory.take_lease(record)
         if "bulk" in record:
             self._memory.bulks.take(record)
+        if "row" in record:
+            self._memory.txns.take(record)
         key = record.get("key")
         if key is not None:
             accepted = Accepted(record["msg"], now, record.get("body", ""))

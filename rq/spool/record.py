@@ -82,6 +82,7 @@ class More(_From, total=False):
     unique: str
     via: str  # "door", with `from`: its name in new/
     txn: str
+    row: tuple[str, int]  # that the message was: the file of rows, its place there
     riders: list[str]  # which end with it
     rides: str  # its own full id, for those
     results: list[str]  # files of its attempt that become attachments
@@ -111,6 +112,8 @@ class NoteFields(_Is, Word, total=False):
     name: str  # the key of a transaction
     head: str  # the transaction that decides for it
     chain: list[str]  # those that it decides for
+    file: str  # of rows
+    files: list[str]  # of rows that it accepts
     n: int
     sha256: str
     ids: list[str]
@@ -152,6 +155,7 @@ class Record(Line, Facts, _From, _Is, total=False):
     uniques: list[str]  # of `msgs`, in their order; "": of one that has no key
     via: str
     txn: str
+    row: tuple[str, int]
     riders: list[str]
     rides: str
     results: list[str]
@@ -162,6 +166,8 @@ class Record(Line, Facts, _From, _Is, total=False):
     name: str
     head: str
     chain: list[str]
+    file: str
+    files: list[str]
     n: int
     sha256: str
     ids: list[str]

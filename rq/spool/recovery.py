@@ -33,6 +33,7 @@ from rq.spool import (
     lease_notes,
     outbox,
     restored,
+    rows,
     transactions,
 )
 from rq.spool.entry import Counts
@@ -68,7 +69,22 @@ def counts_at_stop(queue: QueueDir) -> Counts | None:
     """Return what the last clean end counted; None when there is none that can be
     believed."""
     point = checkpoint.read(queue)
-    return None if point is None or not stopped_cleanly(queue) else point.counts
+    if point is None or not stopped_cleanly(queue):
+        return None
+    waiting = point.counts.of(State.QUE) + point.rows
+    point.counts.by_state[State.QUE] = waiting
+    return point.counts
+
+
+def rows_left(queue: QueueDir) -> list[rows.Rows]:
+    """Return the files of rows that are accepted and have still to become messages."""
+    return list(scan_queue(queue, time.time()).txns.stock)
+
+
+def rows_counted(queue: QueueDir) -> int:
+    """Return how many accepted rows had still to become messages as of the checkpoint."""
+    point = checkpoint.read(queue)
+    return 0 if point is None else point.rows
 
 
 def open_spool(
@@ -192,6 +208,8 @@ class _Opening:
         spool = opened.spool
         transactions.clear_manifests(self.queue, spool.txns, scan.folded.listed)
         bulk.clear_lists(self.queue, spool.bulks)
+        if scan.index is not None:  # else it may not be known what they are
+            rows.clear(self.queue, spool.txns.files_of_rows())
         batch_dirs.clear(spool, running)
         spool.gone.take_over()
         if opened.clean:

@@ -1,7 +1,8 @@
 """Transactions: messages that are accepted together or not at all.
 
 More than one of them holds are a chain: others are bound to one, its head, and the line
-that decides the head decides for them. Each then gets a line of its own.
+that decides the head decides for them. Each then gets a line of its own. Very many are
+rows of files, which the line of the decision names (`rows`).
 
 The journal holds the whole of each message that is prepared in one. The decision is one
 line; what follows from it (some messages go to que, the others are removed) is done again
@@ -25,12 +26,14 @@ from rq.errors import Damaged
 from rq.journal.line import Line
 from rq.layout import QueueDir
 from rq.spool.record import Record
+from rq.spool.rows import Rows, Stock
 from rq.states import Event, Note
 
 REMEMBERED = 7 * 86400.0  # seconds that a decision is remembered
 INLINE = 10_000  # ids that the line of a decision holds; more lie in a manifest
 _MANIFEST = "txn-"
-_BEFORE_CHAINS = 3  # last fields of a row of the index that an older RQ wrote
+# Last fields of a row of the index that an older RQ wrote.
+_BEFORE_CHAINS, _BEFORE_ROWS = 3, 5
 
 
 class Standing(StrEnum):
@@ -60,6 +63,9 @@ class Transaction:
     leader: Transaction | None = None  # the same, while it is known
     # Those that it has decided for: they are committed when it is.
     chain: dict[str, None] = field(default_factory=dict)
+    # Files of rows; when it is committed, those that were chosen and are not used up.
+    rows: dict[str, Rows] = field(default_factory=dict)
+    files: str = ""  # digest of the names of those that were chosen
     filling: Future[None] | None = None  # ends with a request that prepares messages
     deciding: Future[None] | None = None  # ends with its commit, which awaits the disk
 
@@ -98,7 +104,18 @@ class Transaction:
             self.manifest,
             self.head,
             list(self.chain),
+            # Not even an empty one, so that an older RQ can read most rows.
+            *([[self.files, [rows.to_json() for rows in self.left()]]] * self.has_rows),
         ]
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether rows were, or may be, accepted with it."""
+        return bool(self.rows or self.files)
+
+    def left(self) -> list[Rows]:
+        """Return the files of rows that are of use."""
+        return [rows for rows in self.rows.values() if rows.left]
 
 
 class Transactions:
@@ -119,9 +136,12 @@ class Transactions:
         self._listed: dict[str, Transaction] = {}  # with a manifest
         # Those that are bound to each head, and not decided.
         self._bound: dict[str, dict[str, Transaction]] = {}
+        self.stock = Stock()
         for row in rows:
             self._add(_from_json(row))
         self._decided = deque(sorted(self._decided, key=lambda txn: txn.touched))
+        for txn in self._decided:
+            self._stock(txn)
 
     @property
     def open(self) -> int:
@@ -163,6 +183,10 @@ class Transactions:
         self._listed = {i: txn for i, txn in self._listed.items() if txn.manifest}
         return list(self._listed.values())
 
+    def files_of_rows(self) -> set[str]:
+        """Return the files of rows that are of use."""
+        return {rows.file for txn in self.by_id.values() for rows in txn.left()}
+
     def get(self, txn_id: str) -> Transaction | None:
         return self.by_id.get(txn_id)
 
@@ -184,6 +208,8 @@ class Transactions:
             first.touched = min(first.touched, now)
             if now <= first.ends or first.members or first.txn_id in self._bound:
                 return
+            if first.left():
+                return
             self._decided.popleft()
             del self.by_id[first.txn_id]
             if first.key is not None and self.by_key.get(first.key) == first.txn_id:
@@ -203,10 +229,14 @@ class Transactions:
                 self._decide(txn, record)
         elif record["ev"] == Event.PREPARE and txn is not None and txn.is_open:
             txn.members[record["msg"]] = None
-            txn.touched = record["ts"] / 1e6
-            if txn.leader is not None and txn.leader.is_open:
-                txn.leader.touched = txn.touched
+            _touch(txn, record)
             self._of[record["msg"]] = txn
+        elif record["ev"] == Note.ROWS and txn is not None and txn.is_open:
+            file = record["file"]
+            txn.rows[file] = Rows(file, record["n"], record["sha256"])
+            _touch(txn, record)
+        elif "row" in record:
+            self.stock.take(*record["row"], record["seq"])
 
     def _begin(self, record: Record) -> None:
         if record["is"] == Standing.OPEN:
@@ -248,6 +278,7 @@ class Transactions:
         txn.chain = dict.fromkeys(record.get("chain", ()))
         txn.manifest = record["seq"] if is_listed else 0
         self._is_decided(txn)
+        self._choose_rows(txn, record)
         for msg_id in txn.members:
             self._of.pop(msg_id, None)
         ids = record.get("ids", ())
@@ -255,6 +286,26 @@ class Transactions:
             txn.members.clear()  # a commit names members only
         for msg_id in ids if txn.members else ():
             txn.members.pop(msg_id, None)
+
+    def _choose_rows(self, txn: Transaction, record: Record) -> None:
+        """Take in the rows that a decision accepts, and let the others go."""
+        chosen = dict.fromkeys(record.get("files", ()))
+        for file in txn.rows.keys() - chosen.keys():
+            del txn.rows[file]
+            self.stock.drop(file, record["seq"])
+        if chosen:
+            txn.files = digest(chosen)
+        self._stock(txn)
+
+    def _stock(self, txn: Transaction) -> None:
+        for rows in txn.left():
+            self.stock.add(rows, txn.touched)
+
+
+def _touch(txn: Transaction, record: Record) -> None:
+    txn.touched = record["ts"] / 1e6
+    if txn.leader is not None and txn.leader.is_open:
+        txn.leader.touched = txn.touched
 
 
 def _choose(txn: Transaction, record: Record) -> None:
@@ -268,9 +319,11 @@ def _from_json(row: list[Any]) -> Transaction:
     # Rows that an older RQ wrote end before the chain.
     txn_id, key, ttl, touched, standing, members, *rest = row
     listed = dict.fromkeys(members)
+    files, rows = rest.pop() if len(rest) > _BEFORE_ROWS else ("", ())
     chain = rest.pop() if len(rest) > _BEFORE_CHAINS else ()
     txn = Transaction(txn_id, key, ttl, touched, Standing(standing), listed, *rest)
     txn.chain = dict.fromkeys(chain)
+    txn.files, txn.rows = files, {row[0]: Rows(*row) for row in rows}
     return txn
 
 

@@ -170,7 +170,7 @@ def test_a_batch_of_a_stream_that_is_repeated_is_sent_once(
 def test_requests_hold_what_an_owner_takes():
     rows = [Row(param1="x" * 400_000, n=n) for n in range(7)]
     rows += [Row(param1="y", n=n) for n in range(7, 1200)]
-    made = list(sink.requests(rows))
+    made = list(sink.requests(map(sink.message_of, rows)))
     assert [one["n"] for part in made for one in part] == list(range(1200))
     assert all(len(part) <= 500 for part in made)
     assert all(len(json.dumps(part)) < 1_500_000 for part in made)

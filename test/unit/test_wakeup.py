@@ -79,7 +79,7 @@ def test_who_waits_for_a_commit_is_told_once():
 
 
 def test_a_turn_in_which_rq_fails_is_followed_by_another(caplog):
-    def fail():
+    def fail(_):
         raise RuntimeError("a fault that nobody foresaw")
 
     asked = []
@@ -88,7 +88,8 @@ def test_a_turn_in_which_rq_fails_is_followed_by_another(caplog):
         spool=None,
         wakeup=SimpleNamespace(ask_in=asked.append),
     )
+    feed = SimpleNamespace(some=fail)
     clients = SimpleNamespace(replies=None, pace=None)
-    Loop(owner, SimpleNamespace(claim_due=fail), None, None, None, clients)._turn()
+    Loop(owner, None, None, None, None, feed, clients)._turn()
     assert asked == [1.0]
     assert "a fault that nobody foresaw" in caplog.text

@@ -38,6 +38,8 @@ MAY = {  # each with what it joins
     "control.edit": "as create, and the message that it names is acknowledged",
     "control.idempotency": "as create, once for each key",
     "control.transactions": "as create, for many messages at once",
+    "control.rows": "hands in as create, for many messages at once",
+    "feed": "messages of rows are admitted, made and wait",
     "control.chains": "opens and commits as transactions do",
     "control.deciding": "commits and aborts as transactions do, some in each turn",
     "control.txn_expiry": "aborts as transactions do",

@@ -15,6 +15,7 @@ from rq.queues.control.command import Command, Context, Ok, asker, object_in
 from rq.replies import BulkChoice, BulkView
 from rq.spool import bulk_steps
 from rq.spool.bulk import Bulk, write_list
+from rq.states import State
 
 MOST = 1_000_000  # messages of one
 MOST_OPEN = 100
@@ -72,6 +73,7 @@ async def _chosen(
     when they are more than one bulk may have."""
     number, spool = 0, ctx.owner.spool
     _check_open(ctx)
+    _check_all_there(ctx, wanted)
     async for meant in selection.chosen(ctx.owner, wanted):
         ids = [msg_id for msg_id in meant if not actions.is_done(spool, action, msg_id)]
         _check_open(ctx)
@@ -93,6 +95,19 @@ def _check_open(ctx: Context) -> None:
         raise Closed(f"the disk failed: {admission.disk_failed}")
     if len(ctx.owner.spool.bulks.open_ones()) >= MOST_OPEN:
         raise Busy(f"{MOST_OPEN} bulks are open already: wait until one has ended")
+
+
+def _check_all_there(ctx: Context, wanted: Filter) -> None:
+    """Busy while accepted rows have still to become messages that wait: all are made
+    then."""
+    stock = ctx.owner.spool.txns.stock
+    if wanted.state is State.QUE and (coming := stock.coming):
+        stock.hurry = True
+        ctx.owner.wake()
+        raise Busy(
+            f"{coming:,} rows have still to become messages, which RQ does now: ask "
+            "again when they are"
+        )
 
 
 def show_bulk(ctx: Context, arg: bytes) -> Ok[BulkView]:

@@ -38,6 +38,7 @@ class Choice:
 
     ids: Sequence[Json]
     chain: list[str]  # transactions
+    files: list[str]  # of rows
 
 
 async def committed(
@@ -50,7 +51,7 @@ async def committed(
     """
     try:
         ids = await _ids(choice.ids)
-        accepted = await _decided(owner, txn, ids, choice.chain)
+        accepted = await _decided(owner, txn, ids, choice)
     finally:
         txn.deciding = None
         ended.set_result(None)
@@ -61,14 +62,16 @@ async def committed(
 
 
 async def _decided(
-    owner: Owner, txn: Transaction, ids: list[str], chain: list[str]
+    owner: Owner, txn: Transaction, ids: list[str], choice: Choice
 ) -> bool:
     """Write the decision; return whether it is new, and messages wait from now on."""
     spool = owner.spool
     if decisions.is_repeated(txn, ids):
         if not txn.head:
-            decisions.check_same_chain(txn, chain)
+            decisions.check_same_chain(txn, choice.chain)
+            decisions.check_files(txn, choice.files)
         return False
+    decisions.check_files(txn, choice.files)
     owner.admission.check_open()
     await in_slices(ids, lambda msg_id: decisions.check_there(spool, txn, msg_id))
     await _make_durable(owner, txn, ids)
@@ -82,8 +85,8 @@ async def _decided(
         decisions.check_in_time(spool, txn)
         decisions.choose(spool, txn, ids, digest)
         return False
-    decisions.check_chain(spool, txn, chain)
-    decisions.commit(spool, txn, ids, others, digest)
+    decisions.check_chain(spool, txn, choice.chain)
+    decisions.commit(spool, txn, ids, others, digest, choice.files)
     return True
 
 

@@ -27,7 +27,7 @@ def counts(owner: Owner) -> Counts:
     kept = owner.spool.counts
     six = (state for state in COUNTED if state is not State.DISMISSED)
     numbers = {str(state): kept.of(state) for state in six}
-    numbers["que"] -= owner.backlog.riding
+    numbers["que"] += owner.spool.txns.stock.left - owner.backlog.riding
     return numbers
 
 
@@ -45,12 +45,13 @@ def detail(owner: Owner, stall: Stall, checkpoint_seq: int) -> Detail:
         "admin": str(owner.admission.admin),
         "paused": _paused(owner),
         "oper": "SCRIPTERROR" if owner.script.error else "UP",
-        "reason": owner.script.error or owner.health.config or owner.health.checkpoint,
+        "reason": _reason(owner),
         "counts": {**counts(owner), "errack": spool.counts.of(State.DISMISSED)},
         "accepting": closed is None,
         "closed_reason": closed,
         "restored": owner.admission.restored,
         "stopping": owner.admission.stopping,
+        "rows": spool.txns.stock.left,
         "lag": spool.lag,
         "lag_bytes": spool.lag_bytes,
         "stuck": spool.stuck,
@@ -76,6 +77,14 @@ def detail(owner: Owner, stall: Stall, checkpoint_seq: int) -> Detail:
         "seq": spool.durable_seq,
         "checkpoint_seq": checkpoint_seq,
     }
+
+
+def _reason(owner: Owner) -> str | None:
+    """Return what is wrong with the queue; None: nothing."""
+    health = owner.health
+    rows = (file.unusable for file in owner.spool.txns.stock if file.unusable)
+    own = owner.script.error or health.config or health.checkpoint
+    return own or next(rows, None)
 
 
 def _paused(owner: Owner) -> PauseView | None:

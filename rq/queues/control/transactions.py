@@ -14,7 +14,7 @@ from rq.message import JsonObject, Message
 from rq.nesting import Json
 from rq.queues import arguments
 from rq.queues.concurrency.tasks import in_slices
-from rq.queues.control import chains, deciding, idempotency
+from rq.queues.control import chains, deciding, idempotency, rows
 from rq.queues.control.command import (
     Command,
     Context,
@@ -25,7 +25,7 @@ from rq.queues.control.command import (
 )
 from rq.queues.control.txn_view import fields_of
 from rq.queues.owner.owner import Owner
-from rq.replies import TransactionView
+from rq.replies import RowsView, TransactionView
 from rq.spool import decisions
 from rq.spool.transactions import Transaction
 
@@ -48,7 +48,8 @@ def open_txn(ctx: Context, arg: bytes) -> Ok[TransactionView]:
     all_txns = owner.spool.txns
     if (key is None or all_txns.with_key(key) is None) and _open(owner) >= MOST_OPEN:
         raise Busy(f"not accepted: {MOST_OPEN} transactions are open")
-    return "ok", fields_of(decisions.open_one(owner.spool, key, ttl))
+    txn = decisions.open_one(owner.spool, key, ttl)
+    return "ok", {**fields_of(txn), "takes_rows": rows.are_taken(owner.config)}
 
 
 def _key(value: object) -> str | None:
@@ -125,6 +126,19 @@ async def _prepared(
     return "ok", [message.msg_id for message in messages]
 
 
+@_one_by_one
+def add_rows(
+    owner: Owner, txn: Transaction, request: JsonObject
+) -> Awaitable[Ok[RowsView]]:
+    """Take rows into a transaction, all or none of them; answer the name of their file."""
+    wanted = rows.messages_in(request.get("messages"))
+    owner.admission.check_open()
+    decisions.check_in_time(owner.spool, txn)
+    rows.check(owner, txn)
+    txn.filling = owner.loop.create_future()
+    return rows.add(owner, txn, wanted, txn.filling)
+
+
 def _message_of(owner: Owner, at: int, fields: Json) -> Message:
     """Return the message that is asked for; BadMessage tells which one cannot be."""
     try:
@@ -147,10 +161,12 @@ def commit_txn(
     if not isinstance(value, list):
         raise BadInput("lacking 'ids', a list of the messages to be accepted")
     chain = chains.named(owner, txn, request.get("chain"))
+    files = rows.files_in(txn, request.get("rows"))
     decisions.check_in_time(owner.spool, txn)
     # Before anything else can be asked: the next may come in this very turn.
     txn.deciding = owner.loop.create_future()
-    return deciding.committed(owner, txn, deciding.Choice(value, chain), txn.deciding)
+    choice = deciding.Choice(value, chain, files)
+    return deciding.committed(owner, txn, choice, txn.deciding)
 
 
 @_one_by_one
@@ -208,6 +224,7 @@ def _named(owner: Owner, request: JsonObject) -> Transaction:
 COMMANDS: dict[str, Command] = {
     "open_txn": Command(open_txn, Role.PRODUCER, creates=True),
     "prepare_txn": Command(prepare_txn, Role.PRODUCER, creates=True),
+    "add_rows": Command(add_rows, Role.PRODUCER, creates=True),
     "commit_txn": Command(commit_txn, Role.PRODUCER, creates=True),
     "abort_txn": Command(abort_txn, Role.PRODUCER),
     "show_txn": Command(show_txn, Role.VIEWER, down=True),

@@ -8,7 +8,8 @@ from rq.spool.transactions import Transaction
 
 def fields_of(txn: Transaction) -> TransactionView:
     """Return what a client is told of a transaction."""
-    number = len(txn.members) if txn.is_open else txn.number
+    rows = sum(rows.number for rows in txn.rows.values())
+    number = len(txn.members) + rows if txn.is_open else txn.number
     fields: TransactionView = {"txn": txn.txn_id, "state": txn.standing}
     if txn.key is not None:
         fields["key"] = txn.key

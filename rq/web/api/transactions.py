@@ -11,7 +11,7 @@ from falcon.asgi import Request
 from rq.access.roles import Role
 from rq.kinds import Kind
 from rq.nesting import Json, from_json
-from rq.replies import TransactionView
+from rq.replies import RowsView, TransactionView
 from rq.web.api import requests
 from rq.web.api.messages import NewMessage
 from rq.web.api.operation import OF_OWNERS, Media, Operation
@@ -42,6 +42,7 @@ class Choice:
     chain: Annotated[
         list[str] | None, "transactions of this one that are committed with it"
     ] = None
+    rows: Annotated[list[str] | None, "files of rows that are accepted"] = None
 
 
 class Transactions(TypedDict):
@@ -80,12 +81,26 @@ async def get(
 async def prepare(
     site: Site, req: Request, body: NewMessage | None, name: str, txn: str
 ) -> Prepared:
+    request = await _messages(req, body, name, txn)
+    ids = await site.owners.demand(name, "prepare_txn", request)
+    return {"ids": cast(list[str], ids)}
+
+
+async def add_rows(
+    site: Site, req: Request, body: NewMessage | None, name: str, txn: str
+) -> RowsView:
+    request = await _messages(req, body, name, txn)
+    return cast(RowsView, await site.owners.demand(name, "add_rows", request))
+
+
+async def _messages(
+    req: Request, body: NewMessage | None, name: str, txn: str
+) -> Mapping[str, Json]:
+    """Return the request for a transaction that holds the messages of a body."""
     messages = await _lines(req) if body is None else [cast(Json, body)]
     for fields in messages:
         check_dest(req, name, fields if isinstance(fields, dict) else {})
-    request = {"txn": txn, "messages": messages}
-    ids = await site.owners.demand(name, "prepare_txn", request)
-    return {"ids": cast(list[str], ids)}
+    return {"txn": txn, "messages": messages}
 
 
 async def _lines(req: Request) -> list[Json]:
@@ -97,9 +112,8 @@ async def _lines(req: Request) -> list[Json]:
 async def commit(
     site: Site, req: Request, body: Choice, name: str, txn: str
 ) -> TransactionView:
-    return await _ask(
-        site, name, "commit_txn", {"txn": txn, "ids": body.ids, "chain": body.chain}
-    )
+    choice = {"ids": body.ids, "chain": body.chain, "rows": body.rows}
+    return await _ask(site, name, "commit_txn", {"txn": txn, **choice})
 
 
 async def abort(
@@ -158,6 +172,18 @@ ROWS = (
         reply=Prepared,
         failures=(*_FAILURES, Kind.TOO_LARGE, Kind.NO_ROOM, Kind.REFUSED),
         handler=prepare,
+        takes=(Media.JSON, Media.LINES, Media.JSONL),
+    ),
+    Operation(
+        operation_id="addRows",
+        method="POST",
+        path=f"{_PLACE}/{{txn}}/rows",
+        role=Role.PRODUCER,
+        summary="Hand in rows, one a line: messages that wait as lines until their turn.",
+        request=NewMessage,
+        reply=RowsView,
+        failures=(*_FAILURES, Kind.TOO_LARGE, Kind.NO_ROOM, Kind.REFUSED),
+        handler=add_rows,
         takes=(Media.JSON, Media.LINES, Media.JSONL),
     ),
     Operation(

@@ -1,0 +1,145 @@
+"""Makes messages of rows that are accepted, as many as there is room for.
+
+So what somebody writes by the million needs no folder and no memory before its turn is
+near; nobody who waits behind it is served earlier for that, because its messages are due
+since they were accepted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from itertools import islice
+
+import orjson
+
+from rq.errors import BadMessage, Damaged
+from rq.logs import fields
+from rq.queues.control.rows import are_taken
+from rq.queues.owner.owner import Owner
+from rq.spool.rows import Rows, read, remove
+from rq.states import State
+
+MOST = 100_000  # messages that were rows and wait, at most
+LAG = 5000  # folders still to be made, beyond which no more messages are
+_COUNTED = 1.0  # seconds between two looks at how many have left
+_AGAIN = 60.0  # seconds until a file that cannot be used is looked at again
+_DROPPED = 20  # files that are removed in one turn
+
+log = logging.getLogger(__name__)
+
+
+class Feed:
+    """The rows of one queue on their way to be messages."""
+
+    def __init__(self, owner: Owner) -> None:
+        self._owner = owner
+        self._spool = owner.spool
+        self._stock = owner.spool.txns.stock
+        self._now: Rows | None = None  # whose lines these are
+        self._lines: deque[bytes] = deque()
+        self._reading: asyncio.Task[None] | None = None
+        self._waiting: list[str] = []  # messages that did when that was last looked at
+        self._counted = 0.0
+        self._left: dict[str, float] = {}  # unusable file: until when (monotonic)
+        if self._stock.left:
+            waiting = (msg_id for msg_id, _ in self._spool.in_state(State.QUE))
+            self._waiting = list(islice(waiting, MOST))
+
+    def some(self, seconds: Callable[[], float]) -> bool:
+        """Make messages for so many `seconds`; return whether more can be made at once."""
+        self._remove_used()
+        if not self._stock.left or self._reading is not None or not self._has_room():
+            return False
+        if not self._lines and not self._open():
+            return False
+        until = time.perf_counter() + seconds()
+        while self._lines and not self._spool.group_full:
+            if not self._make(self._lines[0]):
+                break
+            self._lines.popleft()
+            if time.perf_counter() > until:
+                break
+        return self._stock.left > 0
+
+    def _has_room(self) -> bool:
+        owner = self._owner
+        if self._spool.lag > LAG or owner.admission.closed() is not None:
+            return False
+        if len(self._waiting) < MOST:
+            return True
+        if self._stock.hurry or not are_taken(owner.config):
+            return True  # somebody looks at all that wait
+        now = time.monotonic()
+        if now - self._counted > _COUNTED:
+            self._counted = now
+            self._waiting = [msg_id for msg_id in self._waiting if self._waits(msg_id)]
+        return len(self._waiting) < MOST
+
+    def _waits(self, msg_id: str) -> bool:
+        entry = self._spool.entry_of(msg_id)
+        return entry is not None and entry.state is State.QUE
+
+    def _make(self, line: bytes) -> bool:
+        """Make a message of the next row; return whether the one after it may follow."""
+        now, owner = self._now, self._owner
+        assert now is not None, "lines are of a file"
+        try:
+            request = {"dest": owner.name, **orjson.loads(line), "due": now.due}
+            message = owner.make_copy(request)
+            self._spool.submit(message, row=(now.file, now.taken))
+        except (BadMessage, orjson.JSONDecodeError) as error:
+            self._leave(now, f"row {now.taken} of it is no message: {error}")
+            return False
+        owner.backlog.add(message.msg_id, message)
+        owner.count("accepted")
+        self._waiting.append(message.msg_id)
+        return True
+
+    # ---- files
+
+    def _open(self) -> bool:
+        """Begin to read the file of the next row; return whether there are lines."""
+        now = time.monotonic()
+        chosen = (rows for rows in self._stock if self._left.get(rows.file, 0.0) <= now)
+        self._now = next(chosen, None)
+        if self._now is not None:
+            self._reading = self._owner.loop.create_task(self._read(self._now))
+        return False
+
+    async def _read(self, now: Rows) -> None:
+        owner = self._owner
+        run, queue = owner.loop.run_in_executor, self._spool.queue
+        try:
+            self._lines = deque(await run(owner.pools.looks, read, queue, now))
+            now.unusable = ""
+        except (Damaged, OSError) as error:
+            self._leave(now, str(error))
+        finally:
+            self._reading = None
+        owner.wake()
+
+    def _leave(self, bad: Rows, why: str) -> None:
+        """Leave a file alone for a while; the next one goes on."""
+        self._lines.clear()
+        self._left[bad.file] = time.monotonic() + _AGAIN
+        if bad.unusable != why:
+            bad.unusable = why
+            log.error(
+                "rows that were accepted do not become messages; RQ tries again: %s",
+                fields(rows=bad.file, left=bad.left, reason=why),
+            )
+        self._owner.wakeup.ask_in(_AGAIN)
+
+    def _remove_used(self) -> None:
+        if not self._stock.drops:
+            return
+        for file in self._stock.droppable(self._spool.durable_seq, _DROPPED):
+            with contextlib.suppress(OSError):  # the next start removes it
+                remove(self._spool.queue, file)
+        if self._stock.drops:
+            self._owner.wake()
