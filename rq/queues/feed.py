@@ -53,32 +53,37 @@ class Feed:
     def some(self, seconds: Callable[[], float]) -> bool:
         """Make messages for so many `seconds`; return whether more can be made at once."""
         self._remove_used()
-        if not self._stock.left or self._reading is not None or not self._has_room():
+        if not self._stock.left or self._reading is not None:
             return False
-        if not self._lines and not self._open():
+        room = self._room()
+        if room <= 0:
+            return False
+        if not self._lines:
+            self._open()
             return False
         until = time.perf_counter() + seconds()
-        while self._lines and not self._spool.group_full:
-            if not self._make(self._lines[0]):
+        for line in list(islice(self._lines, room)):
+            if self._spool.group_full or not self._make(line):
                 break
             self._lines.popleft()
             if time.perf_counter() > until:
                 break
         return self._stock.left > 0
 
-    def _has_room(self) -> bool:
+    def _room(self) -> int:
+        """Return how many messages may be made now."""
         owner = self._owner
-        if self._spool.lag > LAG or owner.admission.closed() is not None:
-            return False
-        if len(self._waiting) < MOST:
-            return True
+        room = LAG - self._spool.lag
+        if room <= 0 or owner.admission.closed() is not None:
+            return 0
         if self._stock.hurry or not are_taken(owner.config):
-            return True  # somebody looks at all that wait
+            return room  # somebody looks at all that wait
         now = time.monotonic()
-        if now - self._counted > _COUNTED:
+        if len(self._waiting) >= MOST and now - self._counted > _COUNTED:
             self._counted = now
             self._waiting = [msg_id for msg_id in self._waiting if self._waits(msg_id)]
-        return len(self._waiting) < MOST
+        most = min(len(self._waiting), self._spool.counts.of(State.QUE))
+        return min(room, MOST - most)
 
     def _waits(self, msg_id: str) -> bool:
         entry = self._spool.entry_of(msg_id)
@@ -102,14 +107,13 @@ class Feed:
 
     # ---- files
 
-    def _open(self) -> bool:
-        """Begin to read the file of the next row; return whether there are lines."""
+    def _open(self) -> None:
+        """Begin to read the file of the next row, unless all are left alone."""
         now = time.monotonic()
         chosen = (rows for rows in self._stock if self._left.get(rows.file, 0.0) <= now)
         self._now = next(chosen, None)
         if self._now is not None:
             self._reading = self._owner.loop.create_task(self._read(self._now))
-        return False
 
     async def _read(self, now: Rows) -> None:
         owner = self._owner

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rq import durable
 from rq.journal import segments
-from rq.queues import housekeeping, process
+from rq.queues import feed, housekeeping, process
 from rq.queues.control import replies
 from rq.queues.maintenance import stall
 from rq.queues.runner import abort
@@ -55,6 +55,10 @@ def most(number: float) -> None:
     decisions.MOST = int(number)
 
 
+def rows(number: float) -> None:
+    feed.MOST = int(number)
+
+
 SETTINGS: dict[str, Callable[[float], None]] = {
     "TEST_CHECKPOINT_SECONDS": checkpoint_seconds,
     "TEST_FOLDER_TRIES": folder_tries,
@@ -62,6 +66,7 @@ SETTINGS: dict[str, Callable[[float], None]] = {
     "TEST_INLINE": inline,
     "TEST_MOST": most,
     "TEST_PATIENCE": patience,
+    "TEST_ROWS": rows,
     "TEST_SEGMENT": segment,
     "TEST_TICK": tick,
     "TEST_UNKNOWN_SECONDS": unknown_seconds,
