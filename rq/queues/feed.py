@@ -55,11 +55,11 @@ class Feed:
         self._remove_used()
         if not self._stock.left or self._reading is not None:
             return False
-        room = self._room()
-        if room <= 0:
-            return False
         if not self._lines:
             self._open()
+            return False
+        room = self._room()
+        if room <= 0:
             return False
         until = time.perf_counter() + seconds()
         for line in list(islice(self._lines, room)):
