@@ -248,6 +248,39 @@ def transacted(act: Act) -> None:
     act.kill(queue)
 
 
+def rowed(act: Act) -> None:
+    """Rows of a client are accepted, become messages, few at a time, and run."""
+    (queue,) = act.start("a", TEST_ROWS="3")
+    tokens = [f"r{one}" for one in range(8)]
+    for token in tokens:
+        act.may(queue, token, NOWHERE, "que", "run", "done")
+    act.may(queue, "never", NOWHERE)
+    mark({"together": {"rows": dict.fromkeys([f"a/{one}" for one in tokens], NOWHERE)}})
+    txn = queue.ok("open_txn", {"key": "rows"})["txn"]
+    files = [_handed_in(queue, txn, *some) for some in (tokens[:5], tokens[5:])]
+    _handed_in(queue, txn, "never")
+    asked = {"txn": txn, "ids": [], "rows": files}
+    told = queue.ok("commit_txn", asked)
+    act.decided(queue, "rows", "committed")
+    for token in tokens:
+        act.must(queue, token, "que", "run", "done")
+    wait_until(lambda: queue.ok("detail")["counts"]["done"] == len(tokens), PATIENCE)
+    for token in tokens:
+        act.must(queue, token, "done")
+    assert queue.ok("commit_txn", asked) == told
+    other = queue.ok("open_txn", {"key": "other"})["txn"]
+    _handed_in(queue, other, "never")
+    queue.ok("abort_txn", {"txn": other})
+    act.kill(queue)
+
+
+def _handed_in(queue: Queue, txn: str, *tokens: str) -> str:
+    """Hand in rows; return the name of their file."""
+    wanted = [{"param1": "echo done >&3", "src": one} for one in tokens]
+    view = queue.ok("add_rows", {"txn": txn, "messages": wanted})
+    return str(view["rows"])
+
+
 def _prepared(queue: Queue, key: str, *tokens: str) -> tuple[str, list[str]]:
     """Open a transaction and prepare messages in it."""
     txn = queue.ok("open_txn", {"key": key})["txn"]
@@ -268,6 +301,7 @@ STORIES: dict[str, Callable[[Act], None]] = {
         passed,
         relayed_here,
         transacted,
+        rowed,
     )
 }
 

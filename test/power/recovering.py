@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from power.tale import ANY, NOWHERE, Seen, in_small, read_may
 from rq.errors import RQError
 from rq.layout import ATTACH, folder
 from rq.proc import lease_holders
-from rq.spool import attempts_kept, check, folders
+from rq.spool import attempts_kept, check, folders, rows
 from rq.states import COUNTED, State
 
 BACK = 2_000_000_000.0  # when power is back: whatever was claimed has been due
@@ -227,7 +228,18 @@ def look(owner: Owner, found: Recovered) -> dict[str, Seen]:
         if (token := tokens.get(msg_id, msg_id)) in seen:
             found.troubles.append(f"{token} is there twice: {seen[token]}, {one}")
         seen[token], found.ids[token] = one, msg_id
+    for token, one in _rows(owner):
+        if token in seen:
+            found.troubles.append(f"{token} is a message and a row: {seen[token]}")
+        seen[token] = one
     return seen
+
+
+def _rows(owner: Owner) -> Iterator[tuple[str, Seen]]:
+    """See the rows that have still to become messages; Damaged when they are not there."""
+    for file in owner.spool.txns.stock:
+        for line in rows.read(owner.queue, file):
+            yield json.loads(line)["src"], Seen("que", due=file.due)
 
 
 def _owed(owner: Owner) -> dict[str, str]:
@@ -297,7 +309,7 @@ def _check(owner: Owner, found: Recovered) -> None:
     for one in check_live(owner.spool):
         if not _unpromised(owner, one):
             found.troubles.append(f"after recovery: {one}")
-    for msg_id in map(found.ids.__getitem__, found.seen):
+    for msg_id in found.ids.values():
         there = [
             state
             for state in COUNTED
