@@ -105,6 +105,49 @@ def test_more_than_a_transaction_holds_is_sent_together(spark, tmp_path):
         assert sent == list(range(2000))
 
 
+def test_what_a_task_has_beyond_some_thousand_waits_as_rows(spark, tmp_path):
+    with site_at(tmp_path / "root") as site:
+        queue = site.queue().start(TEST_ROWS="300")
+        queue.pause()
+        asked = {"root": str(site.root.path), "queue": "t", "key": "k"}
+        rows = spark.range(0, 5000, 1, 2).selectExpr("cast(id AS string) AS param1")
+        for _ in range(2):
+            rows.write.format("rq").mode("append").options(**asked).save()
+        [decided] = queue.ok("list_txns", {"limit": 9})
+        assert (decided["state"], decided["messages"]) == ("committed", 5000)
+        assert queue.ok("detail")["counts"]["que"] == 5000
+        # What the tasks prepare are messages at once, and then the first of the rows.
+        wait_until(lambda: queue.ok("detail")["rows"] == 5000 - 4000 - 300, 60)
+        queue.ask("bulk", {"action": "delete", "filter": {"state": "que"}})
+        wait_until(lambda: len(waiting(queue)) == 5000, 120)
+        sent = sorted(int(one["param1"]) for one in waiting(queue).values())
+        assert sent == list(range(5000))
+
+
+def test_rows_of_a_task_that_ran_twice_are_accepted_once(queue, sent):
+    target = Target("t", None, str(queue.root.path))
+    rows = [Row(param1=f"{n}") for n in range(2600)]
+    with closing(Door(target)) as door:
+        txn = door.open("a task that ran twice")["txn"]
+        lost, told = (sink._prepare(door, txn, iter(rows), True) for _ in range(2))
+        assert lost.rows
+        assert lost.rows != told.rows
+    for _ in range(2):
+        sink._commit(target, [told])
+    assert sorted(int(one["param1"]) for one in sent()) == list(range(2600))
+
+
+def test_rows_that_say_when_they_run_are_messages(queue, sent):
+    target = Target("t", None, str(queue.root.path))
+    rows = [Row(param1=f"{n}", due=4e9 if n == 2500 else None) for n in range(2600)]
+    with closing(Door(target)) as door:
+        txn = door.open("some have a due")["txn"]
+        told = sink._prepare(door, txn, iter(rows), True)
+        assert not told.rows
+        sink._commit(target, [told])
+    assert [one["param1"] for one in sent() if one["due"] == 4e9] == ["2500"]
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [
