@@ -188,7 +188,7 @@ class Housekeeping:
             loop.run_in_executor(None, _save, self.owner.queue, self._rates())
 
     def _rates(self) -> Mapping[str, object]:
-        depth = self.owner.spool.counts.of(State.QUE)
+        depth = self.owner.spool.depth
         return self.owner.rates.saved(time.monotonic(), time.time(), depth)
 
     def _watch_clocks(self) -> None:

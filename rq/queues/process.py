@@ -39,7 +39,7 @@ from rq.queues.owner.settings import Settings
 from rq.queues.runner import stop
 from rq.queues.runner.runner import Runner
 from rq.spool import Opened, checkpoint, open_spool
-from rq.states import Note, State
+from rq.states import Note
 
 ORPHANED = 2.0  # seconds that a queue without parent waits to be adopted
 FAILED, FATAL = 1, 3  # exit statuses
@@ -277,7 +277,7 @@ async def _live(
     log.info(
         "ready: %s",
         logs.fields(
-            waiting=owner.spool.counts.of(State.QUE),
+            waiting=owner.spool.depth,
             journal=owner.spool.journal_id,
             clean=opened.clean,
         ),

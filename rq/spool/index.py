@@ -216,7 +216,7 @@ def _txn_lines(txns: list[Transaction]) -> Iterator[dict[str, Any]]:
     chunk, size = [], 0
     for txn in txns:
         chunk.append(txn.to_json())
-        size += 1 + len(txn.members)
+        size += 1 + len(txn.members) + len(txn.rows)
         if size >= _CHUNK:
             yield {"txns": chunk}
             chunk, size = [], 0

@@ -41,7 +41,7 @@ from rq.spool.reader import Reader
 from rq.spool.record import Facts, LeaseFields, More, Record, Word
 from rq.spool.run_folders import RunFolders
 from rq.spool.status import status_file
-from rq.states import Event, Note, Role, next_state
+from rq.states import Event, Note, Role, State, next_state
 
 LAG_MESSAGES = 40_000
 LAG_BYTES = 64 * 1024 * 1024
@@ -153,6 +153,11 @@ class Spool:
     def live_count(self) -> int:
         """How many messages are live."""
         return len(self.entries)
+
+    @property
+    def depth(self) -> int:
+        """How many messages wait, with rows that have still to become some."""
+        return self.counts.of(State.QUE) + self.txns.stock.left
 
     def moving(self) -> dict[str, Entry]:
         """Return the messages whose folders do not yet agree with the journal."""

@@ -61,6 +61,27 @@ class Told:
         self.life.promised += [one for one in ids if one not in self.life.promised]
         self.none_left(others)
 
+    def handed_in(self, txn):
+        """Hand in two rows; return the name of their file, if there was an answer."""
+        rows = [{"max_count": 9}] * 2
+        answer = self.life.ask("add_rows", txn=txn, messages=rows)
+        return [answer["rows"]] if answer else []
+
+    def rows_committed(self, txn, files, number):
+        """Commit rows. Asked again until it is known: each is a message once."""
+        asked = {"txn": txn, "ids": [], "rows": files}
+        self.life.ask("commit_txn", **asked)
+
+        def known():
+            told = self.queue.ok("commit_txn", asked)
+            assert told["messages"] == number
+            wait_until(lambda: self.queue.ok("detail")["rows"] == 0, 30)
+            made = [one["row"] for one in self.queue.events() if "row" in one]
+            assert len(made) == number
+            assert len({tuple(one) for one in made}) == number
+
+        self.life.later.append(known)
+
     def aborted(self, txn, ids):
         self.life.ask("abort_txn", txn=txn)
 
@@ -87,6 +108,9 @@ def live(life):
         told.aborted(txn, told.prepared(txn, 3))
     if txn := told.opened("third"):
         told.committed(txn, told.prepared(txn, 2), [])
+    if txn := told.opened("rows"):
+        files = [*told.handed_in(txn), *told.handed_in(txn)]
+        told.rows_committed(txn, files, 2 * len(files))
     life.submit()
     life.rest()
 

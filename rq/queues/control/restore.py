@@ -36,7 +36,7 @@ def restored(ctx: Context, arg: bytes) -> Ok[Restored]:
         {
             "why": owner.admission.restored,
             "journal_id": spool.journal_id,
-            "messages": spool.counts.of(State.QUE) + spool.txns.stock.left,
+            "messages": spool.depth,
             "ids": list(islice(waiting, most)),
             "owed": len(spool.owed),
             "deliveries": [

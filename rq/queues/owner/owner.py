@@ -194,7 +194,7 @@ class Owner:
     def count(self, what: str) -> None:
         """Count an event of the last hour: accepted, done or err."""
         self.successes += what == "done"
-        self.rates.count(what, time.monotonic(), self.spool.counts.of(State.QUE))
+        self.rates.count(what, time.monotonic(), self.spool.depth)
 
     def run_now(self, msg_id: str) -> None:
         """Let a message in que run before all others."""
