@@ -55,6 +55,8 @@ class Feed:
         self._remove_used()
         if not self._stock.left or self._reading is not None:
             return False
+        if self._now is not None and not self._stock.has(self._now):
+            self._lines.clear()  # somebody has discarded the rest
         if not self._lines:
             self._open()
             return False

@@ -172,16 +172,17 @@ class TransactionView(TypedDict, total=False):
     key: str  # which its creator chose; absent when it chose none
     of: str  # the transaction that decides for it; absent when it decides itself
     messages: int  # with its rows
+    rows: int  # that are no messages yet; absent when there are none
     takes_rows: bool  # `open_txn`: whether very many can be handed in as rows
     ids: Sequence[str]  # some of its messages; not in a list
     ttl: float  # seconds
     until: float  # epoch seconds
 
 
-class RowsView(TypedDict):
-    """`add_rows`: messages that wait as lines of a file."""
+class RowsView(TypedDict, total=False):
+    """`add_rows` and `drop_rows`: messages that wait as lines of a file."""
 
-    rows: str  # the file
+    rows: str  # the file; not of those that are discarded
     messages: int
 
 

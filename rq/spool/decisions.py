@@ -116,6 +116,19 @@ def add_rows(
     spool.txns.take(spool.note(Note.ROWS, **said))
 
 
+def drop_rows(spool: Spool, txn: Transaction) -> int:
+    """Discard the rows of a committed transaction that are no messages yet; return how
+    many. WrongState: there are none."""
+    number = sum(rows.left for rows in txn.left())
+    if txn.standing is not Standing.COMMITTED or not number:
+        raise WrongState(
+            f"transaction {txn.txn_id} is {txn.standing}, and no rows of it wait"
+        )
+    dropped: NoteFields = {"txn": txn.txn_id, "is": transactions.DROPPED, "n": number}
+    spool.txns.take(spool.note(Note.ROWS, **dropped))
+    return number
+
+
 def check_files(txn: Transaction, files: Sequence[str]) -> None:
     """WrongState unless all of these files of rows are in a transaction; when it is
     committed, unless they are those that were accepted."""

@@ -36,7 +36,8 @@ class Rows:
     number: int
     sha256: str
     taken: int = 0  # of them are messages
-    due: float = 0.0  # when they were accepted: epoch seconds
+    txn: str = ""  # the transaction that has accepted them, …
+    due: float = 0.0  # … and when: epoch seconds
     unusable: str = ""  # why no messages are made of them now
 
     @property
@@ -66,9 +67,9 @@ class Stock:
         """How many rows can become messages now: not those of files that were left."""
         return sum(rows.left for rows in self if not rows.unusable)
 
-    def add(self, rows: Rows, due: float) -> None:
-        """Take in rows that are accepted."""
-        rows.due = due
+    def add(self, rows: Rows, txn: str, due: float) -> None:
+        """Take in rows that a transaction has accepted, `due` then."""
+        rows.txn, rows.due = txn, due
         self._files[rows.file] = rows
         self.left += rows.left
 
@@ -83,6 +84,17 @@ class Stock:
             del self._files[file]
             self.drop(file, seq)
         self.hurry = self.hurry and bool(self._files)
+
+    def discard(self, file: str, seq: int) -> None:
+        """Make no more messages of a file."""
+        rows = self._files.pop(file, None)
+        if rows is not None:
+            self.left -= rows.left
+            self.drop(file, seq)
+
+    def has(self, rows: Rows) -> bool:
+        """Whether messages are still to be made of a file."""
+        return rows.file in self._files
 
     def drop(self, file: str, seq: int) -> None:
         """Let a file go when the event that says why is durable."""

@@ -31,6 +31,7 @@ from rq.states import Event, Note
 
 REMEMBERED = 7 * 86400.0  # seconds that a decision is remembered
 INLINE = 10_000  # ids that the line of a decision holds; more lie in a manifest
+DROPPED = "dropped"  # `is` of a line: rows that wait become no messages
 _MANIFEST = "txn-"
 # Last fields of a row of the index that an older RQ wrote.
 _BEFORE_CHAINS, _BEFORE_ROWS = 3, 5
@@ -183,6 +184,11 @@ class Transactions:
         self._listed = {i: txn for i, txn in self._listed.items() if txn.manifest}
         return list(self._listed.values())
 
+    def with_rows(self) -> list[Transaction]:
+        """Return those that are committed and of which rows wait, the oldest first."""
+        names = dict.fromkeys(rows.txn for rows in self.stock)
+        return [self.by_id[txn_id] for txn_id in names]
+
     def files_of_rows(self) -> set[str]:
         """Return the files of rows that are of use."""
         return {rows.file for txn in self.by_id.values() for rows in txn.left()}
@@ -231,12 +237,22 @@ class Transactions:
             txn.members[record["msg"]] = None
             _touch(txn, record)
             self._of[record["msg"]] = txn
-        elif record["ev"] == Note.ROWS and txn is not None and txn.is_open:
+        elif record["ev"] == Note.ROWS and txn is not None:
+            self._take_rows(txn, record)
+        elif "row" in record:
+            self.stock.take(*record["row"], record["seq"])
+
+    def _take_rows(self, txn: Transaction, record: Record) -> None:
+        """Let rows be part of an open transaction; or discard those that wait of one that
+        is committed."""
+        if txn.is_open and "file" in record:
             file = record["file"]
             txn.rows[file] = Rows(file, record["n"], record["sha256"])
             _touch(txn, record)
-        elif "row" in record:
-            self.stock.take(*record["row"], record["seq"])
+        elif not txn.is_open and record.get("is") == DROPPED:
+            for rows in txn.left():
+                self.stock.discard(rows.file, record["seq"])
+                del txn.rows[rows.file]
 
     def _begin(self, record: Record) -> None:
         if record["is"] == Standing.OPEN:
@@ -299,7 +315,7 @@ class Transactions:
 
     def _stock(self, txn: Transaction) -> None:
         for rows in txn.left():
-            self.stock.add(rows, txn.touched)
+            self.stock.add(rows, txn.txn_id, txn.touched)
 
 
 def _touch(txn: Transaction, record: Record) -> None:

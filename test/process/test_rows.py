@@ -227,6 +227,34 @@ def test_a_setting_that_compares_what_waits_lets_all_become_messages(site):
     queue.prove()
 
 
+@pytest.mark.parametrize("killed", [False, True])
+def test_rows_that_wait_can_be_dropped(site, killed):
+    """By whoever wrote a million by mistake, or has lost a file of them."""
+    queue = site.queue(script=SAYS).start(TEST_ROWS="2", TEST_TICK="0.2")
+    queue.pause()
+    first, second = opened(queue, key="first"), opened(queue)
+    file = hand_in(queue, first, *values(9))
+    commit(queue, first, file)
+    assert "is open, and no rows of it wait" in refused(queue, "drop_rows", txn=second)
+    commit(queue, second, hand_in(queue, second, "other"))
+    wait_until(lambda: queue.ok("detail")["rows"] == 8, 30)
+    listed = [(txn["txn"], txn["rows"]) for txn in queue.ok("list_txns", {"rows": 1})]
+    assert listed == [(first, 7), (second, 1)]
+    if killed:
+        asked = {"txn": first}
+        queue.crash("journal:written", lambda: queue.ask("drop_rows", asked))
+        queue.start()
+    else:
+        assert queue.ok("drop_rows", {"txn": first})["messages"] == 7
+    assert "is committed, and no rows of it wait" in refused(
+        queue, "drop_rows", txn=first
+    )
+    told = commit(queue, first, file)
+    assert (told["state"], told["messages"]) == ("committed", 9)
+    queue.restart()
+    run_all(queue, [*values(2), "other"])
+
+
 # ---- kill -9
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import islice
 
 from rq.access.roles import Role
 from rq.errors import BadInput, BadMessage, Busy, NoSuchMessage
+from rq.logs import fields
 from rq.message import JsonObject, Message
 from rq.nesting import Json
 from rq.queues import arguments
@@ -23,7 +25,7 @@ from rq.queues.control.command import (
     Ok,
     object_in,
 )
-from rq.queues.control.txn_view import fields_of
+from rq.queues.control.txn_view import fields_of, now_of
 from rq.queues.owner.owner import Owner
 from rq.replies import RowsView, TransactionView
 from rq.spool import decisions
@@ -32,6 +34,8 @@ from rq.spool.transactions import Transaction
 TTL = 3600.0  # seconds between two requests of a transaction, unless it asks for others
 LONGEST = 86400.0
 MOST_OPEN = 1000  # transactions of a queue
+
+log = logging.getLogger(__name__)
 
 
 def open_txn(ctx: Context, arg: bytes) -> Ok[TransactionView]:
@@ -152,6 +156,19 @@ def _message_of(owner: Owner, at: int, fields: Json) -> Message:
 
 
 @_one_by_one
+def drop_rows(owner: Owner, txn: Transaction, request: JsonObject) -> Ok[RowsView]:
+    """Discard the rows of a committed transaction that are no messages yet; answer how
+    many."""
+    number = decisions.drop_rows(owner.spool, txn)
+    log.warning(
+        "rows that were accepted are discarded: %s",
+        fields(txn=txn.txn_id, rows=number),
+    )
+    owner.wake()
+    return "ok", {"messages": number}
+
+
+@_one_by_one
 def commit_txn(
     owner: Owner, txn: Transaction, request: JsonObject
 ) -> Awaitable[Ok[TransactionView]]:
@@ -187,22 +204,23 @@ def show_txn(ctx: Context, arg: bytes) -> Ok[TransactionView]:
     request = object_in(arg)
     txn = _named(ctx.owner, request)
     if request.get("limit") is None:
-        return "ok", fields_of(txn)
+        return "ok", now_of(txn)
     held = islice(txn.members if txn.is_open else (), _limit(request))
-    return "ok", {**fields_of(txn), "ids": list(held)}
+    return "ok", {**now_of(txn), "ids": list(held)}
 
 
 async def list_txns(ctx: Context, arg: bytes) -> Ok[list[TransactionView]]:
-    """Answer how all stand that are open, the oldest first; with `limit` then so many of
-    those that are decided, what was opened last first."""
+    """Answer how all stand that are open, the oldest first; with `rows` those that are
+    committed and of which rows wait; with `limit` then so many of those that are decided,
+    what was opened last first."""
     request = object_in(arg) if arg else {}
     all_txns = ctx.owner.spool.txns
-    listed = all_txns.open_ones()
+    listed = all_txns.with_rows() if request.get("rows") else all_txns.open_ones()
     if request.get("limit") is not None:
         decided = (txn for txn in reversed(all_txns.by_id.values()) if not txn.is_open)
         listed += islice(decided, _limit(request))
     views: list[TransactionView] = []  # chains make it long
-    await in_slices(listed, lambda txn: views.append(fields_of(txn)))
+    await in_slices(listed, lambda txn: views.append(now_of(txn)))
     return "ok", views
 
 
@@ -225,6 +243,7 @@ COMMANDS: dict[str, Command] = {
     "open_txn": Command(open_txn, Role.PRODUCER, creates=True),
     "prepare_txn": Command(prepare_txn, Role.PRODUCER, creates=True),
     "add_rows": Command(add_rows, Role.PRODUCER, creates=True),
+    "drop_rows": Command(drop_rows, Role.OPERATOR),
     "commit_txn": Command(commit_txn, Role.PRODUCER, creates=True),
     "abort_txn": Command(abort_txn, Role.PRODUCER),
     "show_txn": Command(show_txn, Role.VIEWER, down=True),
