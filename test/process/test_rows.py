@@ -7,6 +7,7 @@ import json
 import random
 
 import pytest
+from harness.cli import rq
 from harness.kills import site_at
 from harness.waiting import wait_until
 
@@ -253,6 +254,27 @@ def test_rows_that_wait_can_be_dropped(site, killed):
     assert (told["state"], told["messages"]) == ("committed", 9)
     queue.restart()
     run_all(queue, [*values(2), "other"])
+
+
+def test_the_command_line_names_rows_that_wait_and_drops_them(site):
+    queue = site.queue(script=SAYS).start(TEST_ROWS="2")
+    queue.pause()
+    txn, root = opened(queue, key="a million"), site.root.path
+    commit(queue, txn, hand_in(queue, txn, *values(9)))
+    wait_until(lambda: queue.ok("detail")["rows"] == 7, 30)
+    head, row = rq("txn", "ls", "t", root=root).stdout.splitlines()
+    assert head.split() == ["ID", "STATE", "MESSAGES", "ROWS", "UNTIL", "KEY"]
+    assert row.split()[:4] == [txn, "committed", "9", "7"]
+    [view] = json.loads(rq("txn", "ls", "t", "--json", root=root).stdout)
+    assert (view["rows"], view["key"]) == (7, "a million")
+    dropped = rq("txn", "drop", "t", txn, root=root)
+    said = f"{txn}: 7 rows discarded; what is a message already stays\n"
+    assert (dropped.returncode, dropped.stdout) == (0, said)
+    again = rq("txn", "drop", "t", txn, root=root)
+    assert again.returncode == 4
+    assert "no rows of it wait" in again.stderr
+    assert rq("txn", "ls", "t", root=root).stdout == ""
+    run_all(queue, values(2))
 
 
 # ---- kill -9
