@@ -99,6 +99,7 @@ def of_queue(name: str, detail: Detail) -> Iterator[Trouble]:
         return
     trouble = functools.partial(Trouble, who=name, queue=name)
     yield from _stops(detail, trouble)
+    yield from of_files(name, detail)
     yield from _hampers(detail, trouble)
 
 
@@ -118,8 +119,6 @@ def _stops(detail: Detail, trouble: _Make) -> Iterator[Trouble]:
 
 def _hampers(detail: Detail, trouble: _Make) -> Iterator[Trouble]:
     """Give what else a person should look at."""
-    if detail["reason"] and detail["oper"] == "UP":
-        yield trouble(said="has a problem", why=detail["reason"])
     if detail.get("stuck") and not detail["closed_reason"]:
         yield trouble(said="cannot make folders", why=str(detail["stuck"]))
     if number := detail.get("in_doubt"):
@@ -133,6 +132,14 @@ def _hampers(detail: Detail, trouble: _Make) -> Iterator[Trouble]:
     if (lag := detail.get("lag") or 0) > _MUCH_LAG:
         said = f"is behind with {lag:,} folders, which are still to be made or moved"
         yield trouble(said=said, kind="warn", passing=True)
+
+
+def of_files(name: str, detail: Detail) -> Iterator[Trouble]:
+    """Give what is wrong with files of a queue: its config, its checkpoint, rows that are
+    to become messages."""
+    why = detail["reason"]
+    if why and detail["oper"] == "UP":
+        yield Trouble(who=name, queue=name, said="has a problem", why=why)
 
 
 def of_errors(name: str, counts: Mapping[str, int]) -> Iterator[Trouble]:

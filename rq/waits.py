@@ -57,6 +57,20 @@ class Why:
         }
 
 
+def rows(number: int, of: str = "que") -> str:
+    """Return that so many of those that wait are rows, which no list shows.
+
+    >>> rows(900_000)
+    '900,000 of que are rows still: messages are made of them as their turn nears'
+    >>> rows(1)
+    '1 of que is a row still: a message is made of it as its turn nears'
+    """
+    if number == 1:
+        return f"1 of {of} is a row still: a message is made of it as its turn nears"
+    still = f"{number:,} of {of} are rows still"
+    return f"{still}: messages are made of them as their turn nears"
+
+
 def prepared(txn: str | None) -> Why:
     """Return why a message waits that is being prepared, perhaps in a transaction."""
     if txn is None:

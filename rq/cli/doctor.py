@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import resource
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from rq import config, disk, wording
+from rq import config, disk, health, wording
 from rq.access import warnings as access
-from rq.cli import OK, broker_health, place, ports, term
+from rq.cli import OK, broker_health, owner, place, ports, term
 from rq.config import recipients
-from rq.errors import BadConfig
+from rq.errors import BadConfig, RQError
 from rq.layout import Root
 from rq.proc import cgroups
+from rq.replies import Detail
 from rq.scripts import obeyed
 
 if TYPE_CHECKING:
@@ -48,7 +50,7 @@ def doctor(root: Root, words: list[str]) -> int:
     print(f"{'promise':<14} {system.promise}")
     print(f"{'limits':<14} {_limits(root)}")
     for line in warnings:
-        print(f"{term.colour('warning:', 'yellow')} {line}")
+        print(f"{term.colour('warning:', 'yellow')} {term.plain(line)}")
     if not warnings:
         print(term.colour("no warnings", "green"))
     return OK
@@ -122,10 +124,21 @@ def _settings(root: Root) -> Iterator[str]:
     yield from recipients.warnings(root, settings)
     running = place.is_running(root)
     yield from broker_health.warnings(root, running)
-    if not running:
+    if running:
+        yield from _queues(root)
+    else:
         holder = ports.holder(settings.addr, settings.port)
         if holder is not None:
             yield f"port {settings.port}, which the web needs, is taken by {holder}"
+
+
+def _queues(root: Root) -> Iterator[str]:
+    """Give what queues cannot read; `rq status` tells of those that do not answer."""
+    for name in place.queue_names(root):
+        with contextlib.suppress(RQError):
+            detail = cast(Detail, owner.demand(root, name, "detail"))
+            for trouble in health.of_files(name, detail):
+                yield f"queue {trouble.sentence}"
 
 
 def _limits(root: Root) -> str:

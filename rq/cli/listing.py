@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from rq import wording
+from rq import waits, wording
 from rq.cli import owner, place, state_counts, term
 from rq.layout import Root
 from rq.replies import MessageRow
@@ -32,6 +32,7 @@ def ls(root: Root, words: list[str]) -> int:
             for state in states
             for row in reader.messages(queue, state, args.limit)
         ]
+        unlisted = _unlisted(reader, _queues(root, args), states)
     if args.json:
         term.print_json(rows)
     elif rows:
@@ -40,6 +41,8 @@ def ls(root: Root, words: list[str]) -> int:
     else:
         where = f"queue {args.queue}" if args.queue else "any queue"
         place.note(f"no message in {', '.join(states)} of {where}")
+    if not args.json:
+        _tell_unlisted(unlisted)
     return 0
 
 
@@ -119,6 +122,22 @@ def _hint_of_more(limit: int, rows: Sequence[MessageRow]) -> None:
     cut = [f"{queue} {state}" for (queue, state), n in listed.items() if n >= limit]
     if cut:
         place.note(f"only {limit} of: {', '.join(cut)} (--limit N)")
+
+
+def _unlisted(
+    reader: owner.Reader, queues: Sequence[str], states: Sequence[State]
+) -> dict[str, int]:
+    """Return how many in que of each queue no list can show: they are rows still."""
+    if State.QUE not in states:
+        return {}
+    return {queue: reader.rows_to_come(queue) for queue in queues}
+
+
+def _tell_unlisted(unlisted: Mapping[str, int]) -> None:
+    """Tell why more are counted than can be listed."""
+    for queue, number in unlisted.items():
+        if number:
+            place.note(f"{queue}: {waits.rows(number)}, and listed then")
 
 
 def _parser() -> argparse.ArgumentParser:

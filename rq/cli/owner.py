@@ -151,6 +151,15 @@ class Reader:
 
         return offline.counts(self.root.queue(queue))
 
+    def rows_to_come(self, queue: str) -> int:
+        """Return how many that wait are rows, which have still to become messages."""
+        detail = self.detail(queue)
+        if detail is not None:
+            return detail.get("rows", 0)
+        from rq import offline
+
+        return offline.rows_to_come(self.root.queue(queue))
+
     def stuck(self, queue: str) -> str | None:
         """Return why folders of a queue cannot be made or moved, if they cannot."""
         detail = self.detail(queue)

@@ -84,4 +84,5 @@ def _ls(root: Root, *, as_json: bool) -> int:
     else:
         status.queue_table(rows)
         status.tell_paused(root, rows)
+        status.tell_rows(rows)
     return 0

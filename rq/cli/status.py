@@ -28,6 +28,7 @@ class QueueRow:
     status: str
     counts: Mapping[str, int]  # messages by state; `errack`: marked as seen
     detail: Detail | None  # None: the queue does not answer
+    rows: int  # of those in que: they have still to become messages
 
     def to_json(self) -> dict[str, object]:
         return {
@@ -96,6 +97,7 @@ def _show(
         if row.detail is not None:
             _tell_elsewhere(row.name, row.detail)
             _tell_owed(row.name, row.detail)
+    tell_rows(rows)
     for sentence in _access(root):
         print(f"{term.colour('warning:', 'yellow')} {term.plain(sentence)}")
 
@@ -171,6 +173,7 @@ def queue_row(reader: owner.Reader, name: str) -> QueueRow:
         status=detail["status"] if detail else reader.status(name),
         counts=detail["counts"] if detail else reader.counts(name),
         detail=detail,
+        rows=detail.get("rows", 0) if detail else reader.rows_to_come(name),
     )
 
 
@@ -199,6 +202,13 @@ def tell_paused(root: Root, rows: Sequence[QueueRow]) -> None:
         pause = pause_of(root, row.name)
         if pause is not None and row.status == Admin.PAUSE:
             print(f"{row.name}: {term.plain(waits.pause(**asdict(pause)))}")
+
+
+def tell_rows(rows: Sequence[QueueRow]) -> None:
+    """Tell how many that are counted are not yet messages."""
+    for row in rows:
+        if row.rows:
+            print(f"{row.name}: {waits.rows(row.rows)}")
 
 
 def _next(detail: Detail | None) -> str:
