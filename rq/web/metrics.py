@@ -84,7 +84,26 @@ def _valued(metric: Metric, value: float) -> Metric:
 
 def _of_queues(rows: Sequence[facts.QueueRow]) -> Iterator[Metric]:
     answering = [row for row in rows if row["answers"]][:_MOST_QUEUES]
-    yield Metric(
+    yield _by_state(answering)
+    yield _by_queue(
+        "rq_queue_rows",
+        "Rows that are counted as que and have still to become messages.",
+        {row["name"]: row.get("rows", 0) for row in answering},
+    )
+    yield _by_queue(
+        "rq_queue_up",
+        "Whether a queue is UP.",
+        {row["name"]: row["status"] == "UP" for row in rows[:_MOST_QUEUES]},
+    )
+    yield _by_queue(
+        "rq_queue_oldest_due_age_seconds",
+        "For how long the message has been due that has waited longest.",
+        {row["name"]: row["oldest_due_age"] or 0 for row in answering},
+    )
+
+
+def _by_state(answering: Sequence[facts.QueueRow]) -> Metric:
+    return Metric(
         "rq_queue_messages",
         "gauge",
         "Messages of a queue, by state.",
@@ -94,21 +113,12 @@ def _of_queues(rows: Sequence[facts.QueueRow]) -> Iterator[Metric]:
             for state in _STATES
         ],
     )
-    yield Metric(
-        "rq_queue_up",
-        "gauge",
-        "Whether a queue is UP.",
-        [
-            ({"queue": row["name"]}, row["status"] == "UP")
-            for row in rows[:_MOST_QUEUES]
-        ],
-    )
-    yield Metric(
-        "rq_queue_oldest_due_age_seconds",
-        "gauge",
-        "For how long the message has been due that has waited longest.",
-        [({"queue": row["name"]}, row["oldest_due_age"] or 0) for row in answering],
-    )
+
+
+def _by_queue(name: str, about: str, values: Mapping[str, float]) -> Metric:
+    """Return a gauge of queues, by their names."""
+    labelled = [({"queue": queue}, value) for queue, value in values.items()]
+    return Metric(name, "gauge", about, labelled)
 
 
 # ---- the broker

@@ -135,6 +135,11 @@ async def counts(site: Site, name: str) -> dict[str, int]:
     return await site.pools.file(_counts, site, name)
 
 
+async def rows_to_come(site: Site, name: str) -> int:
+    """Return how many that such a queue counts as waiting are rows, not messages."""
+    return await site.pools.file(offline.rows_to_come, site.root.queue(name))
+
+
 def _counts(site: Site, name: str) -> dict[str, int]:
     queue = site.root.queue(name)
     stopped = counts_at_stop(queue)

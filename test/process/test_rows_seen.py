@@ -1,68 +1,18 @@
 """Rows that have still to become messages are told of, and so is a file that keeps them
 from it; once it is back each of them runs once."""
 
-import itertools
 import json
-from collections import Counter
 
 import pytest
 from harness.cli import rq
-from harness.queues import RunningQueue, kept
+from harness.queues import kept
+from harness.rows import RowsQueue, each_once, flip
 from harness.supervisor import daemon_on
 from harness.waiting import wait_until
 
 pytestmark = pytest.mark.process
 
-NOTES = '#!/bin/sh\necho "$RQ_PARAM1" >> ran\necho done >&3\n'
-# Of messages that were rows so many wait, and a file that is damaged is looked at so often.
-SMALL = "from rq.queues import feed; feed.MOST, feed._AGAIN = {}, {}"
 LINE = "t: {} of que are rows still: messages are made of them as their turn nears"
-
-
-class Queue(RunningQueue):
-    """A queue that is paused, with few of its rows as messages at a time."""
-
-    def __init__(self, path, most=10):
-        note = path / "ran"
-        super().__init__(path, "t", NOTES.replace("ran", str(note), 1))
-        self.prelude = SMALL.format(most, 3600)
-        self.note, self.numbers = note, itertools.count()
-        self.root.pause("t").touch()
-
-    def add(self, *sizes):
-        """Add rows, so many a file, and commit them; return their files."""
-        txn = self.ok("open_txn", {})["txn"]
-        files = []
-        for size in sizes:
-            rows = [{"param1": f"row {next(self.numbers)}"} for _ in range(size)]
-            asked = {"txn": txn, "messages": rows}
-            files.append(self.ok("add_rows", asked)["rows"])
-        self.ok("commit_txn", {"txn": txn, "ids": [], "rows": files})
-        return [self.dir.journal / f"rows-{name}" for name in files]
-
-    def until_rows(self, number):
-        wait_until(lambda: self.ok("detail")["rows"] == number)
-
-    def listed(self):
-        """Return param1 of all that wait, and how often."""
-        rows = self.ok("list", {"state": "que", "limit": 10_000})
-        return Counter(row["param1"] for row in rows)
-
-    def each_ran_once(self, number):
-        """Let all run; nothing is lost, and nothing was made twice."""
-        self.root.pause("t").unlink()
-        self.ask("wake")
-        wait_until(lambda: self.ok("detail")["counts"]["done"] >= number, 60)
-        counts = self.ok("detail")["counts"]
-        assert (counts["done"], counts["que"], counts["err"]) == (number, 0, 0)
-        assert self.ok("detail")["rows"] == 0
-        ran = Counter(self.note.read_text().splitlines())
-        assert ran == each_once(number)
-        assert list(self.dir.journal.glob("rows-*")) == []
-
-
-def each_once(number):
-    return Counter(f"row {n}" for n in range(number))
 
 
 def shown(queue, *words):
@@ -72,7 +22,7 @@ def shown(queue, *words):
 
 
 def test_rows_are_told_where_the_messages_of_a_queue_are_counted_or_listed(tmp_path):
-    with kept(Queue(tmp_path)) as queue:
+    with kept(RowsQueue(tmp_path)) as queue:
         for words in (("status",), ("queue", "ls"), ("ls", "t")):
             assert "rows still" not in "".join(shown(queue, *words))
         queue.add(10, 15)
@@ -94,20 +44,13 @@ def test_rows_are_told_where_the_messages_of_a_queue_are_counted_or_listed(tmp_p
 
 
 def test_a_transaction_is_listed_with_its_rows(tmp_path):
-    with kept(Queue(tmp_path)) as queue:
+    with kept(RowsQueue(tmp_path)) as queue:
         txn = queue.ok("open_txn", {})["txn"]
-        queue.ok("add_rows", {"txn": txn, "messages": [{}] * 7})
+        queue.add_to(txn, 7)
         queue.ok("prepare_txn", {"txn": txn, "messages": [{}] * 2})
         row = shown(queue, "txn", "ls", "t")[0].splitlines()[1].split()
         assert row[:2] == [txn, "9"]
         queue.ok("abort_txn", {"txn": txn})
-
-
-def flip(file):
-    """Damage a file; return what it held."""
-    whole = file.read_bytes()
-    file.write_bytes(whole.replace(b"row", b"raw"))
-    return whole
 
 
 def assert_told(queue, file, why):
@@ -123,7 +66,7 @@ def checked(queue):
 
 @pytest.mark.parametrize("how", ["damaged", "lost"])
 def test_a_file_of_rows_that_was_brought_back_becomes_its_messages(tmp_path, how):
-    with kept(Queue(tmp_path)) as queue:
+    with kept(RowsQueue(tmp_path)) as queue:
         files = queue.add(4, 6, 15)
         queue.until_rows(15)
         assert queue.stop() == 0
@@ -134,7 +77,7 @@ def test_a_file_of_rows_that_was_brought_back_becomes_its_messages(tmp_path, how
         assert checked(queue) == [("rows", files[2].name)]
         said = rq("check", "t", root=queue.root.path).stdout
         assert "bring it back from a backup; 15 messages wait there" in said
-        queue.prelude = SMALL.format(1000, 3600)
+        queue.limit_to(1000)
         queue.start()
         wait_until(lambda: queue.ok("detail")["reason"])
         why = "is not what was accepted" if how == "damaged" else "is not there"
@@ -151,12 +94,12 @@ def test_a_file_of_rows_that_was_brought_back_becomes_its_messages(tmp_path, how
 
 
 def test_a_file_of_rows_that_comes_back_is_gone_on_with_without_a_restart(tmp_path):
-    with kept(Queue(tmp_path, most=11)) as queue:
+    with kept(RowsQueue(tmp_path, most=11)) as queue:
         files = queue.add(10, 2000)  # there is room for a part of the second
         wait_until(lambda: len(queue.listed()) > 10)
         assert queue.stop() == 0
         whole = flip(files[1])
-        queue.prelude = SMALL.format(5000, 0.3)
+        queue.limit_to(5000, again=0.3)
         queue.start()
         wait_until(lambda: queue.ok("detail")["reason"])
         assert_told(queue, files[1], "is not what was accepted")

@@ -134,6 +134,7 @@ def queue_row(
         "oper": UNKNOWN,
         "reason": child.get("reason") or _silence(name, detail),
         "counts": {},
+        "rows": 0,
         "accepting": False,
         "closed_reason": None,
         "num_workers": 0,

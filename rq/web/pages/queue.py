@@ -130,6 +130,7 @@ class QueuePage:
         owes = row["answers"] and row["owed"] > 0
         if not row["answers"]:
             row["counts"] = await reading.counts(site, name)
+            row["rows"] = await reading.rows_to_come(site, name)
         sections = await self._sections(row, tab, wanted, after)
         return {
             "time": now,

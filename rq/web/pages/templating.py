@@ -12,7 +12,7 @@ import orjson
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from rq import __version__, limits, next_attempt, visible
+from rq import __version__, limits, next_attempt, visible, waits
 from rq.config.settings import RootConfig
 from rq.web import progress
 from rq.web.pages import plots, sparklines
@@ -54,6 +54,7 @@ def environment(site: Addresses) -> Environment:
         limits=limits.in_words,
         limits_of_view=limits.of_view,
         retries=next_attempt.retries,
+        rows_still=waits.rows,
         took=plots.took,
         moment=moment,
         iso=iso,
