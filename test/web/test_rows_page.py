@@ -92,3 +92,14 @@ def test_the_page_of_a_transaction_counts_its_rows(queue, web):
     assert "and 2,000 more: " in shown
     assert "being prepared</a>, or rows, of which messages are made later" in shown
     queue.ok("abort_txn", {"txn": txn})
+
+
+def test_what_acts_on_all_that_wait_is_told_to_wait_for_the_rows(tmp_path):
+    with kept(RowsQueue(tmp_path)) as queue, web_alone(tmp_path) as web:
+        queue.add(10, 15)
+        queue.until_rows(15)
+        path = "/q/t/bulk?state=que&action=hold"
+        told = "15 rows have still to become messages, which RQ does now: ask again"
+        assert told in web.page(path)
+        queue.until_rows(0)
+        assert "25 messages match" in web.page(path)
