@@ -59,6 +59,10 @@ def rows(number: float) -> None:
     feed.MOST = int(number)
 
 
+def rows_again(seconds: float) -> None:
+    feed._AGAIN = seconds
+
+
 SETTINGS: dict[str, Callable[[float], None]] = {
     "TEST_CHECKPOINT_SECONDS": checkpoint_seconds,
     "TEST_FOLDER_TRIES": folder_tries,
@@ -67,6 +71,7 @@ SETTINGS: dict[str, Callable[[float], None]] = {
     "TEST_MOST": most,
     "TEST_PATIENCE": patience,
     "TEST_ROWS": rows,
+    "TEST_ROWS_AGAIN": rows_again,
     "TEST_SEGMENT": segment,
     "TEST_TICK": tick,
     "TEST_UNKNOWN_SECONDS": unknown_seconds,

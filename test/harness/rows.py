@@ -25,9 +25,7 @@ class RowsQueue(RunningQueue):
     def limit_to(self, most: int, again: float = 3600) -> None:
         """From the next start on let so many wait that were rows, and look at a file that
         is damaged after so many seconds again."""
-        self.prelude = (
-            f"from rq.queues import feed; feed.MOST, feed._AGAIN = {most}, {again}"
-        )
+        self.env |= {"TEST_ROWS": str(most), "TEST_ROWS_AGAIN": str(again)}
 
     def add(self, *sizes: int) -> list[Path]:
         """Add rows, so many a file, and commit them; return their files."""

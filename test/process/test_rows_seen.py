@@ -59,8 +59,8 @@ def assert_told(queue, file, why):
     assert checked(queue) == [("rows", file.name)]
 
 
-def checked(queue):
-    done = rq("check", "t", "--json", root=queue.root.path)
+def checked(queue, *words):
+    done = rq("check", "t", "--json", *words, root=queue.root.path)
     return [(row["kind"], row["subject"]) for row in json.loads(done.stdout)]
 
 
@@ -93,23 +93,29 @@ def test_a_file_of_rows_that_was_brought_back_becomes_its_messages(tmp_path, how
         queue.each_ran_once(29)
 
 
+@pytest.mark.slow
 def test_a_file_of_rows_that_comes_back_is_gone_on_with_without_a_restart(tmp_path):
     with kept(RowsQueue(tmp_path, most=11)) as queue:
         files = queue.add(10, 2000)  # there is room for a part of the second
         wait_until(lambda: len(queue.listed()) > 10)
         assert queue.stop() == 0
         whole = flip(files[1])
-        queue.limit_to(5000, again=0.3)
+        queue.limit_to(1000, again=0.3)
         queue.start()
         wait_until(lambda: queue.ok("detail")["reason"])
         assert_told(queue, files[1], "is not what was accepted")
         assert 10 < len(queue.listed()) < 2010
         files[1].write_bytes(whole)
-        queue.until_rows(0)
+        wait_until(lambda: len(queue.listed()) >= 1000)
+        assert queue.ok("detail")["rows"] > 0
         assert "t has a problem" not in shown(queue, "status")[0]
+        queue.limit_to(5000)
+        queue.restart()
+        queue.until_rows(0)
         assert queue.listed() == each_once(2010)
 
 
+@pytest.mark.slow
 def test_doctor_names_a_file_of_rows_that_cannot_be_read(tmp_path):
     with daemon_on(tmp_path / "rq") as daemon:
         daemon.start()
@@ -129,3 +135,20 @@ def test_doctor_names_a_file_of_rows_that_cannot_be_read(tmp_path):
         done = rq("status", root=path)
         assert f"! {said}" in done.stdout
         assert done.returncode == 1
+
+
+@pytest.mark.slow
+def test_check_after_a_crash_names_a_file_of_rows_once_the_journal_is_replayed(
+    tmp_path,
+):
+    with kept(RowsQueue(tmp_path)) as queue:
+        files = queue.add(10, 15)
+        queue.until_rows(15)
+        queue.crash()
+        whole = flip(files[1])
+        assert checked(queue) == [("unclean", "t")]
+        assert checked(queue, "--fix") == [("rows", files[1].name)]
+        files[1].write_bytes(whole)
+        assert checked(queue) == []
+        queue.start()
+        queue.each_ran_once(25)
