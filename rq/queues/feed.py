@@ -25,7 +25,7 @@ from rq.spool.rows import Rows, read, remove
 from rq.states import State
 
 MOST = 100_000  # messages that were rows and wait, at most
-LAG = 5000  # folders still to be made, beyond which no more messages are
+LAG = 500  # folders still to be made, beyond which no more messages are
 _COUNTED = 1.0  # seconds between two looks at how many have left
 _AGAIN = 10.0  # seconds until a file that cannot be used is looked at again
 _DROPPED = 20  # files that are removed in one turn

@@ -49,7 +49,7 @@ def test_a_transaction_is_listed_with_its_rows(tmp_path):
         queue.add_to(txn, 7)
         queue.ok("prepare_txn", {"txn": txn, "messages": [{}] * 2})
         row = shown(queue, "txn", "ls", "t")[0].splitlines()[1].split()
-        assert row[:2] == [txn, "9"]
+        assert row[:4] == [txn, "open", "9", "7"]
         queue.ok("abort_txn", {"txn": txn})
 
 
