@@ -111,7 +111,7 @@ def _last_attempt(status: Result, attempt: int) -> int:
 
 
 def counts(queue: QueueDir) -> dict[str, int]:
-    """Count the messages by listing them, and rows as of the last checkpoint."""
+    """Count the messages by listing them, and the rows that are still to become some."""
     listed = folders.count(queue).to_json()
     listed[State.QUE] += rows_to_come(queue)
     listed["errack"] = listed.pop(State.DISMISSED, 0)  # as the owner calls it
@@ -119,11 +119,10 @@ def counts(queue: QueueDir) -> dict[str, int]:
 
 
 def rows_to_come(queue: QueueDir) -> int:
-    """Return how many rows were still to become messages as of the last checkpoint; 0
-    where it cannot be read."""
+    """Return how many rows have still to become messages; 0 where that cannot be read."""
     try:
         return rows_counted(queue)
-    except OSError:
+    except (OSError, RQError):
         return 0
 
 

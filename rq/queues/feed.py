@@ -26,7 +26,7 @@ from rq.states import State
 
 MOST = 100_000  # messages that were rows and wait, at most
 LAG = 500  # folders still to be made, beyond which no more messages are
-_COUNTED = 1.0  # seconds between two looks at how many have left
+_LOOK, _LOOKS = 0.02, 2000  # seconds between looks at which still wait; at so many
 _AGAIN = 10.0  # seconds until a file that cannot be used is looked at again
 _DROPPED = 20  # files that are removed in one turn
 
@@ -43,34 +43,39 @@ class Feed:
         self._now: Rows | None = None  # whose lines these are
         self._lines: deque[bytes] = deque()
         self._reading: asyncio.Task[None] | None = None
-        self._waiting: list[str] = []  # messages that did when that was last looked at
-        self._counted = 0.0
+        # Messages that were rows and have waited when that was last looked at.
+        self._waiting: deque[str] = deque()
+        self._looked = 0.0
         self._left: dict[str, float] = {}  # unusable file: until when (monotonic)
         if self._stock.left:
-            waiting = (msg_id for msg_id, _ in self._spool.in_state(State.QUE))
-            self._waiting = list(islice(waiting, MOST))
+            now, in_que = self._spool.clock(), self._spool.in_state(State.QUE)
+            ready = (i for i, entry in in_que if entry.due <= now and not entry.held)
+            self._waiting.extend(islice(ready, MOST))
 
     def some(self, seconds: Callable[[], float]) -> bool:
         """Make messages for so many `seconds`; return whether more can be made at once."""
-        self._remove_used()
         if not self._stock.left or self._reading is not None:
             return False
-        if self._now is not None and not self._stock.has(self._now):
-            self._lines.clear()  # somebody has discarded the rest
-        if not self._lines:
+        if not self._has_lines():
             self._open()
             return False
         room = self._room()
-        if room <= 0:
-            return False
         until = time.perf_counter() + seconds()
-        for line in list(islice(self._lines, room)):
+        for line in list(islice(self._lines, max(0, room))):
             if self._spool.group_full or not self._make(line):
                 break
             self._lines.popleft()
             if time.perf_counter() > until:
                 break
-        return self._stock.left > 0
+        return self._stock.left > 0 and room > 0
+
+    def _has_lines(self) -> bool:
+        """Whether the rows that come next are at hand."""
+        if self._stock.hurry and not self._stock.coming:
+            self._stock.hurry = False
+        if self._now is not None and not self._stock.has(self._now):
+            self._lines.clear()  # somebody has discarded the rest
+        return bool(self._lines)
 
     def _room(self) -> int:
         """Return how many messages may be made now."""
@@ -80,12 +85,21 @@ class Feed:
             return 0
         if self._stock.hurry or not are_taken(owner.config):
             return room  # somebody looks at all that wait
-        now = time.monotonic()
-        if len(self._waiting) >= MOST and now - self._counted > _COUNTED:
-            self._counted = now
-            self._waiting = [msg_id for msg_id in self._waiting if self._waits(msg_id)]
+        if len(self._waiting) >= MOST:
+            self._look()
         most = min(len(self._waiting), self._spool.counts.of(State.QUE))
         return min(room, MOST - most)
+
+    def _look(self) -> None:
+        """Look which of the messages still wait, some at a time."""
+        now = time.monotonic()
+        if now - self._looked < _LOOK:
+            return
+        self._looked = now
+        for _ in range(min(_LOOKS, len(self._waiting))):
+            msg_id = self._waiting.popleft()
+            if self._waits(msg_id):
+                self._waiting.append(msg_id)
 
     def _waits(self, msg_id: str) -> bool:
         entry = self._spool.entry_of(msg_id)
@@ -100,8 +114,10 @@ class Feed:
             message = owner.make_copy(request)
             self._spool.submit(message, row=(now.file, now.taken))
         except (BadMessage, orjson.JSONDecodeError) as error:
-            self._leave(now, f"row {now.taken} of it is no message: {error}")
+            now.refused = f"row {now.taken} of it is no message: {error}"
+            self._leave(now, now.refused)
             return False
+        now.unusable = now.refused = ""
         owner.backlog.add(message.msg_id, message)
         owner.count("accepted")
         self._waiting.append(message.msg_id)
@@ -122,7 +138,7 @@ class Feed:
         run, queue = owner.loop.run_in_executor, self._spool.queue
         try:
             self._lines = deque(await run(owner.pools.looks, read, queue, now))
-            now.unusable = ""
+            now.unusable = now.refused
         except (Damaged, OSError) as error:
             self._leave(now, str(error))
         finally:
@@ -141,11 +157,10 @@ class Feed:
             )
         self._owner.wakeup.ask_in(_AGAIN)
 
-    def _remove_used(self) -> None:
-        if not self._stock.drops:
-            return
-        for file in self._stock.droppable(self._spool.durable_seq, _DROPPED):
+    def remove_used(self) -> bool:
+        """Remove files that nothing needs any more, a few; return whether more can be."""
+        durable_seq = self._spool.durable_seq
+        for file in self._stock.droppable(durable_seq, _DROPPED):
             with contextlib.suppress(OSError):  # the next start removes it
                 remove(self._spool.queue, file)
-        if self._stock.drops:
-            self._owner.wake()
+        return self._stock.drops(durable_seq)

@@ -106,6 +106,7 @@ class Loop:
         more = self._settle()
         self._pace.resume(lag - spool.lag)
         more = self._checkpoints.mind() or more or fed
+        more = self._feed.remove_used() or more
         if more or spool.pending:
             self._wakeup.ask()
         elif spool.stuck and self._stuck is None:

@@ -173,7 +173,7 @@ class TransactionView(TypedDict, total=False):
     of: str  # the transaction that decides for it; absent when it decides itself
     messages: int  # with its rows
     rows: int  # that are no messages yet; absent when there are none
-    takes_rows: bool  # `open_txn`: whether very many can be handed in as rows
+    takes_rows: bool  # `open_txn`, while it is open: whether rows can be handed in
     ids: Sequence[str]  # some of its messages; not in a list
     ttl: float  # seconds
     until: float  # epoch seconds

@@ -126,31 +126,32 @@ def _prepare(
     door: Door, txn: str, rows: Iterator[Row], takes_rows: bool = False
 ) -> Prepared:
     messages = (message_of(row) for row in rows)
-    filling, files = _Filling(door, txn), list[str]()
+    filling = _Filling(door, txn, takes_rows)
     try:
         most = _PREPARED if takes_rows else None
         for request in requests(islice(messages, most)):
             filling.add(request)
         for request in requests(messages, _ROWS):
-            if any(_STEERED & message.keys() for message in request):
-                filling.add(request)
-            else:
-                files.append(door.add_rows(txn, request))
+            filling.add_rows(request)
         filling.choose()
     except WrongState:
         # Another attempt of this job was faster: its rows are those that count.
         if door.show(txn)["state"] != COMMITTED:
             raise
         return Prepared(txn, sent=True)
-    return Prepared(txn, tuple(filling.of_first), tuple(filling.chain), tuple(files))
+    return Prepared(
+        txn, tuple(filling.of_first), tuple(filling.chain), tuple(filling.files)
+    )
 
 
 class _Filling:
     """The rows of a task: they go into the transaction of all tasks, and when that is full
     into others that are decided with it."""
 
-    def __init__(self, door: Door, first: str) -> None:
+    def __init__(self, door: Door, first: str, takes_rows: bool = False) -> None:
         self._door = door
+        self._takes_rows = takes_rows
+        self.files: list[str] = []  # of rows
         self._first = self._now = first
         self.of_first: list[str] = []
         self._ids = self.of_first  # of what is filled now
@@ -165,6 +166,18 @@ class _Filling:
                 raise
             self._next()
             self._ids += self._door.prepare(self._now, request)
+
+    def add_rows(self, request: list[Request]) -> None:
+        """Hand in some messages as rows; where they cannot be rows, prepare them."""
+        if self._takes_rows and not any(_STEERED & row.keys() for row in request):
+            try:
+                self.files.append(self._door.add_rows(self._first, request))
+            except WrongState:  # it has as many files as it may, or is decided
+                self._takes_rows = False
+            else:
+                return
+        for at in range(0, len(request), _AT_ONCE):
+            self.add(request[at : at + _AT_ONCE])
 
     def _next(self) -> None:
         self.choose()

@@ -155,9 +155,15 @@ def _bad_rows(queue: QueueDir, left: Iterable[Rows]) -> Iterator[Problem]:
     for file in left:
         try:
             rows.read(queue, file)
+            why = file.refused
         except (Damaged, OSError) as error:
-            text = f"{error}; {file.left:,} messages wait there"
+            why = str(error)
+        if why:
+            text = f"{why}; {file.left:,} messages wait there"
             yield Problem("rows", rows.path(queue, file.file).name, text)
+    for name in rows.aside(queue):
+        text = "nothing tells any more whether these rows were accepted: look at them"
+        yield Problem("rows", name, text)
 
 
 # ---- of a running owner

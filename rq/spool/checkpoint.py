@@ -38,7 +38,7 @@ class Checkpoint:
     leases: Mapping[str, Held] = field(default_factory=dict)  # that are out, by msg_id
     bulks: Sequence[dict[str, Any]] = ()  # as `Bulks` takes them
     news: Mapping[str, Any] = field(default_factory=dict)  # as `News` takes it
-    rows: int = 0  # that have still to become messages
+    rows: Sequence[list[Any]] = ()  # as `Transactions.recall_rows` takes them
 
     @property
     def seq(self) -> int:
@@ -118,7 +118,7 @@ def begin(spool: Spool, boot: str, clean: bool = False) -> Checkpoint:
         leases=spool.leases.copy(),
         bulks=spool.bulks.to_json(),
         news=spool.news.to_json(),
-        rows=spool.txns.stock.left,
+        rows=spool.txns.rows_to_json(),
     )
 
 

@@ -22,7 +22,7 @@ from rq.states import Event, Note, Role, State, next_state
 
 MOST = 40_000  # messages of a transaction
 LONGEST_CHAIN = 10_000  # transactions, and of all chains of a queue together
-MOST_FILES = 10_000  # of rows, of a transaction
+MOST_FILES = 5_000  # of rows, of a transaction
 _AT_ONCE = 1000  # ids that one line of the journal names
 _NO_FILES = transactions.digest(())
 

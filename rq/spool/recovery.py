@@ -71,7 +71,7 @@ def counts_at_stop(queue: QueueDir) -> Counts | None:
     point = checkpoint.read(queue)
     if point is None or not stopped_cleanly(queue):
         return None
-    waiting = point.counts.of(State.QUE) + point.rows
+    waiting = point.counts.of(State.QUE) + _rows_of(point)
     point.counts.by_state[State.QUE] = waiting
     return point.counts
 
@@ -82,9 +82,17 @@ def rows_left(queue: QueueDir) -> list[rows.Rows]:
 
 
 def rows_counted(queue: QueueDir) -> int:
-    """Return how many accepted rows had still to become messages as of the checkpoint."""
+    """Return how many accepted rows have still to become messages, by what lies on disk."""
     point = checkpoint.read(queue)
-    return 0 if point is None else point.rows
+    if point is None or not point.rows:
+        return 0
+    if stopped_cleanly(queue):
+        return _rows_of(point)
+    return sum(file.left for file in rows_left(queue))
+
+
+def _rows_of(point: checkpoint.Checkpoint) -> int:
+    return sum(rows.Rows(*row).left for _, _, files in point.rows for row in files)
 
 
 def open_spool(
@@ -208,12 +216,25 @@ class _Opening:
         spool = opened.spool
         transactions.clear_manifests(self.queue, spool.txns, scan.folded.listed)
         bulk.clear_lists(self.queue, spool.bulks)
-        if scan.index is not None:  # else it may not be known what they are
-            rows.clear(self.queue, spool.txns.files_of_rows())
+        self._clear_rows(spool.txns.files_of_rows(), scan.index is not None)
         batch_dirs.clear(spool, running)
         spool.gone.take_over()
         if opened.clean:
             _renew_que(spool)
+
+    def _clear_rows(self, files: set[str], all_are_known: bool) -> None:
+        """Remove files of rows that are of no use; if what told of them is lost, nobody
+        can say which these are."""
+        if all_are_known:
+            rows.clear(self.queue, files)
+        elif names := rows.set_aside(self.queue, files):
+            _log.error(
+                "%s: %s lie in %s, and nothing tells any more whether they were accepted: "
+                "look at them, send those again that have not run, and remove the files",
+                self.queue.name,
+                ", ".join(names),
+                self.queue.journal,
+            )
 
     def _open_waiting(self, scan: Scan, why: str) -> Opened:
         """Show what recovery would do in a queue that waits for a decision; nothing

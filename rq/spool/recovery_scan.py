@@ -81,6 +81,7 @@ def scan_queue(queue: QueueDir, now: float) -> Scan:
     news = News(point.news if point else None)
     reader = _Reader(queue, journal, start, past, bulks, news)
     folded = fold(reader.after(point, end))
+    txns.recall_rows(point.rows if point and start is None else ())
     return Scan(
         last=end.last,
         start=max(end.start + 1, int(now)),

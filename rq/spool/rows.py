@@ -12,6 +12,7 @@ memory, long before their turn. So those who write very many hand in rows:
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 from collections import deque
@@ -26,6 +27,7 @@ from rq.layout import QueueDir
 
 MOST = 5000  # rows of a file
 _FILE = "rows-"
+ASIDE = "aside-"  # how the names of files begin that nobody knows
 
 
 @dataclass(slots=True)
@@ -39,6 +41,7 @@ class Rows:
     txn: str = ""  # the transaction that has accepted them, …
     due: float = 0.0  # … and when: epoch seconds
     unusable: str = ""  # why no messages are made of them now
+    refused: str = ""  # why the next one is no message
 
     @property
     def left(self) -> int:
@@ -58,6 +61,8 @@ class Stock:
         self.hurry = False  # somebody waits until all are messages
         self._files: dict[str, Rows] = {}
         self._gone: deque[tuple[int, str]] = deque()  # after which event; the file
+        # By file that is not known: how many of its rows are messages.
+        self._ahead: dict[str, int] = {}
 
     def __iter__(self) -> Iterator[Rows]:
         return iter(self._files.values())
@@ -70,20 +75,25 @@ class Stock:
     def add(self, rows: Rows, txn: str, due: float) -> None:
         """Take in rows that a transaction has accepted, `due` then."""
         rows.txn, rows.due = txn, due
-        self._files[rows.file] = rows
-        self.left += rows.left
+        rows.taken = max(rows.taken, self._ahead.get(rows.file, 0))
+        if rows.left:
+            self._files[rows.file] = rows
+            self.left += rows.left
 
-    def take(self, file: str, place: int, seq: int) -> None:
-        """Take note of the line of a row; one that was taken before changes nothing."""
+    def take(self, file: str, place: int, seq: int) -> Rows | None:
+        """Take note of the line of a row, and return its file if it was the last; one that
+        was taken before changes nothing."""
         rows = self._files.get(file)
+        if rows is None:
+            self._ahead[file] = max(place + 1, self._ahead.get(file, 0))
         if rows is None or place < rows.taken:
-            return
+            return None
         self.left -= place + 1 - rows.taken
         rows.taken = place + 1
-        if not rows.left:
-            del self._files[file]
-            self.drop(file, seq)
-        self.hurry = self.hurry and bool(self._files)
+        if rows.left:
+            return None
+        self.discard(file, seq)
+        return rows
 
     def discard(self, file: str, seq: int) -> None:
         """Make no more messages of a file."""
@@ -91,6 +101,10 @@ class Stock:
         if rows is not None:
             self.left -= rows.left
             self.drop(file, seq)
+
+    def forget_ahead(self) -> None:
+        """Forget the lines of rows whose files are not known: all that is known is read."""
+        self._ahead.clear()
 
     def has(self, rows: Rows) -> bool:
         """Whether messages are still to be made of a file."""
@@ -103,14 +117,13 @@ class Stock:
     def droppable(self, durable_seq: int, most: int) -> list[str]:
         """Return up to `most` files that nothing needs any more, once."""
         files: list[str] = []
-        while self._gone and self._gone[0][0] <= durable_seq and len(files) < most:
+        while self.drops(durable_seq) and len(files) < most:
             files.append(self._gone.popleft()[1])
         return files
 
-    @property
-    def drops(self) -> bool:
-        """Whether files are still to be removed."""
-        return bool(self._gone)
+    def drops(self, durable_seq: int) -> bool:
+        """Whether files can be removed now."""
+        return bool(self._gone) and self._gone[0][0] <= durable_seq
 
 
 # ---- files
@@ -142,16 +155,43 @@ _ADVICE = ", and messages were to be made of its rows: bring it back from a back
 
 
 def remove(queue: QueueDir, file: str) -> None:
-    """Remove a file that nothing needs any more."""
-    durable.unlink(os.fspath(path(queue, file)))
+    """Remove a file that nothing needs any more, and what a failed write has left of it;
+    for a thread."""
+    for name in (path(queue, file).name, f".{path(queue, file).name}.tmp"):
+        durable.unlink(os.fspath(queue.journal / name))
 
 
 def clear(queue: QueueDir, files: Collection[str]) -> None:
     """Remove the files that no line tells of: a crash came between the two."""
-    for name in os.listdir(queue.journal):
-        plain = name.removeprefix(".")
-        if plain.startswith(_FILE) and name.removeprefix(_FILE) not in files:
+    for name in _strange(queue, files):
+        durable.unlink(os.fspath(queue.journal / name))
+
+
+def set_aside(queue: QueueDir, files: Collection[str]) -> list[str]:
+    """Give another name to files that nobody knows any more: they may have been accepted.
+    Return their new names, also of those that were set aside before."""
+    for name in _strange(queue, files):
+        if name.startswith("."):  # it was never whole
             durable.unlink(os.fspath(queue.journal / name))
+            continue
+        durable.rename_durable(queue.journal / name, queue.journal / f"{ASIDE}{name}")
+    return aside(queue)
+
+
+def aside(queue: QueueDir) -> list[str]:
+    """Return the names of files that were set aside."""
+    with contextlib.suppress(FileNotFoundError):
+        return sorted(n for n in os.listdir(queue.journal) if n.startswith(ASIDE))
+    return []
+
+
+def _strange(queue: QueueDir, files: Collection[str]) -> list[str]:
+    return [
+        name
+        for name in os.listdir(queue.journal)
+        if name.removeprefix(".").startswith(_FILE)
+        and name.removeprefix(_FILE) not in files
+    ]
 
 
 def names(files: Iterable[Rows]) -> set[str]:

@@ -138,6 +138,7 @@ class Transactions:
         # Those that are bound to each head, and not decided.
         self._bound: dict[str, dict[str, Transaction]] = {}
         self.stock = Stock()
+        self._dropped: set[str] = set()  # unknown ones whose rows were discarded
         for row in rows:
             self._add(_from_json(row))
         self._decided = deque(sorted(self._decided, key=lambda txn: txn.touched))
@@ -208,18 +209,21 @@ class Transactions:
 
     def forget(self, now: float) -> None:
         """Forget what was decided long ago."""
+        kept: list[Transaction] = []
         while self._decided:
             first = self._decided[0]
             # When the clock went back its time begins anew: it must not stay for ever.
             first.touched = min(first.touched, now)
             if now <= first.ends or first.members or first.txn_id in self._bound:
-                return
-            if first.left():
-                return
+                break
             self._decided.popleft()
+            if first.left():
+                kept.append(first)  # and it keeps no others
+                continue
             del self.by_id[first.txn_id]
             if first.key is not None and self.by_key.get(first.key) == first.txn_id:
                 del self.by_key[first.key]
+        self._decided.extendleft(reversed(kept))
 
     # ---- the fold
 
@@ -237,22 +241,52 @@ class Transactions:
             txn.members[record["msg"]] = None
             _touch(txn, record)
             self._of[record["msg"]] = txn
-        elif record["ev"] == Note.ROWS and txn is not None:
+        elif record["ev"] == Note.ROWS:
             self._take_rows(txn, record)
         elif "row" in record:
-            self.stock.take(*record["row"], record["seq"])
+            self._take_row(*record["row"], record["seq"])
 
-    def _take_rows(self, txn: Transaction, record: Record) -> None:
+    def _take_rows(self, txn: Transaction | None, record: Record) -> None:
         """Let rows be part of an open transaction; or discard those that wait of one that
         is committed."""
-        if txn.is_open and "file" in record:
+        is_drop = record.get("is") == DROPPED
+        if txn is None and is_drop:
+            self._dropped.add(record["txn"])
+        elif txn is None:
+            return
+        elif txn.is_open and not is_drop:
             file = record["file"]
             txn.rows[file] = Rows(file, record["n"], record["sha256"])
             _touch(txn, record)
-        elif not txn.is_open and record.get("is") == DROPPED:
+        elif not txn.is_open and is_drop:
             for rows in txn.left():
                 self.stock.discard(rows.file, record["seq"])
                 del txn.rows[rows.file]
+
+    def _take_row(self, file: str, place: int, seq: int) -> None:
+        """Take note that a row is a message."""
+        used = self.stock.take(file, place, seq)
+        if used is not None and used.txn in self.by_id:
+            self.by_id[used.txn].rows.pop(file, None)
+
+    def rows_to_json(self) -> list[list[Any]]:
+        """Return what tells of the rows that wait, without all else."""
+        return [
+            [txn.txn_id, txn.touched, [rows.to_json() for rows in txn.left()]]
+            for txn in self.with_rows()
+        ]
+
+    def recall_rows(self, rows: Iterable[list[Any]]) -> None:
+        """Take rows in that a checkpoint tells of, where the lines of their transaction
+        are gone."""
+        for txn_id, touched, files in rows:
+            if txn_id not in self.by_id and txn_id not in self._dropped:
+                txn = Transaction(txn_id, None, 0.0, touched, Standing.COMMITTED)
+                txn.rows = {row[0]: Rows(*row) for row in files}
+                txn.number = sum(rows.number for rows in txn.rows.values())
+                self._add(txn)
+                self._stock(txn)
+        self.stock.forget_ahead()
 
     def _begin(self, record: Record) -> None:
         if record["is"] == Standing.OPEN:
@@ -307,8 +341,8 @@ class Transactions:
         """Take in the rows that a decision accepts, and let the others go."""
         chosen = dict.fromkeys(record.get("files", ()))
         for file in txn.rows.keys() - chosen.keys():
-            del txn.rows[file]
             self.stock.drop(file, record["seq"])
+        txn.rows = {file: txn.rows[file] for file in chosen if file in txn.rows}
         if chosen:
             txn.files = digest(chosen)
         self._stock(txn)

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from harness.spool import NOW, a_message
+from harness.spool import NOW, a_message, check_live
 
 from rq.errors import Damaged, WrongState
 from rq.spool import checkpoint, decisions, index, rows, transactions
@@ -69,7 +69,7 @@ def test_a_file_stays_until_the_line_of_its_last_row_is_durable(owner):
     assert stock.droppable(owner.spool.durable_seq, 9) == []
     owner.spool.commit()
     assert len(stock.droppable(owner.spool.durable_seq, 9)) == 1
-    assert not stock.drops
+    assert not stock.drops(owner.spool.durable_seq)
 
 
 def test_what_was_fed_is_fed_no_more_after_a_crash(owner):
@@ -142,13 +142,46 @@ def test_an_abort_and_a_commit_of_others_let_files_go(owner):
 
 def test_a_transaction_is_remembered_as_long_as_rows_are_left(owner):
     txn, _ = committed(owner, "a")
+    other = opened(owner, "k")
+    decisions.commit(owner.spool, other, [])
     txns = owner.spool.txns
     later = NOW + 2 * transactions.REMEMBERED
     txns.forget(later)
-    assert txn.txn_id in txns.by_id
+    assert list(txns.by_id) == [txn.txn_id]
     feed(owner)
     txns.forget(later)
-    assert txn.txn_id not in txns.by_id
+    assert list(txns.by_id) == []
+
+
+def test_rows_that_nothing_tells_of_any_more_are_set_aside(owner):
+    """The index and the checkpoint are lost, and old lines of the journal are gone."""
+    _, file = committed(owner, "a")
+    (owner.queue.journal / f".rows-{file}.tmp").write_bytes(b"{")
+    owner.stop()
+    owner.queue.index.unlink()
+    owner.queue.checkpoint.unlink()
+    for sealed in owner.queue.history.glob("*/*.jsonl"):
+        sealed.unlink()
+    owner.open()
+    assert owner.spool.txns.stock.left == 0
+    name = f"aside-rows-{file}"
+    assert there(owner) == {name}
+    found = [one.subject for one in check_live(owner.spool) if one.kind == "rows"]
+    assert found == [name]
+    owner.stop()
+    owner.open()
+    assert there(owner) == {name}
+
+
+def test_files_that_may_go_only_later_ask_for_no_turn(owner):
+    """Else a disk that takes nothing would be asked without a pause."""
+    txn = opened(owner)
+    handed_in(owner, txn, "never")
+    decisions.abort(owner.spool, txn)
+    stock = owner.spool.txns.stock
+    assert not stock.drops(owner.spool.durable_seq)
+    owner.spool.commit()
+    assert stock.drops(owner.spool.durable_seq)
 
 
 def test_the_same_files_may_be_said_again_and_no_others(owner):
@@ -187,7 +220,8 @@ def test_a_checkpoint_counts_the_rows_that_are_left(owner):
     committed(owner, "a", "b")
     feed(owner)
     owner.checkpoint()
-    assert checkpoint.read(owner.queue).rows == 1
+    [(_, due, [row])] = checkpoint.read(owner.queue).rows
+    assert (due, row[1], row[3]) == (NOW, 2, 1)
     feed(owner)
     owner.stop()
-    assert checkpoint.read(owner.queue).rows == 0
+    assert checkpoint.read(owner.queue).rows == ()

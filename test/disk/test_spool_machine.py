@@ -58,18 +58,19 @@ class World:
     # transaction: how it stands, and what is prepared in it
     txns: dict[str, tuple[Standing, list[str]]] = field(default_factory=dict)
 
-    def recovered(self) -> World:
-        """Return the world after the crash of its owner: what ran was lost."""
-        found = {i: _lost(one) for i, one in self.messages.items()}
+    def recovered(self, now: float) -> World:
+        """Return the world after the crash of its owner: what ran was lost, and is due
+        again at once, though the clock was put back since it was claimed."""
+        found = {i: _lost(one, now) for i, one in self.messages.items()}
         return World(found, set(self.owed), dict(self.keys), dict(self.txns))
 
 
-def _lost(one: Known) -> Known:
+def _lost(one: Known, now: float) -> Known:
     if one.state is not State.RUN:
         return one
     count = one.count + 1
     state = State.ERR if count >= MAX_COUNT else State.QUE
-    return replace(one, state=state, count=count)
+    return replace(one, state=state, count=count, due=min(one.due, now))
 
 
 @contextlib.contextmanager
@@ -501,7 +502,7 @@ class SpoolMachine(RuleBasedStateMachine):
         """Find the world that the spool has become, and go on from there."""
         for msg_id in self.now.messages.keys() - self.safe.messages.keys():
             self.safe.messages[msg_id] = Known(State.GONE)  # it never was
-        worlds = [self.safe.recovered(), self.now.recovered()]
+        worlds = [world.recovered(self.clock.now) for world in (self.safe, self.now)]
         told = [self.differences(world) for world in worlds]
         assert [] in told, f"neither what was promised nor what was said: {told}"
         self.now = worlds[told.index([])]

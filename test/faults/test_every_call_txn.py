@@ -79,6 +79,8 @@ class Told:
             made = [one["row"] for one in self.queue.events() if "row" in one]
             assert len(made) == number
             assert len({tuple(one) for one in made}) == number
+            rows = self.queue.dir.journal.glob("*rows-*")
+            wait_until(lambda: not list(rows), 30)
 
         self.life.later.append(known)
 

@@ -277,6 +277,104 @@ def test_the_command_line_names_rows_that_wait_and_drops_them(site):
     run_all(queue, values(2))
 
 
+def test_rows_run_in_the_order_in_which_their_commit_names_them(site):
+    queue = site.queue(script=SAYS).start()
+    queue.pause()
+    txn = opened(queue)
+    first, second = hand_in(queue, txn, "a", "b"), hand_in(queue, txn, "c", "d")
+    commit(queue, txn, second, first)
+    queue.restart()
+    run_all(queue, ["a", "b", "c", "d"])
+    lines = (site.root.path / "rows").read_text().split()
+    assert [line for line in lines if line != "start"] == ["c", "d", "a", "b"]
+
+
+def test_what_waits_for_another_day_keeps_no_rows_back(site):
+    queue = site.queue(script=SAYS).start(TEST_ROWS="3")
+    queue.pause()
+    for _ in range(4):
+        queue.submit("late", due=4e9)
+    txn = opened(queue)
+    commit(queue, txn, hand_in(queue, txn, *values(9)))
+    queue.restart()
+    assert queue.stop() == 0
+    queue.start(TEST_ROWS="3")
+    queue.resume()
+    wait_until(lambda: counts(queue)["done"] == 9, 60)
+    assert counts(queue)["que"] == 4
+    queue.prove()
+
+
+def test_rows_are_not_hurried_for_ever(site):
+    """Somebody has asked for all that wait, and one file cannot be used."""
+    queue = site.queue(script=SAYS).start(TEST_ROWS="2")
+    queue.pause()
+    txn = opened(queue)
+    commit(queue, txn, lost := hand_in(queue, txn, *values(9)))
+    wait_until(lambda: queue.ok("detail")["rows"] == 7, 30)
+    assert queue.stop() == 0
+    (queue.dir.journal / f"rows-{lost}").unlink()
+    queue.start(TEST_ROWS="2")
+    wait_until(lambda: queue.ok("detail")["reason"], 30)
+    wanted = {"action": "delete", "filter": {"state": "que"}, "dry_run": True}
+    assert queue.ok("bulk", wanted)["messages"] == 2
+    other = opened(queue)
+    commit(queue, other, hand_in(queue, other, *values(50)))
+    assert queue.ok("detail")["rows"] == 7 + 50
+    queue.ok("drop_rows", {"txn": txn})
+    queue.resume()
+    wait_until(lambda: counts(queue)["done"] == 52, 60)
+    queue.prove()
+
+
+def test_a_rule_that_comes_before_the_decision_holds_for_rows(queue):
+    txn = opened(queue)
+    file = hand_in(queue, txn, "a", "a")
+    config = json.loads(queue.dir.config.read_text()) | {"unique": {"params": [1]}}
+    queue.dir.config.write_text(json.dumps(config))
+    wait_until(lambda: not queue.ok("open_txn", {})["takes_rows"], 30)
+    text = refused(queue, "commit_txn", txn=txn, ids=[], rows=[file])
+    assert "a queue with `unique` takes no rows" in text
+    assert queue.ok("show_txn", {"txn": txn})["state"] == "open"
+
+
+def test_a_row_that_grows_with_its_due_is_refused_before(queue):
+    txn = opened(queue)
+    text = refused(
+        queue, "add_rows", txn=txn, messages=[{"own": "x" * (1024 * 1024 - 7000)}]
+    )
+    assert "messages[0]: the message is" in text
+    hand_in(queue, txn, "a", own="x" * (1024 * 1024 - 20_000))
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_rows_outlive_the_loss_of_the_index_and_of_old_history(site, how):
+    """Nothing of the journal tells of them any more; the checkpoint does."""
+    small = {"TEST_ROWS": "2", "TEST_CHECKPOINT_SECONDS": "0.2", "TEST_SEGMENT": "4096"}
+    retention = {"history": {"bytes": 1}}
+    queue = site.queue(script=SAYS, num_workers=2, retention=retention).start(**small)
+    queue.pause()
+    txn = opened(queue)
+    commit(queue, txn, hand_in(queue, txn, *values(10)))
+    wait_until(lambda: queue.ok("detail")["rows"] == 8, 30)
+    assert queue.stop() == 0
+    queue.start(**small)
+    queue.submit("later")
+    before = queue.ok("detail")["seq"]
+    wait_until(lambda: queue.ok("detail")["checkpoint_seq"] >= before, 30)
+    queue.ok("seal")
+    queue.ask("expire", {})
+    wait_until(lambda: not [e for e in queue.events() if e.get("txn") == txn], 30)
+    if how == "stop":
+        assert queue.stop() == 0
+    else:
+        queue.kill()
+    queue.dir.index.unlink()
+    queue.start(**small)
+    assert queue.ok("detail")["rows"] == 8
+    run_all(queue, [*values(10), "later"])
+
+
 # ---- kill -9
 
 

@@ -41,12 +41,12 @@ ROLES = {
         Role.PRODUCER: "wake create_message create_messages prep_message single_que "
         "attach_message "
         "delete_attach_message commit_message take_copy open_txn prepare_txn "
-        "commit_txn abort_txn",
+        "add_rows commit_txn abort_txn",
         Role.WORKER: "lease start renew progress log file finish release",
         Role.OPERATOR: "seal expire check clone_message delete_message destroy_message "
         "cancel_message cancel_batch retry_message run_message set_message hold_message "
         "release_message reopen_message move_message edit_message ack_errs resolve_owed bulk "
-        "cancel_bulk test_notice",
+        "cancel_bulk test_notice drop_rows",
         Role.ADMIN: "shutdown mind restore",
     },
     "supervisor": {

@@ -246,6 +246,8 @@ ASKED = {
     "list_bulks": [b""], "show_bulk": [begun], "cancel_bulk": [begun],
     "open_txn": [{}], "list_txns": [{"limit": 1000}],
     "prepare_txn": [lambda q: in_txn(q, messages=[{"due": LATER}] * MANY)],
+    "add_rows": [lambda q: in_txn(q, messages=[{"own": "x" * 100}] * 5000)],
+    "drop_rows": [in_txn],
     "show_txn": [lambda q: in_txn(q, limit=1000)],
     "abort_txn": [lambda q: with_messages(q, 5000)], "commit_txn": [lambda q: with_messages(q, SOME)],
     "restored": [b"", {"limit": 1000}], "restore": [{"as": "same"}],

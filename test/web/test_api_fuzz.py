@@ -217,6 +217,7 @@ RECIPES = {
     "openTransaction": of_queue(body={"ttl": 60}, media_type=JSON),
     "getTransaction": of_transaction(),
     "prepareMessages": of_transaction(body={"param1": "x"}, media_type=JSON),
+    "addRows": of_transaction(body={"param1": "x"}, media_type=JSON),
     "commitTransaction": commit,
     "abortTransaction": of_transaction(),
     "lease": lambda world: {"path_parameters": PULL, "body": {}, "media_type": JSON},

@@ -104,9 +104,11 @@ def _check_all_there(ctx: Context, wanted: Filter) -> None:
     if wanted.state is State.QUE and (coming := stock.coming):
         stock.hurry = True
         ctx.owner.wake()
+        closed = ctx.owner.admission.closed()
+        now = "which RQ does now: ask again when they are"
+        later = f"which cannot be now ({closed}); `rq txn drop` discards them"
         raise Busy(
-            f"{coming:,} rows have still to become messages, which RQ does now: ask "
-            "again when they are"
+            f"{coming:,} rows have still to become messages, {later if closed else now}"
         )
 
 

@@ -17,6 +17,7 @@ from rq.logs import fields
 from rq.message import Message
 from rq.nesting import Json
 from rq.queues.concurrency.tasks import in_slices
+from rq.queues.control import rows
 from rq.queues.control.command import Ok
 from rq.queues.control.txn_view import fields_of
 from rq.queues.owner.owner import Owner
@@ -86,6 +87,8 @@ async def _decided(
         decisions.choose(spool, txn, ids, digest)
         return False
     decisions.check_chain(spool, txn, choice.chain)
+    if choice.files:
+        rows.check_taken(owner)
     decisions.commit(spool, txn, ids, others, digest, choice.files)
     return True
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Mapping, Sequence
 
 import orjson
@@ -10,7 +11,7 @@ import orjson
 from rq.config.settings import QueueConfig
 from rq.errors import BadInput, BadMessage, WrongState, not_done
 from rq.fieldnames import PARAMS
-from rq.message import MESSAGE_LIMIT
+from rq.message import MESSAGE_LIMIT, too_large
 from rq.message.fields import check_param
 from rq.nesting import Json
 from rq.queues.concurrency.tasks import in_slices
@@ -21,6 +22,8 @@ from rq.spool import decisions, rows
 from rq.spool.transactions import Standing, Transaction
 
 _PLAIN = frozenset(PARAMS)
+# Bytes of a row as a message: its id, its due and its URL may have other lengths then.
+_LARGEST = MESSAGE_LIMIT - 4096
 # What says when a message runs: rows run in their order.
 _STEERED = ("due", "priority", "hold")
 # What looks at all messages that wait, and so wants them to be there.
@@ -53,16 +56,21 @@ def check(owner: Owner, txn: Transaction) -> None:
         raise WrongState(
             f"transaction {txn.txn_id} is of {txn.head}: hand rows in with that"
         )
+    check_taken(owner)
+    if len(txn.rows) >= decisions.MOST_FILES:
+        raise WrongState(
+            f"transaction {txn.txn_id} has {decisions.MOST_FILES:,} files of rows, the "
+            "most that it may: send the rest in another"
+        )
+
+
+def check_taken(owner: Owner) -> None:
+    """WrongState in a queue that takes no rows."""
     if not are_taken(owner.config):
         names = [name for name in _LOOKING if getattr(owner.config, name)]
         raise WrongState(
             f"a queue with `{names[0]}` takes no rows, for it compares all messages that "
             "wait: prepare messages instead"
-        )
-    if len(txn.rows) >= decisions.MOST_FILES:
-        raise WrongState(
-            f"transaction {txn.txn_id} has {decisions.MOST_FILES:,} files of rows, the "
-            "most that it may: send the rest in another"
         )
 
 
@@ -78,12 +86,7 @@ async def add(
         await in_slices(
             enumerate(messages), lambda pair: lines.append(_line(owner, *pair))
         )
-        file, run = owner.spool.new_id(), owner.loop.run_in_executor
-        digest = await run(
-            owner.pools.files, rows.write, owner.spool.queue, file, lines
-        )
-        owner.admission.check_open()
-        decisions.add_rows(owner.spool, txn, file, len(lines), digest)
+        file = await _written(owner, txn, lines)
     except OSError as error:
         raise not_done(error) from None
     finally:
@@ -91,6 +94,21 @@ async def add(
         ended.set_result(None)
     owner.wake()
     return "ok", {"rows": file, "messages": len(lines)}
+
+
+async def _written(owner: Owner, txn: Transaction, lines: Sequence[bytes]) -> str:
+    """Write rows into a file and let a line name it; return its name."""
+    spool, file = owner.spool, owner.spool.new_id()
+    run, pool = owner.loop.run_in_executor, owner.pools.files
+    try:
+        digest = await run(pool, rows.write, spool.queue, file, lines)
+        owner.admission.check_open()
+        decisions.add_rows(spool, txn, file, len(lines), digest)
+    except BaseException:
+        with contextlib.suppress(OSError):  # the next start removes it
+            await run(pool, rows.remove, spool.queue, file)
+        raise
+    return file
 
 
 def _line(owner: Owner, at: int, fields: Json) -> bytes:
@@ -121,7 +139,9 @@ def _other(owner: Owner, fields: Mapping[str, Json]) -> bytes:
     for name in _STEERED:
         if name in fields:
             raise BadMessage(f"{name} is not for rows: prepare it as a message")
-    owner.make({"dest": owner.name, **fields}).encode_new()
+    size = len(owner.make({"dest": owner.name, **fields}).encode())
+    if size > _LARGEST:
+        raise too_large(size)
     return orjson.dumps(fields)
 
 
@@ -132,6 +152,8 @@ def files_in(txn: Transaction, value: object) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(file, str) for file in value):
         raise BadInput("'rows' is not a list of files of rows")
     files = list(dict.fromkeys(value))
+    if txn.head and files:
+        raise BadInput(f"transaction {txn.txn_id} is of {txn.head}: it has no rows")
     if txn.standing is Standing.OPEN:
         decisions.check_files(txn, files)
     return files

@@ -53,6 +53,8 @@ def open_txn(ctx: Context, arg: bytes) -> Ok[TransactionView]:
     if (key is None or all_txns.with_key(key) is None) and _open(owner) >= MOST_OPEN:
         raise Busy(f"not accepted: {MOST_OPEN} transactions are open")
     txn = decisions.open_one(owner.spool, key, ttl)
+    if not txn.is_open:
+        return "ok", fields_of(txn)
     return "ok", {**fields_of(txn), "takes_rows": rows.are_taken(owner.config)}
 
 

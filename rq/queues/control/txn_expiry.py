@@ -10,6 +10,7 @@ from itertools import islice
 
 from rq.logs import fields
 from rq.queues.control.deciding import aborted, follow_all
+from rq.queues.control.txn_view import fields_of
 from rq.queues.owner.owner import Owner
 from rq.spool import transactions
 
@@ -32,7 +33,9 @@ def expire(
         if not txn.head and now > txn.ends and txn.pending is None:
             log.warning(
                 "a transaction was not committed in time; RQ aborts it: %s",
-                fields(txn=txn.txn_id, messages=len(txn.members), ttl=txn.ttl),
+                fields(
+                    txn=txn.txn_id, messages=fields_of(txn)["messages"], ttl=txn.ttl
+                ),
             )
             txn.deciding = owner.loop.create_future()
             spawn(aborted(owner, txn, txn.deciding))
