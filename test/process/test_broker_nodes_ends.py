@@ -84,6 +84,7 @@ def test_what_was_acknowledged_while_a_node_was_away_is_remembered_by_all(nodes)
     assert handed == set(job_ids[20:])
 
 
+@pytest.mark.slow
 def test_nothing_answered_is_lost_when_all_are_killed_under_load(nodes):
     often, once = Load(nodes, "often", OFTEN, MOST), Load(nodes, "once", ONCE, MOST)
     with at_work(often, once):

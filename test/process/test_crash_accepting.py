@@ -151,7 +151,8 @@ def test_a_group_with_a_hole_ends_at_the_hole(queue):
     assert not queue.crash("journal:written", lambda: submit_group(queue, 4))
     segment = queue.segment()
     data = segment.read_bytes()
-    first, second, *_ = [at.start() for at in re.finditer(rb'{"crc', data)][-4:]
+    # Behind the header and what was kept; a busy machine writes fewer than four.
+    first, second, *_ = [at.start() for at in re.finditer(rb'{"crc', data)][2:]
     segment.write_bytes(data[:second] + bytes(300) + data[second + 300 :])
     [line] = data[first:second].splitlines()
     queue.start()

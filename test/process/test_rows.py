@@ -423,6 +423,7 @@ def test_each_row_is_a_message_once_whenever_it_is_killed(queue, point, standing
     run_all(queue, values(400))
 
 
+@pytest.mark.slow
 def test_each_row_is_a_message_once_after_many_kills(site):
     """Killed at any moment while rows become messages and these run; checkpoints, the
     index and clean stops come in between."""

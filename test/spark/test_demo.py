@@ -46,6 +46,7 @@ def rq(tmp_path, spark_env):
         run("down")
 
 
+@pytest.mark.slow
 def test_the_chart_equals_ls_count_and_the_folders_and_a_message_renews_it(rq):
     done = rq("up", "--no-samples", "--demo", str(MESSAGES))
     assert done.returncode == 0, done.stderr

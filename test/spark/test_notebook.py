@@ -21,6 +21,7 @@ def root(tmp_path):
     return Root(tmp_path)
 
 
+@pytest.mark.slow
 def test_each_event_is_there_once_while_days_are_merged(spark, root, monkeypatch):
     assert rq.spark.history(spark, root.path).count() == 0
     journal = JournalFiles(root, "a", "aa")

@@ -105,6 +105,7 @@ def test_more_than_a_transaction_holds_is_sent_together(spark, tmp_path):
         assert sent == list(range(2000))
 
 
+@pytest.mark.slow
 def test_what_a_task_has_beyond_some_thousand_waits_as_rows(spark, tmp_path):
     with site_at(tmp_path / "root") as site:
         queue = site.queue().start(TEST_ROWS="300")
