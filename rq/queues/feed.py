@@ -28,7 +28,7 @@ MOST = 100_000  # messages that were rows and wait, at most
 LAG = 500  # folders still to be made, beyond which no more messages are
 _LOOK, _LOOKS = 0.02, 2000  # seconds between looks at which still wait; at so many
 _AGAIN = 10.0  # seconds until a file that cannot be used is looked at again
-_DROPPED = 20  # files that are removed in one turn
+_DROPPED = 5  # files that are removed in one turn
 
 log = logging.getLogger(__name__)
 

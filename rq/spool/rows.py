@@ -155,8 +155,7 @@ _ADVICE = ", and messages were to be made of its rows: bring it back from a back
 
 
 def remove(queue: QueueDir, file: str) -> None:
-    """Remove a file that nothing needs any more, and what a failed write has left of it;
-    for a thread."""
+    """Remove a file that nothing needs any more, and what a failed write has left of it."""
     for name in (path(queue, file).name, f".{path(queue, file).name}.tmp"):
         durable.unlink(os.fspath(queue.journal / name))
 

@@ -21,6 +21,9 @@ from rq.web.site import Site
 
 _PLACE = "/queues/{name}/txn"
 _FAILURES = (*OF_OWNERS, Kind.NO_SUCH_MESSAGE, Kind.WRONG_STATE)
+# Of what takes messages, one as JSON or one a line.
+_OF_MESSAGES = (*_FAILURES, Kind.TOO_LARGE, Kind.NO_ROOM, Kind.REFUSED)
+_BODIES = (Media.JSON, Media.LINES, Media.JSONL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,9 +173,9 @@ ROWS = (
         summary="Prepare messages: one as JSON, or one a line; all or none.",
         request=NewMessage,
         reply=Prepared,
-        failures=(*_FAILURES, Kind.TOO_LARGE, Kind.NO_ROOM, Kind.REFUSED),
+        failures=_OF_MESSAGES,
         handler=prepare,
-        takes=(Media.JSON, Media.LINES, Media.JSONL),
+        takes=_BODIES,
     ),
     Operation(
         operation_id="addRows",
@@ -182,9 +185,9 @@ ROWS = (
         summary="Hand in rows, one a line: messages that wait as lines until their turn.",
         request=NewMessage,
         reply=RowsView,
-        failures=(*_FAILURES, Kind.TOO_LARGE, Kind.NO_ROOM, Kind.REFUSED),
+        failures=_OF_MESSAGES,
         handler=add_rows,
-        takes=(Media.JSON, Media.LINES, Media.JSONL),
+        takes=_BODIES,
     ),
     Operation(
         operation_id="commitTransaction",
