@@ -13,8 +13,20 @@ from rq.errors import BadInput
 QUEUE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,127}")
 RULE = "letters, digits, _ and -, at most 128, not starting with -"  # of queue names
 MSG_ID = re.compile(r"\d{8}\.\d{4}\.\d{2}\.\d{3}\.\d{1,20}", re.ASCII)
-ATTACHMENT = re.compile(r"\w[\w .+=,@()-]*")
-ATTACHMENT_BYTES = 200
+# A slash leads out of its directory, and so does a backslash where browsers, or a system
+# to which the file is saved, take it for one; a control character or a break of the line
+# forges what lists it, a bidirectional one turns it round; half a surrogate pair is no
+# UTF-8. A dot begins what is RQ's own (`.up-1`), a dash an option. All else is a name
+# that some system gives: blanks, brackets, quotes, decomposed letters, emoji.
+ATTACHMENT = re.compile(
+    "(?![.-])[^/\\\\\\x00-\\x1f\\x7f-\\x9f\\u061c\\u200e\\u200f\\u2028-\\u202e"
+    "\\u2066-\\u2069\\ud800-\\udfff]+"
+)
+# Of the 255 that a file system takes; `.NAME.tmp` may lie beside a file that is replaced.
+ATTACHMENT_BYTES = 255 - len("..tmp")
+# What the ancestor may be sent: it gives names to a shell.
+_ANCESTORS_ATTACHMENT = re.compile(r"\w[\w .+=,@()-]*")
+_ANCESTORS_BYTES = 200
 REMOTE = re.compile(r"https?://[^/\s]+", re.ASCII)
 PARTS = re.compile("[/?#]")  # what parts a dest
 CLEANER = "cleaner"  # the queue that removes messages
@@ -84,9 +96,9 @@ def attachment(text: object) -> str:
     if isinstance(text, str) and is_attachment(text):
         return text
     raise BadInput(
-        f"attachment name has invalid characters: {_shortened(text)}; use letters, "
-        f"digits, blanks and _.+=,@()-, at most {ATTACHMENT_BYTES} bytes, "
-        "starting with a letter or digit"
+        f"attachment name has invalid characters: {_shortened(text)}; no slash or "
+        "backslash, no control or bidirectional character, no dot or dash at its "
+        f"beginning, at most {ATTACHMENT_BYTES} bytes of UTF-8"
     )
 
 
@@ -95,6 +107,16 @@ def is_attachment(text: str) -> bool:
         ATTACHMENT.fullmatch(text) is not None
         and len(text.encode()) <= ATTACHMENT_BYTES
     )
+
+
+def is_ancestors_attachment(text: str) -> bool:
+    """Return whether a file of this name may be sent to the ancestor.
+
+    >>> [is_ancestors_attachment(name) for name in ("a (1).txt", "a;b", "`a`", "[a]")]
+    [True, False, False, False]
+    """
+    short = len(text.encode()) <= _ANCESTORS_BYTES
+    return short and _ANCESTORS_ATTACHMENT.fullmatch(text) is not None
 
 
 def is_remote(dest: str) -> bool:

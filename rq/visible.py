@@ -16,12 +16,27 @@ import re
 # static/js/visible.js has the same list, and a test compares the two.
 _INVISIBLE = (
     "\\x7f-\\x9f\\u00ad\\u034f\\u061c\\u115f\\u1160\\u17b4\\u17b5\\u180b-\\u180f"
-    "\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\u3164\\ud800-\\udfff\\ufeff"
+    "\\u200b\\u200e\\u200f\\u2028-\\u202e\\u2060-\\u206f\\u3164\\ud800-\\udfff\\ufeff"
     "\\uffa0\\ufff0-\\ufffb\\U0001bca0-\\U0001bca3\\U0001d173-\\U0001d17a"
     "\\U000e0000-\\U000e0fff"
 )
-_IN_TEXT = re.compile(f"[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f{_INVISIBLE}]|\\r(?!\\n)")
-_IN_LINE = re.compile(f"[\\x00-\\x1f{_INVISIBLE}]")
+# Between letters of Arabic, Syriac, N'Ko, Mandaic, of India and its neighbours ZWNJ and
+# ZWJ are spelling, and between pictures ZWJ makes one of both. Elsewhere they are as
+# invisible as all else.
+_LETTERS = (
+    "\\u0620-\\u0669\\u066e-\\u06ff\\u0710-\\u07fa\\u0840-\\u109f\\u1780-\\u17d3"
+    "\\ufb50-\\ufefc"
+)
+_PICTURES = "\\u2190-\\u21ff\\u2600-\\u27bf\\u2b00-\\u2bff\\U0001f000-\\U0001faff"
+_JOINER = (
+    f"[\\u200c\\u200d](?:(?<![{_LETTERS}].)|(?![{_LETTERS}]))"
+    f"(?:(?<![{_PICTURES}\\ufe0f]\\u200d)|(?![{_PICTURES}]))"
+)
+_IN_TEXT = re.compile(
+    f"[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f{_INVISIBLE}]|\\r(?!\\n)|{_JOINER}"
+)
+_IN_LINE = re.compile(f"[\\x00-\\x1f{_INVISIBLE}]|{_JOINER}")
+JOINERS = "\u200c\u200d"
 
 # A control sequence (colours, cursor), a string (title, link, DCS) up to its end or that
 # of its line, a choice of character set, any other pair.
@@ -32,15 +47,19 @@ SEQUENCE = re.compile(
 COLOUR = re.compile(r"\x1b\[[0-9;:]{0,256}m")
 
 
-def text(value: str) -> str:
-    """Return a text whose characters can all be seen; lines and tabs stay.
+def text(value: str, before: str = "") -> str:
+    """Return a text whose characters can all be seen; lines and tabs stay. `before` is the
+    character that it follows, if it is a piece of a longer one.
 
     >>> text("exe.\\u202egpj")
     'exe.<U+202E>gpj'
+    >>> text("\u0645\u06cc\u200c\u062e"), text("a\u200cb")
+    ('\u0645\u06cc\u200c\u062e', 'a<U+200C>b')
     >>> text("one\\r\\n\\ttwo\\x1b[2J")
     'one\\r\\n\\ttwo<U+001B>[2J'
     """
-    return _IN_TEXT.sub(_number, value)
+    shown = _IN_TEXT.sub(_number, before + value)
+    return shown[len(_IN_TEXT.sub(_number, before)) :] if before else shown
 
 
 def line(value: str) -> str:
@@ -63,13 +82,33 @@ def json_text(dumped: str) -> str:
 
 def uncoloured(written: str) -> str:
     """Return what a program wrote for a terminal, as text: no sequences, and of a line
-    that it wrote over what stood there last.
+    what stands there once it has been written over.
 
     >>> uncoloured("\\x1b[31m10 %\\r20 %\\x1b[0m\\r\\nnext")
     '20 %\\nnext'
+    >>> uncoloured("12345\\rab\\nloading\\r\\x1b[Kdone")
+    'ab345\\ndone'
     """
-    lines = SEQUENCE.sub("", written).replace("\r\n", "\n").split("\n")
-    return text("\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines))
+    return text("\n".join(map(_written_over, written.split("\n"))))
+
+
+_OVER = re.compile(f"(\r|\x1b\\[[02]?K)|{SEQUENCE.pattern}")
+
+
+def _written_over(line: str) -> str:
+    """Return what stands on a line at its end, of what returns and erasures leave."""
+    if "\r" not in line:
+        return SEQUENCE.sub("", line)
+    shown, at, begin = "", 0, 0
+    for token in _OVER.finditer(line):
+        piece, begin = line[begin : token.start()], token.end()
+        shown, at = shown[:at] + piece + shown[at + len(piece) :], at + len(piece)
+        if token[0] == "\r":
+            at = 0
+        elif token[1] is not None:
+            shown = shown[:at] if "2" not in token[0] else " " * at
+    piece = line[begin:]
+    return shown[:at] + piece + shown[at + len(piece) :]
 
 
 def last_line(written: str, length: int) -> str:
@@ -79,7 +118,7 @@ def last_line(written: str, length: int) -> str:
     >>> last_line("one\\r\\n10 %\\r\\x1b[31mno\\troom\\u202e\\x1b[0m\\n \\n", 200)
     'no room'
     """
-    lines = SEQUENCE.sub("", written).replace("\t", " ").splitlines()
+    lines = re.split("[\r\n]", SEQUENCE.sub("", written).replace("\t", " "))
     seen = (_IN_LINE.sub("", line).strip() for line in reversed(lines))
     return next((line for line in seen if line), "")[:length]
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rq import config, host_back_off, script
-from rq.errors import RQError
+from rq import config, host_back_off, names, script
+from rq.errors import Refused, RQError
 from rq.host_back_off import Wait
 from rq.kinds import PASSING, Kind
 from rq.layout import Root
@@ -203,6 +203,8 @@ class _Attempt:
         if stored.knows_keys:
             # After a first try, some of it may be there; unless that was damaged.
             send = self._remote.resume if self._is_retry else self._remote.put
+        else:
+            self._check_names()
         for name, digests in self._task.attachments.items():
             answer = send(stored.remote or "", name, self._task.file(name), digests)
             if answer.heard is Heard.DAMAGED:
@@ -211,6 +213,12 @@ class _Attempt:
             if answer.heard is not Heard.WHOLE:
                 return answer
         return Answer(Heard.WHOLE)
+
+    def _check_names(self) -> None:
+        """Refused if a file's name would be a command to the shell of the ancestor."""
+        for name in self._task.attachments:
+            if not names.is_ancestors_attachment(name):
+                raise Refused(_NOT_FOR_THE_ANCESTOR.format(peer=self._peer, name=name))
 
     def _commit(self) -> Answer:
         stored = self._store.stored
@@ -255,6 +263,12 @@ class _Attempt:
 _DOUBT = (
     "in doubt: {peer} was told to accept the message, did not answer, and does not know "
     "the message now; look there whether it has arrived, then `rq relay resolve`"
+)
+
+_NOT_FOR_THE_ANCESTOR = (
+    "{peer} has a Ruby RQ, which hands names of files to a shell: {name!r} is not sent "
+    "there; send it under a name of letters, digits, blanks and _.+=,@()-, at most 200 "
+    "bytes, beginning with a letter, a digit or _"
 )
 
 

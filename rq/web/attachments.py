@@ -163,8 +163,14 @@ async def _skim(req: Request) -> tuple[Form, str]:
 
 
 def _base_name(file: str) -> str:
-    """Return a file name without the directories that some browsers send."""
-    return file.replace("\\", "/").rpartition("/")[2]
+    """Return a file name without the directories that some browsers send. In a form a
+    quotation mark is spelled `%22` (HTML's multipart/form-data), and nothing else is.
+
+    >>> _base_name("C:\\\\scans\\\\100% %22raw%22.png")
+    '100% "raw".png'
+    """
+    base = file.replace("\\", "/").rpartition("/")[2]
+    return base.replace("%22", '"')
 
 
 def _no_file() -> falcon.HTTPNotFound:

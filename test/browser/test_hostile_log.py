@@ -121,3 +121,34 @@ def test_the_browser_and_the_server_call_the_same_characters_invisible(stage):
         if visible.text(chr(code)) != chr(code)
     ]
     assert there == here
+
+
+JOINED = [
+    "\u0645\u06cc\u200c\u062e",  # a word of Persian
+    "\u0915\u094d\u200d\u0937 \u0915\u094d\u200c\u0937",
+    "\U0001f468\u200d\U0001f469\u200d\U0001f467",
+    "\u2764\ufe0f\u200d\U0001f525 \U0001f468\U0001f3fb\u200d\U0001f4bb",
+]
+LOOSE = [
+    "a\u200cb",
+    "\u200d",
+    "a\u200d\u0645",
+    "\u0645\u200c",
+    "\u0645\u200c\u200c\u062e",
+]
+
+
+def test_joiners_are_shown_as_they_are_between_letters_that_use_them(stage):
+    stage.open("/timers")
+    texts = [*JOINED, *LOOSE]
+    script = """const [texts, done] = arguments;
+    import("/static/js/visible.js").then(({ visible }) => {
+      done(texts.map((text) => [visible(text), visible(text.slice(1), text.slice(0, 1))]));
+    });"""
+    there = stage.driver.execute_async_script(script, texts)
+    assert [whole for whole, _ in there] == [visible.text(text) for text in texts]
+    assert [visible.text(text) for text in JOINED] == JOINED
+    assert all("<U+200" in visible.text(text) for text in LOOSE)
+    cut = [text for text in texts if ord(text[0]) < 0x10000]
+    rest = [after for text, (_, after) in zip(texts, there, strict=True) if text in cut]
+    assert rest == [visible.text(text[1:], text[0]) for text in cut]

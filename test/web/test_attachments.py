@@ -14,6 +14,7 @@ from harness.waiting import wait_until
 from harness.web_server import served
 from hypothesis import given
 from hypothesis import strategies as st
+from markupsafe import escape
 
 from rq.errors import BadInput
 from rq.web.downloads import parse_range, saved_as
@@ -69,6 +70,40 @@ def test_an_attachment_comes_back_as_it_was_sent(web):
     assert (found["md5"], found["size"]) == (md5, len(data))
 
 
+# As systems name files, and how a browser writes that into a form.
+OF_OTHER_SYSTEMS = [
+    (" [1] 100%25 #2?&.txt", " [1] 100%25 #2?&.txt"),
+    ("u\u0308ber;\u00fc.txt", "u\u0308ber;\u00fc.txt"),
+    ("\U0001f468\u200d\U0001f469 <b>.png", "\U0001f468\u200d\U0001f469 <b>.png"),
+    ('say "hi" `id`.txt', "say %22hi%22 `id`.txt"),
+    ("\u00fc" * 125, "\u00fc" * 125),
+]
+
+
+@pytest.mark.parametrize(("name", "written"), OF_OTHER_SYSTEMS)
+def test_a_file_keeps_its_name_by_form_by_parts_and_back(web, name, written):
+    for by_form in (True, False):
+        msg_id = web.send("plain", _method="prep")
+        at = f"/q/plain/{msg_id}/attach/{quote(name)}"
+        if by_form:
+            answer = upload(web, msg_id, b"cat", written)
+        else:
+            told = {
+                "X_RQ_SHA256": hashlib.sha256(b"cat").hexdigest(),
+                "Content_Range": "bytes 0-2/3",
+            }
+            answer = web.ask("PUT", at, b"cat", **told)
+        assert answer.json[0] == "ok", answer.text
+        assert list(web.get(f"/q/plain/{msg_id}.json").json["_attachments"]) == [name]
+        page = web.get(f"/q/plain/{msg_id}").text
+        assert f'<a href="{at}">{escape(name)}</a>' in page
+        back = web.get(at)
+        assert back.body == b"cat"
+        check_header(back.headers["content-disposition"], name)
+        form = {"_method": "delete", "x_format": "json"}
+        assert web.post(at, form).json[0] == "ok"
+
+
 def test_a_page_shows_the_pictures_among_the_attachments_and_nothing_else(web):
     msg_id = web.send("plain", _method="prep")
     plot = b'<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>'
@@ -118,9 +153,11 @@ def test_directories_are_cut_off_a_file_name(web):
 
 def test_a_hostile_name_is_refused_and_nothing_is_left(web):
     msg_id = web.send("plain", _method="prep")
-    for name in (";rm -rf $HOME;", "`id`", "<b>x</b>", ".hidden"):
+    for name in ("a\x07b", "\u202eb", "-rf", ".hidden"):
         assert upload(web, msg_id, b"x", name).json[0] == "fail"
     assert "_attachments" not in web.get(f"/q/plain/{msg_id}.json").json
+    for name in (";rm -rf $HOME;", "`id`", "<b>x<b>"):  # no slash, and no shell here
+        assert upload(web, msg_id, b"x", name).json[0] == "ok"
     assert list(web.daemon.root.uploads.iterdir()) == []
 
 
