@@ -189,10 +189,14 @@ def test_every_page_of_the_reference_and_of_the_guide_is_listed():
         assert f"docs/guide/{page.name}" in listed
 
 
+# The changelog is looked up, not read through: its newest version has all that it brings.
+_LINES = {"README.md": 150, "CHANGELOG.md": 550}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
 def test_a_page_is_short_enough_to_be_read(page):
     lines = len(documents.text(page).splitlines())
-    assert lines <= (150 if page == CHECKOUT / "README.md" else 400)
+    assert lines <= _LINES.get(page.name if page.parent == CHECKOUT else "", 400)
 
 
 # A block is run, read by the program it is for, or marked as shown alone: it changes the
