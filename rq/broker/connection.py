@@ -13,7 +13,7 @@ from typing import Protocol
 from rq.access.roles import Principal, Role
 from rq.broker.dialects.call import Blocked
 from rq.logs import fields
-from rq.resp import Command, Failure, Parser, ProtocolError, TooLarge, Value
+from rq.resp import Command, Failure, Parser, ProtocolError, SpeaksTLS, TooLarge, Value
 from rq.resp.encoding import encode
 
 HELD = 1024 * 1024  # bytes of answers that a client has not taken; then it asks no more
@@ -151,6 +151,9 @@ class Connection(asyncio.BufferedProtocol):
         except TooLarge as error:
             self._error, wants_more = None, False  # the rest comes in the next turn
             self.answer(Failure(f"ERR {error}"))
+        except SpeaksTLS:
+            self.refuse_browser()
+            wants_more = False
         except ProtocolError as error:
             self.answer(Failure(f"ERR Protocol error: {error}"))
             self.close()
@@ -307,6 +310,11 @@ class Connection(asyncio.BufferedProtocol):
     def has_answers(self) -> bool:
         """Whether some have not left, or never will."""
         return bool(self._out) or self._is_sent_away
+
+    def refuse_browser(self) -> None:
+        """End a client that speaks another protocol, with no answer to that."""
+        log.warning("a browser asked the broker: %s", fields(client=self.address))
+        self.close()
 
     def close(self) -> None:
         """End when its answers have left."""

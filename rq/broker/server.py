@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import logging
 import socket
 import time
 from collections.abc import Mapping
@@ -36,14 +35,11 @@ from rq.broker.node import Node
 from rq.broker.store import Store
 from rq.config.broker import EVICTS, BrokerConfig
 from rq.layout import Root
-from rq.logs import fields
-from rq.resp import Failure, Value
+from rq.resp import Failure, Inline, Value
 
 _COMMANDS: Mapping[bytes, Command | AdminCommand] = {**_ADMIN, **_DIALECTS}
 _AGAIN = 0.5  # seconds until a sync that failed is tried again
 _SLICE = 0.002  # seconds between two slices of a snapshot
-
-log = logging.getLogger(__name__)
 
 
 class Server:
@@ -152,10 +148,11 @@ class Server:
     def _obey(self, connection: Connection, command: list[bytes]) -> Value | Blocked:
         name = command[0].upper()
         began = connection.used = time.monotonic()
+        is_first = not connection.last_name
         connection.last_name = name[:32]
         entry = _COMMANDS.get(name)
         if entry is None:
-            return self._unknown(connection, name, command)
+            return _unknown(connection, name, command, is_first=is_first)
         value: Value | Blocked = None
         if (
             connection.principal is None
@@ -171,16 +168,6 @@ class Server:
         self.figures.note(name, took, began, refused=isinstance(value, Failure))
         watching.note(self, connection, command, took)
         return value
-
-    def _unknown(
-        self, connection: Connection, name: bytes, command: list[bytes]
-    ) -> Value | Blocked:
-        """Refuse what is no command; a browser is sent away."""
-        if not refusals.is_http(name, command):
-            return refusals.refused(connection, command, None)
-        log.warning("a browser asked the broker: %s", fields(client=connection.address))
-        connection.close()
-        return BLOCKED
 
     def note(self, connection: Connection, command: list[bytes]) -> None:
         """Count a command that is obeyed with the one before it."""
@@ -344,3 +331,17 @@ class Server:
                 handle.cancel()
         self.durability.close()
         self.store.close()
+
+
+def _unknown(
+    connection: Connection, name: bytes, command: list[bytes], *, is_first: bool
+) -> Value | Blocked:
+    """Refuse what is no command, and end who is no client: a browser, or another program
+    whose first line is one. Clients ask first for what there may not be, too (`SENTINEL`,
+    `SELECT`), but never as a line."""
+    if refusals.is_http(name, command):
+        connection.refuse_browser()
+        return BLOCKED
+    if is_first and isinstance(command, Inline):
+        connection.close()
+    return refusals.refused(connection, command, None)

@@ -5,6 +5,7 @@ Source: spec/resp.md 0; RESP3 as modern clients open it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -18,14 +19,25 @@ _LENGTH_LIMIT = 32  # bytes of a length with its line end
 _LINES_AHEAD = 16 * 1024  # that are looked at in one go
 _TOO_LONG = f"a body has at most {BULK_LIMIT} bytes"
 _TOO_MANY = f"a command has at most {WORDS_LIMIT} words: send several"
-_BLANKS = b" \t\r\n\v\f"
+_BLANKS = b" \t"
 _ESCAPES = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b"\b", b"a": b"\a"}
+_CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")  # all but the tab
+_TLS = 0x16  # the first byte of a ClientHello: the record type "handshake"
 
 Command = list[bytes]
 
 
+class Inline(Command):
+    """A command that came as a line of text, as a person types it."""
+
+
 class ProtocolError(Exception):
     """What a client sent is no command; the connection is closed after the answer."""
+
+
+class SpeaksTLS(ProtocolError):
+    """A client begins TLS where it is not spoken. Browsers do that for any page, and a page
+    chooses much of what they send: the names of servers and protocols, session tickets."""
 
 
 class TooLarge(ProtocolError):
@@ -94,9 +106,13 @@ class Parser:
         self._ready: list[Command] = []  # read ahead, the next one last
         self._ready_bytes = 0
         self._is_new = False  # bytes came, and nobody has read ahead since
+        self._is_over = False  # what came was no command: nothing more is read
 
     def feed(self, data: bytes | memoryview) -> None:
-        """Take bytes that came."""
+        """Take bytes that came; none after a protocol error, for what seems to be a
+        command there may be a piece of something else."""
+        if self._is_over:
+            return
         self._data += data
         self._is_new = True
 
@@ -115,12 +131,25 @@ class Parser:
             return self._ready.pop()
         if not self._data:
             return None
-        while (command := self._next()) is not None:
-            if command:
-                return command
+        try:
+            while (command := self._next()) is not None:
+                if command:
+                    return command
+        except TooLarge:
+            raise
+        except ProtocolError:
+            self._end()
+            raise
         del self._data[: self._at]
         self._at = 0
         return None
+
+    def _end(self) -> None:
+        """Read nothing more, and keep nothing."""
+        self._is_over = True
+        self._data.clear()
+        self._command = []
+        self._at = self._missing = self._size = self._skips = 0
 
     def put_back(self, command: Command) -> None:
         """Let a command that was the next be the next again."""
@@ -229,6 +258,8 @@ class Parser:
         return line
 
     def _inline(self) -> Command | None:
+        if self._data[self._at] == _TLS:
+            raise SpeaksTLS("TLS is not spoken here")
         end = self._data.find(b"\n", self._at, self._at + INLINE_LIMIT + 1)
         if end < 0:
             if len(self._data) - self._at > INLINE_LIMIT:
@@ -236,7 +267,9 @@ class Parser:
             return None
         line = bytes(self._data[self._at : end]).removesuffix(b"\r")
         self._at = end + 1
-        words = split(line)
+        if _CONTROL.search(line):
+            raise ProtocolError("control character in inline request")
+        words = Inline(split(line))
         if len(words) > WORDS_LIMIT:
             raise TooLarge(_TOO_MANY)
         return words

@@ -1,15 +1,19 @@
 """Who comes into a broker, how many, and how much they may make it hold."""
 
+import contextlib
 import os
 import resource
+import shutil
 import signal
 import socket
+import ssl
 import struct
 import subprocess
 import sys
 
 import pytest
 from harness.broker import Client, Simple, broker_in, command
+from harness.certificates import certify
 from harness.ports import free_port
 from harness.starting import environment
 from harness.waiting import wait_until
@@ -275,6 +279,108 @@ def test_a_browser_finds_no_door(tmp_path, request_line):
             assert browser.recv(100) == b""
         assert client.ask("QLEN", "q") == 0
         assert broker.told().count("a browser asked") == 1
+
+
+EVIL = b"\nADDJOB q evil 0\r\n"
+
+
+def hello_of(context, session=None, host=None):
+    """Return the ClientHello of an OpenSSL client, and its half of the session."""
+    took, gave = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = context.wrap_bio(took, gave, server_hostname=host, session=session)
+    with contextlib.suppress(ssl.SSLWantReadError):
+        client.do_handshake()
+    return client, took, gave
+
+
+def session_with_a_ticket(context, pair):
+    """Return the session of a handshake with a server that gives out tickets."""
+    theirs = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    theirs.load_cert_chain(pair["cert"], pair["key"])
+    client, took, gave = hello_of(context)
+    at_server, of_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+    server = theirs.wrap_bio(at_server, of_server, server_side=True)
+    for _ in range(4):
+        at_server.write(gave.read())
+        for side in (server, client):
+            with contextlib.suppress(ssl.SSLWantReadError):
+                side.do_handshake()
+            if side is server:
+                took.write(of_server.read())
+    return client.session
+
+
+def hellos(pair):
+    """Give real hellos that a page may cause, with a command in what it may choose: a
+    ticket, that a server of the page's gave out, holds any bytes."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    session = session_with_a_ticket(context, pair)
+    plain = hello_of(context, host="rebound.example")[2].read()
+    name = b"rebound.example"
+    yield plain.replace(name, EVIL[: len(name)])
+    with_ticket = hello_of(context, session)[2].read()
+    at = with_ticket.index(b"\x00\x23\x00") + 4  # the extension session_ticket
+    assert with_ticket[at - 2 : at] >= b"\x00\x40"
+    yield with_ticket[:at] + EVIL + with_ticket[at + len(EVIL) :]
+    context.set_alpn_protocols([EVIL.decode(), "h2"])
+    hello = hello_of(context)[2].read()
+    assert EVIL in hello
+    yield hello
+
+
+@pytest.mark.skipif(not shutil.which("openssl"), reason="apt-get install openssl")
+def test_the_hello_of_a_browser_that_speaks_tls_is_no_command(tmp_path):
+    pair = certify(tmp_path, 1)
+    with broker_in(tmp_path / "node") as broker:
+        client = broker.start()
+        for number, hello in enumerate(hellos(pair), 1):
+            with socket.create_connection(("127.0.0.1", broker.port), 10) as browser:
+                browser.sendall(hello)
+                assert ended(browser) == b""
+            assert broker.told().count("a browser asked") == number
+        assert client.ask("QLEN", "q") == 0
+
+
+def ended(sock):
+    """Return all that comes until the other end is gone."""
+    came = b""
+    with contextlib.suppress(ConnectionResetError):
+        while piece := sock.recv(65536):
+            came += piece
+    return came
+
+
+UNSPOKEN = {
+    b"EHLO x\r\n": b"-ERR unknown command 'EHLO'\r\n",
+    b"\x00\x03\x00\x08\x21\x12\xa4\x42": b"-ERR Protocol error: control char",
+    b"PING\r\nPI\x07NG\r\n": b"+PONG\r\n-ERR Protocol error: control char",
+    b"PING\r\n*1\r\n:4\r\n": b"+PONG\r\n-ERR Protocol error: expected '$'",
+}
+
+
+def test_after_what_no_client_says_nothing_more_is_read(tmp_path):
+    with broker_in(tmp_path / "node") as broker:
+        client = broker.start()
+        for sent, said in UNSPOKEN.items():
+            with socket.create_connection(("127.0.0.1", broker.port), 10) as stranger:
+                stranger.sendall(sent + EVIL + command("ADDJOB", "q", "evil", 0))
+                came = ended(stranger)
+            assert came.startswith(said)
+            assert came.count(b"\r\n") == said.count(b"+") + 1
+        assert client.ask("QLEN", "q") == 0
+
+
+def test_a_client_may_ask_first_for_what_there_is_not(tmp_path):
+    """Modern ones do: `SELECT`, `SENTINEL`; a person may mistype a later line."""
+    with broker_in(tmp_path / "node") as broker:
+        client = broker.start()
+        assert client.ask("SENTINEL", "masters").startswith("ERR unknown command")
+        assert client.ask("PING") == "PONG"
+        client.socket.sendall(b"PIGN\r\nPING \tx\r\n")
+        assert client.answer() == "ERR unknown command 'PIGN'"
+        assert client.answer() == b"x"
 
 
 def test_beyond_loopback_it_wants_a_password_and_starts_not_again(tmp_path):
