@@ -27,7 +27,8 @@ PLACES: Mapping[bytes, tuple[int, int, int]] = {
         b"QADD QGET QACK QFLUSH TYPE".split(),
         (1, 1, 1),
     ),
-    **dict.fromkeys((b"EXISTS", b"DEL", b"UNLINK"), (1, -1, 1)),
+    **dict.fromkeys(b"QLPUSH QRPUSH QLPEEK QRPEEK QRPOP".split(), (1, 1, 1)),
+    **dict.fromkeys((b"EXISTS", b"DEL", b"UNLINK", b"QREGISTER"), (1, -1, 1)),
     b"QNOTIFY": (3, -1, 1),
 }
 _OF_JOBS = frozenset(b"SHOW ACKJOB FASTACK DELJOB NACK ENQUEUE DEQUEUE WORKING".split())

@@ -288,6 +288,29 @@ def _lines(call: Call, name: bytes, wanted: Sequence[bytes]) -> list[bytes]:
     return [line.encode() for line in (first, *padded)]
 
 
+# What the contents of bananaq's README list, and its sections replace.
+_REPLACED = {
+    b"QLPUSH": "QADD",
+    b"QRPUSH": "QADD",
+    b"QLPEEK": "QSTATUS or QINFO",
+    b"QRPEEK": "QSTATUS or QINFO",
+    b"QRPOP": "QGET",
+}
+
+
+def _replaced(name: bytes, by: str) -> Command:
+    def refuse(_: Call) -> Value:
+        raise Refusal(f"ERR bananaq has no {name.decode()} any more: say {by}")
+
+    refuse.__doc__ = f"Nothing: say {by}."
+    return Command(refuse, -1)
+
+
+def register(_: Call) -> Value:
+    """Say of which queues a consumer is: there is nothing to do, for QNOTIFY names them."""
+    return OK
+
+
 TABLE: Table = {
     b"QADD": Command(add, -4, writes=True, grows=True),
     b"QGET": Command(get, -3, writes=True),
@@ -296,4 +319,6 @@ TABLE: Table = {
     b"QFLUSH": Command(flush, 2, writes=True),
     b"QSTATUS": Command(status, -1),
     b"QINFO": Command(info, -1),
+    b"QREGISTER": Command(register, -2),
+    **{name: _replaced(name, by) for name, by in _REPLACED.items()},
 }
