@@ -256,6 +256,11 @@ class Connection(asyncio.BufferedProtocol):
         kept = 0 if self.transport is None else self.transport.get_write_buffer_size()
         return self._out_bytes + kept
 
+    @property
+    def answers(self) -> int:
+        """Pieces that they are: what the kernel has not taken all of is one."""
+        return len(self._out) + (self.unsent > self._out_bytes)
+
     def _send_away(self) -> None:
         """End a client whose answers would take too much memory, with none of them."""
         command = self.last_command

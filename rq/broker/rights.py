@@ -31,6 +31,7 @@ PLACES: Mapping[bytes, tuple[int, int, int]] = {
     **dict.fromkeys((b"EXISTS", b"DEL", b"UNLINK", b"QREGISTER"), (1, -1, 1)),
     b"QNOTIFY": (3, -1, 1),
 }
+MOVING = frozenset((b"GETJOB", b"RQ.POP"))  # names of queues stand behind options
 _OF_JOBS = frozenset(b"SHOW ACKJOB FASTACK DELJOB NACK ENQUEUE DEQUEUE WORKING".split())
 
 
@@ -95,16 +96,18 @@ def _text(queue: bytes) -> str:
 def _queues(name: bytes, node: Node, args: Sequence[bytes]) -> list[bytes] | None:
     """Return the queues that a command is about; None: it does not tell. What is no such
     command is about none, and is refused as that."""
+    return _of_jobs(node, args) if name in _OF_JOBS else named_queues(name, args)
+
+
+def named_queues(name: bytes, args: Sequence[bytes]) -> list[bytes] | None:
+    """Return the queues that a command names; None: none. Refusal: its words make no
+    sense."""
     if name in PLACES:
         first, last, _ = PLACES[name]
         return list(args[first - 1 : None if last < 0 else last]) or None
     if name == b"GETJOB":
         return getting_in(list(args)).queues
-    if name == b"RQ.POP":
-        return popping_in(list(args))[2]
-    if name in _OF_JOBS:
-        return _of_jobs(node, args)
-    return None
+    return popping_in(list(args))[2] if name == b"RQ.POP" else None
 
 
 def _of_jobs(node: Node, args: Sequence[bytes]) -> list[bytes]:

@@ -66,7 +66,7 @@ def facts(client, *section):
         ("latency-monitor-threshold", "100", "100"),
         ("maxmemory-policy", "noeviction", "noeviction"),
         ("appendonly", "no", "no"),
-        ("aof-enqueue-jobs-once", "no", "no"),
+        ("aof-enqueue-jobs-once", "yes", "yes"),
         ("hz", "500", "500"),
         ("loglevel", "Debug", "debug"),
         ("auto-aof-rewrite-min-size", "1mb", "1048576"),
@@ -127,6 +127,8 @@ def test_what_is_set_is_kept_by_rewrite_alone(tmp_path):
         assert kept == {"enabled": True, "port": broker.port, "maxclients": 70}
         client = broker.restart()
         assert client.ask("CONFIG", "GET", "maxclients")[1] == b"70"
+        once = client.ask("CONFIG", "GET", "aof-enqueue-jobs-once")[1]
+        assert once == b"no", "its one restart is over"
 
 
 @pytest.mark.parametrize(
@@ -240,6 +242,12 @@ def test_info_tells_what_is(client, other):
     assert "cmdstat_config" not in facts(client)
     assert client.ask("CONFIG", "RESETSTAT") == "OK"
     assert int(facts(client, "stats")["total_commands_processed"]) < 5
+    other.socket.sendall(b"*1\r\n$900\r\n" + b"x" * 500)
+    wait_until(lambda: int(facts(client, "clients")["client_biggest_input_buf"]) > 499)
+    assert int(facts(client, "clients")["client_longest_output_list"]) == 0
+    assert int(facts(client, "clients")["blocked_clients"]) == 0
+    other.socket.sendall(b"x" * 400 + b"\r\n")
+    assert other.answer().startswith("ERR unknown command")
 
 
 def test_info_counts_commands_by_the_second(client):
@@ -375,10 +383,16 @@ def test_spikes_are_kept_when_somebody_wants_them(client):
 def test_all_commands_are_told_of(client):
     every = client.ask("COMMAND")
     assert client.ask("COMMAND", "COUNT") == len(every)
-    assert client.ask("COMMAND", "INFO", "addjob", "nonsense") == [
-        [b"addjob", -4, ["write", "denyoom"], 1, 1, 1],
-        None,
-    ]
+    addjob, nothing = client.ask("COMMAND", "INFO", "addjob", "nonsense")
+    assert addjob[:8] == [b"addjob", -4, ["write", "denyoom"], 1, 1, 1, ["@write"], []]
+    assert nothing is None
+    assert {len(entry) for entry in every} == {10}
+    keys = ["COMMAND", "GETKEYS"]
+    assert client.ask(*keys, "RQ.POP", "BLOCK", 5, "a", "b") == [b"a", b"b"]
+    assert client.ask(*keys, "QNOTIFY", "g", 1, "a", "b") == [b"a", b"b"]
+    assert client.ask(*keys, "QLEN").startswith("ERR Invalid number of arguments")
+    assert client.ask(*keys, "NO").startswith("ERR Invalid command")
+    assert client.ask("COMMAND", "GETKEYSANDFLAGS", "QLEN", "a") == [[b"a", ["RO"]]]
     docs = client.ask("COMMAND", "DOCS")
     docs = dict(zip(docs[::2], docs[1::2], strict=True))
     for name, *_ in every:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rq.broker import rights
 from rq.broker.admin.command import MOST_ROWS, AdminCommand, Args, fitting
 from rq.broker.connection import Connection
-from rq.broker.dialects.call import Command, Refusal, at_most
+from rq.broker.dialects.call import SYNTAX, Command, Refusal, at_most
 from rq.broker.dialects.table import TABLE as DIALECTS
 from rq.resp import Status, Value
 
@@ -23,46 +23,116 @@ def command(server: Server, connection: Connection, args: Args) -> Value:
     table: Mapping[bytes, Entry] = {**DIALECTS, **server.admin}
     if not args:
         return [_info(name, entry) for name, entry in table.items()]
-    match [args[0].upper(), *args[1:]]:
+    words = at_most(MOST_ROWS, args[1:], "names")
+    match [args[0].upper(), *words]:
         case [b"COUNT"]:
             return len(table)
         case [b"INFO", *names]:
-            at_most(MOST_ROWS, names, "names")
+            upper = [name.upper() for name in names] or list(table)
             return [
-                _info(name.upper(), table[name.upper()])
-                if name.upper() in table
-                else None
-                for name in names or table
+                _info(name, table[name]) if name in table else None for name in upper
             ]
         case [b"DOCS", *names]:
             return _docs(table, [name.upper() for name in names] or table)
-        case [b"LIST"]:
-            return [name.decode().lower() for name in table]
-        case [b"LIST", kind, by, pattern] if (kind.upper(), by.upper()) == (
-            b"FILTERBY",
-            b"PATTERN",
-        ):
-            return sorted(fitting((name.decode().lower() for name in table), pattern))
+        case [b"LIST", *how] if len(how) in (0, 3):
+            return _list(table, how)
+        case [b"GETKEYS", name, *rest]:
+            return list(_keys(table, name.upper(), rest))
+        case [b"GETKEYSANDFLAGS", name, *rest]:
+            flags: Value = _key_flags(table.get(name.upper()))
+            return [[key, flags] for key in _keys(table, name.upper(), rest)]
     word = args[0].decode(errors="replace")
     raise Refusal(
         f"ERR Unknown subcommand or wrong number of arguments for '{word:.64}'"
     )
 
 
+def _list(table: Mapping[bytes, Entry], how: Sequence[bytes]) -> Value:
+    """Return names: all, or those that fit `FILTERBY MODULE|ACLCAT|PATTERN text`."""
+    names = {name.decode().lower(): entry for name, entry in table.items()}
+    if not how:
+        return list(names)
+    match [how[0].upper(), how[1].upper(), how[2]]:
+        case [b"FILTERBY", b"PATTERN", pattern]:
+            return sorted(fitting(names, pattern))
+        case [b"FILTERBY", b"ACLCAT", category]:
+            wanted = f"@{category.decode(errors='replace').lower().removeprefix('@')}"
+            return sorted(n for n, entry in names.items() if _category(entry) == wanted)
+        case [b"FILTERBY", b"MODULE", _]:
+            return []
+    raise Refusal(SYNTAX)
+
+
+def _keys(
+    table: Mapping[bytes, Entry], name: bytes, args: Sequence[bytes]
+) -> Sequence[bytes]:
+    """Return the names of queues that a command has."""
+    entry = table.get(name)
+    if entry is None:
+        raise Refusal("ERR Invalid command specified")
+    if name not in rights.PLACES and name not in rights.MOVING:
+        raise Refusal("ERR The command has no key arguments")
+    if not entry.takes(1 + len(args)):
+        raise Refusal("ERR Invalid number of arguments specified for command")
+    return rights.named_queues(name, args) or []
+
+
 def _info(name: bytes, entry: Entry) -> Value:
-    """Return name, arity, flags, and where the names of queues are."""
-    flags = [Status(flag) for flag in _flags(entry)]
+    """Return what Redis 7 tells of a command: name, arity, flags, where the names of
+    queues are, category, tips, where they are in detail, and subcommands."""
+    flags = [Status(flag) for flag in _flags(name, entry)]
     first, last, step = rights.PLACES.get(name, (0, 0, 0))
-    return [name.decode().lower(), entry.arity, flags, first, last, step]
+    known = [name.decode().lower(), entry.arity, flags, first, last, step]
+    return [*known, [Status(_category(entry))], [], _key_specs(name, entry), []]
 
 
-def _flags(entry: Entry) -> Iterable[str]:
+def _flags(name: bytes, entry: Entry) -> Iterable[str]:
     if isinstance(entry, AdminCommand):
         return ["admin", "noscript"]
     return [
         "write" if entry.writes else "readonly",
         *(["denyoom"] if entry.grows else []),
+        *(["movablekeys"] if name in rights.MOVING else []),
     ]
+
+
+def _category(entry: Entry) -> str:
+    if isinstance(entry, AdminCommand):
+        return "@admin"
+    return "@write" if entry.writes else "@read"
+
+
+def _key_flags(entry: Entry | None) -> Value:
+    writes = isinstance(entry, Command) and entry.writes
+    return [Status("RW"), Status("UPDATE")] if writes else [Status("RO")]
+
+
+def _key_specs(name: bytes, entry: Entry) -> list[Value]:
+    """Return where the names of queues are, in the form that finds them behind options."""
+    found: dict[str, Value]
+    if name in rights.PLACES:
+        first, last, step = rights.PLACES[name]
+        behind = last if last < 0 else last - first
+        found = {
+            "begin_search": {"type": "index", "spec": {"index": first}},
+            "find_keys": _range(behind, step),
+        }
+    elif name == b"GETJOB":
+        start = {"keyword": "FROM", "startfrom": 1}
+        found = {
+            "begin_search": {"type": "keyword", "spec": start},
+            "find_keys": _range(-1, 1),
+        }
+    elif name in rights.MOVING:
+        unknown: dict[str, Value] = {"type": "unknown", "spec": {}}
+        found = {"begin_search": unknown, "find_keys": unknown}
+    else:
+        return []
+    return [{"flags": _key_flags(entry), **found}]
+
+
+def _range(last: int, step: int) -> Value:
+    return {"type": "range", "spec": {"lastkey": last, "keystep": step, "limit": 0}}
 
 
 def _docs(table: Mapping[bytes, Entry], names: Iterable[bytes]) -> Value:

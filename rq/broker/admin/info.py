@@ -63,11 +63,13 @@ def _server(server: Server) -> Facts:
 
 
 def _clients(server: Server) -> Facts:
-    held = [connection.unsent for connection in server.connections.values()]
+    every = server.connections.values()
     return {
         "connected_clients": len(server.connections),
         "maxclients": server.arrivals.places,
-        "client_largest_output": max(held, default=0),
+        "client_longest_output_list": max((each.answers for each in every), default=0),
+        "client_biggest_input_buf": max((each.held for each in every), default=0),
+        "client_largest_output": max((each.unsent for each in every), default=0),
         "blocked_clients": server.blocked,
         "monitors": len(server.monitors),
         "strangers": len(server.arrivals.strangers),

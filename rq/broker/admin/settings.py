@@ -59,10 +59,11 @@ def _number(least: int, most: int = 2**63) -> Callable[[bytes], int | None]:
 
 _YES_OR_NO = _word("yes", "no")
 # What Disque lets one set and this broker has no use for: it is told, and changes nothing.
-# All that is answered is written, and what was queued is queued after any start.
+# All that is answered is written, and what was queued is queued after any start. None of it
+# outlives a restart: `aof-enqueue-jobs-once` turns itself off there, as it does in Disque.
 _IDLE: Mapping[str, tuple[str, Callable[[bytes], object]]] = {
     "appendonly": ("yes", _YES_OR_NO),
-    "aof-enqueue-jobs-once": ("yes", _YES_OR_NO),
+    "aof-enqueue-jobs-once": ("no", _YES_OR_NO),
     "aof-load-truncated": ("yes", _YES_OR_NO),
     "aof-rewrite-incremental-fsync": ("yes", _YES_OR_NO),
     "auto-aof-rewrite-percentage": ("100", _number(0)),

@@ -17,7 +17,7 @@ def main():
     port, protocol = map(int, sys.argv[1:])
     client = redis.Redis(port=port, protocol=protocol, socket_timeout=20)
     ask = client.execute_command
-    for part in (jobs, blocked, looking, reliable, groups, pipelines, errors):
+    for part in (jobs, blocked, looking, reliable, groups, pipelines, errors, table):
         part(client, ask)
     again(client, ask)
     client.close()
@@ -139,6 +139,31 @@ def errors(client, ask):
     refused("syntax error", ask, "GETJOB", "NOHANG", "x")
     refused("MAXLEN must be", ask, "ADDJOB", "q", "x", 0, "MAXLEN", 0)
     assert client.ping()
+
+
+def table(client, ask):
+    """What there is, as programs ask that look before they ask for something."""
+    every = client.command()
+    assert client.command_count() == len(every) == len(client.command_list())
+    addjob = every["addjob"]
+    assert addjob["arity"] == -4, addjob
+    assert (addjob["first_key_pos"], addjob["last_key_pos"]) == (1, 1), addjob
+    if "acl_categories" in addjob:
+        assert texts(addjob["acl_categories"]) == ["@write"], addjob
+        assert len(addjob["key_specifications"]) == 1, addjob
+    assert texts(client.command_getkeys("QLEN", "look")) == ["look"]
+    found = client.command_getkeys("GETJOB", "COUNT", 2, "FROM", "a", "b")
+    assert texts(found) == ["a", "b"], found
+    refused("no key arguments", ask, "COMMAND GETKEYS", "PING")
+    assert texts(client.command_list(pattern="q*len")) == ["qlen"]
+    assert "config" in texts(client.command_list(category="admin"))
+    assert client.command_list(module="none") == []
+    assert "addjob" in texts(ask("COMMAND DOCS", "addjob"))
+
+
+def texts(words):
+    """The words, which some versions give as bytes."""
+    return [word.decode() if isinstance(word, bytes) else word for word in words]
 
 
 def refused(why, ask, *words):
