@@ -82,8 +82,11 @@ def _info(name: bytes, entry: Entry) -> Value:
     queues are, category, tips, where they are in detail, and subcommands."""
     flags = [Status(flag) for flag in _flags(name, entry)]
     first, last, step = rights.PLACES.get(name, (0, 0, 0))
-    known = [name.decode().lower(), entry.arity, flags, first, last, step]
-    return [*known, [Status(_category(entry))], [], _key_specs(name, entry), []]
+    category: Value = [Status(_category(entry))]
+    return [
+        *(name.decode().lower(), entry.arity, flags, first, last, step),
+        *(category, [], _key_specs(name, entry), []),
+    ]
 
 
 def _flags(name: bytes, entry: Entry) -> Iterable[str]:
@@ -109,26 +112,20 @@ def _key_flags(entry: Entry | None) -> Value:
 
 def _key_specs(name: bytes, entry: Entry) -> list[Value]:
     """Return where the names of queues are, in the form that finds them behind options."""
-    found: dict[str, Value]
     if name in rights.PLACES:
         first, last, step = rights.PLACES[name]
-        behind = last if last < 0 else last - first
-        found = {
-            "begin_search": {"type": "index", "spec": {"index": first}},
-            "find_keys": _range(behind, step),
-        }
+        search: Value = {"type": "index", "spec": {"index": first}}
+        keys = _range(last if last < 0 else last - first, step)
     elif name == b"GETJOB":
-        start = {"keyword": "FROM", "startfrom": 1}
-        found = {
-            "begin_search": {"type": "keyword", "spec": start},
-            "find_keys": _range(-1, 1),
-        }
+        search = {"type": "keyword", "spec": {"keyword": "FROM", "startfrom": 1}}
+        keys = _range(-1, 1)
     elif name in rights.MOVING:
-        unknown: dict[str, Value] = {"type": "unknown", "spec": {}}
-        found = {"begin_search": unknown, "find_keys": unknown}
+        search = keys = {"type": "unknown", "spec": {}}
     else:
         return []
-    return [{"flags": _key_flags(entry), **found}]
+    return [
+        {"flags": _key_flags(entry), "begin_search": search, "find_keys": keys},
+    ]
 
 
 def _range(last: int, step: int) -> Value:
