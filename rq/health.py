@@ -49,6 +49,7 @@ def of_helpers(facts: SupervisorStatus) -> Iterator[Trouble]:
     for child in children(facts):
         if child.get("kind") != "queue" and (trouble := _of_helper(child)):
             yield trouble
+    yield from of_held(facts)
     for name, why in (facts.get("unusable") or {}).items():
         yield Trouble(who=f"queue/{name}", said="is not used", why=why, kind="warn")
     for name, why in (facts.get("scripts") or {}).items():
@@ -72,6 +73,23 @@ def _of_helper(child: ChildView) -> Trouble | None:
     kind = "warn" if passing else "bad"
     who = str(child.get("name", "?"))
     return Trouble(who=who, said=f"is {state}", why=reason, kind=kind, passing=passing)
+
+
+def of_held(facts: SupervisorStatus) -> Iterator[Trouble]:
+    """Give where a helper should listen, and another process does."""
+    for child in children(facts):
+        if child.get("state") == Child.UP and child.get("held"):
+            yield _held(child["name"], child["held"])
+
+
+def _held(name: str, place: str) -> Trouble:
+    return Trouble(
+        who=name,
+        said=f"does not listen on {place}, for another process does",
+        why="who says `localhost` may come to that one, and show it a password: end it "
+        "(as root, `ss -ltnp` names it), then start RQ again",
+        kind="warn",
+    )
 
 
 def of_silent(name: str, admin: str, child: ChildView, why: str) -> Iterator[Trouble]:

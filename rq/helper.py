@@ -26,9 +26,10 @@ class Helper:
     ready_fd: int | None
     life_fd: int | None  # readable at its end: the supervisor is gone
 
-    def say_ready(self) -> None:
+    def say_ready(self, held: str = "") -> None:
+        """`held`: an address on which it should listen, and another process does."""
         if self.ready_fd is not None:
-            os.write(self.ready_fd, b"\n")
+            os.write(self.ready_fd, f"HELD {held}\n".encode() if held else b"\n")
             os.close(self.ready_fd)
             self.ready_fd = None
 

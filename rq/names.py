@@ -5,6 +5,7 @@ Everything that later becomes part of a path goes through here first.
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from datetime import UTC, datetime
 
@@ -29,6 +30,11 @@ _ANCESTORS_ATTACHMENT = re.compile(r"\w[\w .+=,@()-]*")
 _ANCESTORS_BYTES = 200
 REMOTE = re.compile(r"https?://[^/\s]+", re.ASCII)
 PARTS = re.compile("[/?#]")  # what parts a dest
+_AUTHORITY = re.compile(
+    r"(?:\[(?P<six>[0-9a-f:.]+)(?:%[\w.~%-]+)?\]|(?P<name>[^\s\[\]:/?#@\\]+))"
+    r"(?::(?P<port>[0-9]{0,5}))?",
+    re.ASCII | re.IGNORECASE,
+)
 CLEANER = "cleaner"  # the queue that removes messages
 URL_LIMIT = 8192  # characters
 IDS_PER_MILLISECOND = 1000
@@ -181,6 +187,24 @@ def host_port(host: str, port: int | str | None) -> str:
     """
     literal = f"[{host}]" if ":" in host and not host.startswith("[") else host
     return literal if port is None else f"{literal}:{port}"
+
+
+def authority(text: str) -> tuple[str, int | None]:
+    """Return host and port of `HOST[:PORT]`, as Host, Origin and URLs have it; the host in
+    small letters, without brackets. ValueError: it is something else, as a name that
+    only begins with an address in brackets.
+
+    >>> authority("RQ.example:80"), authority("[::1]:80"), authority("[::1]")
+    (('rq.example', 80), ('::1', 80), ('::1', None))
+    """
+    match = _AUTHORITY.fullmatch(text)
+    port = int((match and match["port"]) or 0)
+    if match is None or port > 65535:
+        raise ValueError(f"{text!r:.80} is not HOST or HOST:PORT")
+    if match["six"]:
+        ipaddress.IPv6Address(match["six"])
+    host = text[1:].partition("]")[0] if match["six"] else match["name"]
+    return host.lower(), port or None
 
 
 def _shortened(text: object) -> str:

@@ -12,12 +12,16 @@ import pwd
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from rq import names
 from rq.access.roles import Principal, Role
 from rq.config.settings import RootConfig
 from rq.errors import BadConfig, NotKnown, NotPermitted, WrongHost
 
 ANYBODY = "anybody"
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+
+NO_NAME = ""
+_LOOPBACKS = {ipaddress.ip_address(text) for text in ("127.0.0.1", "::1")}
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -42,7 +46,8 @@ class Gate:
     """The rules of one config for who is let in without a login."""
 
     def __init__(self, config: RootConfig, own_uid: int) -> None:
-        self._hosts = _LOOPBACK_NAMES | {config.host.lower(), config.addr.lower()}
+        own = {config.host.lower(), config.addr.strip("[]").lower()}
+        self._hosts = (_LOOPBACK_NAMES | own) - {NO_NAME}
         self._networks = networks(config)
         # Their names are looked up now: not a request of them reads /etc/passwd.
         self._locals = {
@@ -57,7 +62,10 @@ class Gate:
         if not self._networks:
             return
         address = _address(asker.address)
-        if address is None or not any(address in network for network in self._networks):
+        # Whoever may come over one loopback may come over the other: browsers that say
+        # `localhost` try ::1 first.
+        either = _LOOPBACKS if address in _LOOPBACKS else {address}
+        if not any(a in network for a in either if a for network in self._networks):
             raise NotPermitted("This address is not among the allowed_ips.")
 
     def admit(self, asker: Asker) -> Principal:
@@ -185,12 +193,15 @@ def _address(text: str) -> Address | None:
 
 
 def host_of(header: str) -> str:
-    """Return the name in a Host header, without port and brackets."""
-    text = header.strip().lower()
-    if text.startswith("["):
-        return text[1:].partition("]")[0]
-    name, _, port = text.rpartition(":")
-    return (name if name and port.isdigit() else text).rstrip(".")
+    """Return the name in a Host header, without port and brackets; NO_NAME: it has none.
+
+    >>> host_of("LOCALHOST.:3333"), host_of("[::1]:3333"), host_of("[::1].evil.example")
+    ('localhost', '::1', '')
+    """
+    try:
+        return names.authority(header.strip())[0].rstrip(".")
+    except ValueError:
+        return NO_NAME
 
 
 _FORWARDED = (

@@ -33,6 +33,7 @@ from rq.helper import Helper
 from rq.layout import Root
 from rq.logs import fields
 from rq.proc import collector, descriptors, listening, turnlimit
+from rq.proc.listening import Bound
 
 PASSWORD = "RQ_BROKER_PASSWORD"  # in the environment of a node without a supervisor
 _SOME = 10_000  # events in one sync
@@ -48,7 +49,7 @@ class Setup:
     place: Place
     chosen: BrokerConfig
     people: People = field(default_factory=People)
-    say_ready: Callable[[], None] = lambda: None
+    say_ready: Callable[[str], None] = lambda held: None
     life_fd: int | None = None  # readable at the end of whoever started us
     own: socket.socket | None = None  # listens for our own user
     root: Root | None = None  # whose queues its clients may use
@@ -103,26 +104,48 @@ def run(setup: Setup) -> int:
     """Run a node until TERM, SHUTDOWN, or the end of whoever holds its `life_fd`.
     RQError, OSError: it cannot run, and why."""
     descriptors.raise_descriptor_limit()  # a client takes one
-    bus = _bus_socket(setup)
-    asyncio.run(_serve(setup, _sockets(setup), bus))
+    asyncio.run(_serve(setup, _sockets(setup)))
     return 0
 
 
-def _sockets(setup: Setup) -> list[tuple[socket.socket, Certificate | None]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sockets:
+    """What a node listens on."""
+
+    clients: Sequence[tuple[socket.socket, Certificate | None]]
+    bus: Bound | None  # where other nodes come in, once this one is ready
+    held: str  # an address that another process holds
+
+
+def _sockets(setup: Setup) -> Sockets:
     """Return what is listened on; BadConfig, Refused: that cannot be."""
-    chosen, certificate = setup.chosen, _certificate(setup)
+    chosen, bus = setup.chosen, _bus_sockets(setup)
+    certificate, local = _certificate(setup), _local_sockets(setup)
+    # Last: whose port answers is ready.
+    tcp = listening.listen(chosen.addr, chosen.port, "the broker")
+    return Sockets(
+        clients=[
+            *((sock, certificate) for sock in tcp.socks),
+            *((sock, None) for sock in local),
+        ],
+        bus=bus,
+        held=tcp.held or ("" if bus is None else bus.held),
+    )
+
+
+def _local_sockets(setup: Setup) -> list[socket.socket]:
+    """Return the Unix sockets; BadConfig, Refused: that cannot be."""
+    chosen = setup.chosen
     local = [setup.own] if setup.own is not None else []
     if chosen.unixsocket:
         path = _path(setup, chosen.unixsocket)
         if path.exists() and not path.is_socket():
             raise BadConfig(f"unixsocket: {path} is there, and is no socket: remove it")
         local.append(client.listen(path))
-    # Last: whose port answers is ready.
-    tcp = listening.listen(chosen.addr, chosen.port, "the broker")
-    return [(tcp, certificate), *((sock, None) for sock in local)]
+    return local
 
 
-def _bus_socket(setup: Setup) -> socket.socket | None:
+def _bus_sockets(setup: Setup) -> Bound | None:
     """Return where other nodes come in once this one is ready; None: they do not.
     BadConfig, Refused: that cannot be."""
     chosen = setup.chosen
@@ -173,10 +196,7 @@ def _path(setup: Setup, text: str) -> Path:
     return Path(text) if setup.root is None else setup.root.path / text
 
 
-Served = Sequence[tuple[socket.socket, Certificate | None]]
-
-
-async def _serve(setup: Setup, sockets: Served, bus: socket.socket | None) -> None:
+async def _serve(setup: Setup, sockets: Sockets) -> None:
     loop = asyncio.get_running_loop()
     place, chosen = setup.place, setup.chosen
     with ThreadPoolExecutor(2, "broker") as threads:
@@ -189,9 +209,9 @@ async def _serve(setup: Setup, sockets: Served, bus: socket.socket | None) -> No
         collector.collect_young()
         server = Server(node, store, chosen, setup.people, loop, setup.root)
         try:
-            if bus is not None:
-                server.cluster.begin(bus, setup.secret, _channel(setup))
-            for sock, certificate in sockets:
+            if sockets.bus is not None:
+                server.cluster.begin(sockets.bus, setup.secret, _channel(setup))
+            for sock, certificate in sockets.clients:
                 server.listen(sock, certificate)
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, _end, server)
@@ -201,7 +221,7 @@ async def _serve(setup: Setup, sockets: Served, bus: socket.socket | None) -> No
                 "serves %s",
                 fields(addr=chosen.addr, port=chosen.port, jobs=_jobs(node)),
             )
-            setup.say_ready()
+            setup.say_ready(sockets.held)
             await server.stop
         finally:
             server.close()

@@ -168,9 +168,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "-s",
-        default="localhost",
+        default="127.0.0.1",
         metavar="SERVER",
-        help="the host of RQ, or https://HOST (localhost)",
+        help="the host of RQ, or https://HOST (127.0.0.1)",
     )
     parser.add_argument(
         "-p",

@@ -125,6 +125,8 @@ def _settings(root: Root) -> Iterator[str]:
     running = place.is_running(root)
     yield from broker_health.warnings(root, running)
     if running:
+        supervisor = place.supervisor_status(root)
+        yield from (trouble.sentence for trouble in health.of_held(supervisor))
         yield from _queues(root)
     else:
         holder = ports.holder(settings.addr, settings.port)

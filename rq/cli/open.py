@@ -6,11 +6,13 @@ import os
 import time
 import webbrowser
 
+from rq import health
 from rq.access import kernel, one_time_keys
-from rq.cli import FAILED, OK, audit, place, term
+from rq.cli import FAILED, OK, audit, place, readiness, term
 from rq.config.values import is_loopback
 from rq.errors import Refused
 from rq.layout import Root
+from rq.states import Child
 
 
 def open_(root: Root, words: list[str]) -> int:
@@ -47,7 +49,15 @@ def _open_browser(root: Root) -> int:
 
 
 def signing_address(root: Root, uid: int | None = None) -> str:
-    """Return the address of the page with a new key in it, for `uid` alone if given."""
+    """Return the address of the page with a new key in it, for `uid` alone if given.
+    Refused: the web is not up, so that another program may listen at its port."""
+    children = health.children(place.supervisor_status(root))
+    web = next((child for child in children if child["kind"] == readiness.WEB), None)
+    if web is None or web["state"] != Child.UP:
+        why = (
+            "it is off" if web is None else web.get("reason") or f"it is {web['state']}"
+        )
+        raise Refused(f"the web does not serve now ({why}): `rq status` says more")
     page = place.root_config(root).page_url
     key = one_time_keys.make(root, audit.user(), time.time(), uid)
     audit.note(root, "open")

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 from pathlib import Path
 
 from rq.cli import term
 from rq.errors import Refused
+from rq.proc import listening
 
 _LISTEN = "0A"
 
 
 def holder(addr: str, port: int) -> str | None:
-    """Return who holds a port, in words; None when it is free."""
+    """Return who holds the port at an address that a server takes for the one in its
+    settings, in words; None: all are free."""
     if is_free(addr, port):
         return None
     inodes = _listening(port)
@@ -25,16 +26,13 @@ def holder(addr: str, port: int) -> str | None:
 
 
 def is_free(addr: str, port: int) -> bool:
-    """Return whether a server could listen there now."""
-    family = socket.AF_INET6 if ":" in addr else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as sock:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            sock.bind((addr, port))
-            sock.listen(1)
-        except OSError:
-            return False
-    return True
+    """Return whether a server could listen now at all addresses that it would take."""
+    return all(listening.is_free(each, port) for each in listening.addresses(addr))
+
+
+def is_needed(addr: str, port: int) -> bool:
+    """Return whether the port is taken where a server cannot do without it."""
+    return not listening.is_free(listening.number(addr), port)
 
 
 def first_free(addr: str, port: int, tries: int) -> int:

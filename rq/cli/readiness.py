@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 
-from rq import disk, names
+from rq import disk, health, names
 from rq.cli import place, term
 from rq.cli.patience import Patience, shortened
 from rq.layout import Root
@@ -92,6 +92,7 @@ def _not_up(supervisor: SupervisorStatus) -> list[str]:
         f"{child['name']} is {child['state']}: {child.get('reason') or 'see log/'}"
         for child in _late(supervisor)
     ]
+    children += [trouble.sentence for trouble in health.of_held(supervisor)]
     broken = _scandir_errors(supervisor).items()
     return children + [f"scandir/{name}: {text}" for name, text in broken]
 

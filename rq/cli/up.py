@@ -123,7 +123,7 @@ def _link(root: Root) -> None:
 
 def _warn_of_port(root: Root, settings: RootConfig) -> None:
     holder = ports.holder(settings.addr, settings.port)
-    if holder is not None:
+    if holder is not None and ports.is_needed(settings.addr, settings.port):
         place.note(
             f"warning: port {settings.port} is taken by {holder}, so the web cannot "
             f"start: free it, or set another `port` in {root.config}"

@@ -102,9 +102,11 @@ class RootConfig:
 
     @property
     def page_url(self) -> str:
-        """Where a browser on this machine finds the web."""
+        """Where a browser on this machine finds the web: a number for loopback, since
+        `localhost` may lead to a server of another user."""
         everywhere = self.addr in ("", "0.0.0.0", "::")
-        return self._url(self.host if everywhere else self.addr)
+        name = self.host if everywhere else self.addr
+        return self._url("127.0.0.1" if name.lower() == "localhost" else name)
 
     def _url(self, name: str) -> str:
         place = names.host_port(name, self.port)

@@ -103,8 +103,10 @@ def split_port(text: str) -> tuple[str, int | None]:
     """
     host, port = text, ""
     if text.startswith("["):
-        host, _, rest = text[1:].partition("]")
-        port = rest.removeprefix(":")
+        host, _, port = text[1:].partition("]")
+        if port and not port.startswith(":"):
+            raise BadInput(f"allow: {text!r:.80} is not [ADDRESS] or [ADDRESS]:PORT")
+        port = port.removeprefix(":")
     elif text.count(":") == 1:
         host, _, port = text.partition(":")
     if not host or not host.isprintable() or set(host) & set(" \t@?#\\"):

@@ -113,6 +113,7 @@ def _split(url: str) -> tuple[SplitResult, int]:
     try:
         parts = urlsplit(url)
         port = parts.port
+        names.authority(parts.netloc.rpartition("@")[2])
     except ValueError as error:
         raise BadInput(f"{url!r:.200}: {error}") from None
     if parts.scheme not in _USUAL or not url.isprintable():

@@ -17,6 +17,7 @@ class ChildView(TypedDict, total=False):
     since: float  # epoch seconds
     restarts: int
     reason: str
+    held: str  # an address on which it should listen, and another process does
 
 
 class HelperState(TypedDict, total=False):

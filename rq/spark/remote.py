@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urljoin, urlsplit
 
+from rq import names
 from rq.errors import BadConfig, BadInput, Refused, Unreachable
 from rq.nesting import Json
 from rq.outbound import addresses, connection
@@ -250,7 +251,7 @@ def _asked_once(url: str, may: Allow) -> _Page:
     parts = urlsplit(url)
     if f"{parts.scheme}://" not in WEB or not parts.hostname:
         raise BadInput(f"{url!r:.120} is no address of the web")
-    host = _host(parts.hostname)
+    host = _host(parts)
     port = parts.port or (443 if parts.scheme == "https" else 80)
     try:
         places = addresses.find(host, port, may.web)
@@ -272,11 +273,12 @@ def _asked_once(url: str, may: Allow) -> _Page:
         raise
 
 
-def _host(text: str) -> str:
+def _host(parts: SplitResult) -> str:
     try:
-        return text.encode("idna").decode()
-    except UnicodeError:
-        raise BadInput(f"{text!r:.80} cannot be a host") from None
+        names.authority(parts.netloc.rpartition("@")[2])
+        return str(parts.hostname).encode("idna").decode()
+    except ValueError:  # UnicodeError is one
+        raise BadInput(f"{parts.netloc!r:.80} cannot be a host") from None
 
 
 def _target(parts: SplitResult) -> str:

@@ -19,8 +19,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rq import config
+from rq import config, names
 from rq.config import files, secrets
+from rq.config.values import is_loopback
 from rq.errors import BadConfig, Refused
 from rq.layout import Root
 from rq.logs import ROTATE_BYTES
@@ -34,7 +35,6 @@ DEFAULT_MASTER = "local[*]"
 LOOPBACK = "127.0.0.1"
 CONF_DIR = Path(__file__).parent / "conf"
 _SHUFFLE = "spark.sql.shuffle.partitions"
-_LOCAL_NAMES = ("127.", "localhost", "[::1]")
 _LOCAL = re.compile(r"local(\[[^]]*\])?")
 _END = 30.0  # seconds for a Java that was told to end
 _OUTPUTS = (1, 2)  # Java complains on both
@@ -243,9 +243,14 @@ def _java_options(directory: str) -> str:
 
 def is_here(master: str) -> bool:
     """Return whether a master is on this host, so that nothing need listen outside."""
-    if master.startswith("local"):
-        return True
-    return master.partition("://")[2].startswith(_LOCAL_NAMES)
+    _, is_url, places = master.partition("://")
+    if not is_url:
+        return master.startswith("local")
+    try:
+        hosts = [names.authority(place)[0] for place in places.split(",")]
+    except ValueError:
+        return False
+    return all(map(is_loopback, hosts))
 
 
 def register(spark: SparkSession) -> None:

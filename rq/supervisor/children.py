@@ -51,6 +51,7 @@ class Process:
     restarts: int = 0
     failures: int = 0  # ends in a row that were not asked for
     reason: str = ""  # why it is not up, in a sentence
+    held: str = ""  # an address on which it should listen, and another process does
     stop_again: bool = False  # a restart was asked for
     killed: bool = False  # KILL was sent in this state
     patience: float = 30.0  # seconds from TERM to KILL
@@ -66,7 +67,7 @@ class Process:
 
     def started(self, now: float) -> None:
         self._fire(ChildEvent.START, now)
-        self.pid = None
+        self.pid, self.held = None, ""
         self.stop_again = self.killed = False
 
     def ready(self, now: float) -> None:
@@ -114,6 +115,7 @@ class Process:
             "since": round(wall - (now - self.since), 3),
             "restarts": self.restarts,
             "reason": self.reason or late_sentence(self, now),
+            "held": self.held,
         }
 
 

@@ -196,6 +196,7 @@ class Minder:
             held.error = word.removeprefix("FATAL ").strip()
         elif process and process.state is Child.STARTING:
             process.ready(time.monotonic())
+            process.held = word.removeprefix("HELD ").strip()
             log.info("up %s", logs.fields(kind=process.kind, name=process.name))
         self.table.wake()
 

@@ -22,7 +22,7 @@ from rq.access import kernel
 from rq.access.tls import Certificate
 from rq.web import connection, visitors
 from rq.web.connection import Connection
-from rq.web.visitors import Visitor
+from rq.web.visitors import Visitor, Visitors
 
 log = logging.getLogger(__name__)
 
@@ -52,9 +52,13 @@ class Rules:
 
 
 class Worker(ASGIWorker):
-    """gunicorn's ASGI worker behind our door; its application has the `rules`."""
+    """gunicorn's ASGI worker behind our doors, one for each listener, which count their
+    visitors together; its application has the `rules`."""
+
+    visitors: Visitors
 
     def _setup_event_loop(self) -> None:
+        self.visitors = visitors.for_limit(self.app.rules.connections)
         self.loop = _Loop(self)
         asyncio.set_event_loop(self.loop)
 
@@ -76,14 +80,14 @@ class _Loop(asyncio.SelectorEventLoop):
 class Door:
     """Accepts the connections of one listener; gunicorn's worker closes it."""
 
-    def __init__(self, worker: ASGIWorker, listener: socket.socket) -> None:
+    def __init__(self, worker: Worker, listener: socket.socket) -> None:
         rules: Rules = worker.app.rules
         self._worker = worker
         self._certificate = rules.certificate
         sslproto.SSLProtocol.max_size = _TLS_STRANGER
         self._loop: asyncio.AbstractEventLoop = worker.loop
         self._listener = listener
-        self._visitors = visitors.for_limit(rules.connections)
+        self._visitors = worker.visitors
         self._asks_kernel = not kernel.in_container()
         self._tasks: set[asyncio.Task[None]] = set()
         self._farewells: set[socket.socket] = set()

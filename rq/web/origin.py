@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import falcon
 from falcon.asgi import Request
 
+from rq import names
 from rq.access import gate, target
 from rq.access.gate import Asker
 
@@ -45,20 +46,22 @@ def check_origin(req: Request) -> None:
         origin = req.get_header("Origin")
         if origin is None:
             return
-        if _host_of(origin).lower() == (req.get_header("Host") or "").lower():
+        if is_same(origin, req.get_header("Host") or ""):
             return
     raise falcon.HTTPForbidden(
         description="This request comes from a page of another site; RQ refuses it."
     )
 
 
-def _host_of(origin: str) -> str:
-    """Return host and port of an origin; what is none is its own text, and no host.
+def is_same(origin: str, host: str) -> bool:
+    """Return whether the page of an Origin is of the host that a request is sent to. What
+    cannot be read is of none.
 
-    >>> _host_of("http://rq.example:3333"), _host_of("http://[")
-    ('rq.example:3333', 'http://[')
+    >>> is_same("http://RQ.example:3333", "rq.example:3333"), is_same("null", "")
+    (True, False)
     """
+    _, _, authority = origin.partition("://")
     try:
-        return urlsplit(origin).netloc
+        return names.authority(authority) == names.authority(host)
     except ValueError:
-        return origin
+        return False

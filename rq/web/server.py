@@ -1,6 +1,6 @@
-"""The web's program: gunicorn around the application, one listener, a quick clean stop.
+"""The web's program: gunicorn around the application, listeners, a quick clean stop.
 
-gunicorn's master holds the listener and starts the worker again when it dies; what a
+gunicorn's master holds the listeners and starts the worker again when it dies; what a
 request needs lives in the worker.
 """
 
@@ -10,7 +10,6 @@ import asyncio
 import logging
 import os
 import signal
-import socket
 import sys
 from typing import Any
 
@@ -24,6 +23,7 @@ from rq.config.settings import RootConfig
 from rq.errors import BadConfig, CannotRead, RQError
 from rq.helper import Helper
 from rq.proc import daemon, listening
+from rq.proc.listening import Bound
 from rq.web import app, guard, secret, site
 from rq.web.connection import Asgi, Receive, Scope, Send
 from rq.web.door import Rules, Worker
@@ -51,7 +51,7 @@ def main(argv: list[str] | None = None) -> int:
             connections=settings.web_connections,
             certificate=tls.of(settings.tls, started.root.path),
         )
-        listener = listening.listen(settings.addr, settings.port, "the web")
+        bound = listening.listen(settings.addr, settings.port, "the web")
     except CannotRead as error:  # the next start may read it
         started.refuse(str(error))
         return 1
@@ -63,7 +63,7 @@ def main(argv: list[str] | None = None) -> int:
         return 1
     # systemd waits for the supervisor's word, not for gunicorn's.
     os.environ.pop("NOTIFY_SOCKET", None)
-    _Server(started, settings, rules, listener).run()
+    _Server(started, settings, rules, bound).run()
     return 0
 
 
@@ -90,18 +90,19 @@ class _Server(BaseApplication):
         started: Helper,
         settings: RootConfig,
         rules: Rules,
-        listener: socket.socket,
+        bound: Bound,
     ) -> None:
         self._started = started
         self._settings = settings
         self.rules = rules
-        self._fd = listener.detach()
+        self._fds = [sock.detach() for sock in bound.socks]
+        self._held = bound.held
         self._counted: _Counted | None = None
         super().__init__()
 
     def load_config(self) -> None:
         chosen: dict[str, Any] = {
-            "bind": f"fd://{self._fd}",
+            "bind": [f"fd://{fd}" for fd in self._fds],
             "worker_class": Worker,
             "workers": self._settings.web_workers,
             "keepalive": KEEP_ALIVE,
@@ -154,7 +155,7 @@ class _Server(BaseApplication):
         if self._started.life_fd is not None:
             loop.add_reader(self._started.life_fd, _end_master, loop, self._started)
         try:
-            self._started.say_ready()
+            self._started.say_ready(self._held)
         except BrokenPipeError:
             log.info("serving again %s", logs.fields(pid=os.getpid()))
 

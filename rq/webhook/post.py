@@ -74,8 +74,9 @@ def _host(parts: SplitResult) -> str:
     if not parts.hostname:
         raise Refused("the URL names no host")
     try:
+        names.authority(parts.netloc.rpartition("@")[2])
         return parts.hostname.encode("idna").decode()
-    except UnicodeError:
+    except ValueError:  # UnicodeError is one
         raise Refused(f"{parts.hostname!r:.80} cannot be a host") from None
 
 

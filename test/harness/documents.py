@@ -22,7 +22,7 @@ PAGES = sorted(
         *(CHECKOUT / "examples").rglob("*.md"),
     ]
 )
-SERVED = "localhost:3333"  # where the examples ask
+SERVED = "127.0.0.1:3333"  # where the examples ask
 WORD = re.compile(r"`([^`]+)`")
 _FENCE = re.compile(r"^```(\w*) ?(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 

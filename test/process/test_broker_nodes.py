@@ -6,7 +6,7 @@ import os
 import socket
 
 import pytest
-from harness.broker import broker_in
+from harness.broker import Client, broker_in
 from harness.brokers import nodes_in
 from harness.ports import free_port
 from harness.waiting import wait_until
@@ -195,6 +195,29 @@ def test_a_node_alone_listens_for_clients_only(tmp_path):
         assert said.startswith("ERR this node has no port for other nodes")
         listening = _listening(broker.process.pid)
         assert listening == {broker.port}
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="there is no IPv6 here")
+def test_both_loopbacks_are_taken_for_clients_and_for_nodes(tmp_path):
+    bus = free_port()
+    with broker_in(tmp_path / "node", bus_port=bus) as broker:
+        assert broker.start().ask("PING") == "PONG"  # from then on both ports are taken
+        for port in (broker.port, bus):
+            with pytest.raises(OSError, match="in use"):
+                socket.create_server(("::1", port), family=socket.AF_INET6)
+        over_six = Client(socket.create_connection(("::1", broker.port)))
+        assert over_six.ask("BROKER", "TOTALS")  # the kernel has said who asks
+        over_six.close()
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="there is no IPv6 here")
+def test_a_broker_goes_on_where_another_program_has_the_other_loopback(tmp_path):
+    with broker_in(tmp_path / "node") as broker:
+        taken = socket.create_server(("::1", broker.port), family=socket.AF_INET6)
+        assert broker.start().ask("PING") == "PONG"
+        taken.close()
+        place = f"[::1]:{broker.port}"
+        assert f"the broker cannot listen on {place} as well" in broker.told()
 
 
 def _listening(pid):

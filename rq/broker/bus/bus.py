@@ -18,7 +18,7 @@ from rq.broker.cluster.member import Member
 from rq.broker.cluster.members import MOST_MEMBERS, TICK, Members
 from rq.broker.cluster.messages import Letter, Message
 from rq.logs import fields
-from rq.proc.listening import BACKLOG, Listener
+from rq.proc.listening import Bound, Listener
 
 _MOST_STRANGERS = 64  # connections that have not proved who they are
 _MOST_COMING = 2 * MOST_MEMBERS  # connections that have
@@ -84,14 +84,14 @@ class Bus:
         self._channel = channel
         self._tasks: set[asyncio.Task[None]] = set()
         self._logged_at = 0.0
-        self._listener: Listener | None = None
+        self._listeners: list[Listener] = []
         self._tick_at: asyncio.TimerHandle | None = None
         self._is_over = False
 
-    def begin(self, sock: socket.socket) -> None:
-        """Take connections at a socket, and make those to all members."""
-        sock.listen(BACKLOG)
-        self._listener = Listener(sock, self._loop, self._accept)
+    def begin(self, bound: Bound) -> None:
+        """Take connections at sockets, and make those to all members."""
+        for sock in bound.listening().socks:
+            self._listeners.append(Listener(sock, self._loop, self._accept))
         self._tick()
 
     def close(self) -> None:
@@ -99,8 +99,8 @@ class Bus:
         self._is_over = True
         if self._tick_at is not None:
             self._tick_at.cancel()
-        if self._listener is not None:
-            self._listener.close()
+        for listener in self._listeners:
+            listener.close()
         self.cut_all()
 
     def cut_all(self) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-import socket
 from random import SystemRandom
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,7 @@ from rq.broker.cluster.messages import Letter, Message, Need, Replicate, Yours
 from rq.broker.kept_members import Kept
 from rq.errors import cause_of
 from rq.logs import fields
+from rq.proc.listening import Bound
 
 if TYPE_CHECKING:
     from rq.broker.server import Server
@@ -62,17 +62,17 @@ class Cluster:
             server.node.hold_once(server.store.clock.now())
 
     def begin(
-        self, sock: socket.socket, secret: bytes, channel: Channel | None = None
+        self, bound: Bound, secret: bytes, channel: Channel | None = None
     ) -> None:
-        """Take part: other nodes come in at a socket, as through a channel over TLS."""
-        bus_port = int(sock.getsockname()[1])
+        """Take part: other nodes come in at sockets, as through a channel over TLS."""
+        bus_port = int(bound.socks[0].getsockname()[1])
         members = self.members
         members.address = members.address._replace(bus_port=bus_port)
         clock = self._server.store.clock.now
         take = self._incoming.put
         self.bus = Bus(members, secret, self._loop, clock, take, channel)
         self._look()
-        self.bus.begin(sock)
+        self.bus.begin(bound)
 
     def close(self) -> None:
         """End all links."""
