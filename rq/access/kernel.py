@@ -1,10 +1,12 @@
-"""Who holds the other end of a connection over loopback, as the kernel says."""
+"""Who holds the other end of a connection over loopback, and whether it has ended, as the
+kernel says."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import os
+import select
 import socket
 import struct
 from collections.abc import Mapping
@@ -30,8 +32,17 @@ _CONTAINER_FILES = ("/run/.containerenv", "/run/systemd/container")
 _MAPPED = b"\0" * 10 + b"\xff\xff"  # ::ffff:0:0/96
 _SIX_LOOPBACK = b"\0" * 15 + b"\x01"
 
+_OVER = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR
+
 _Address = bytes  # 4 or 16 bytes
 _End = tuple[_Address, int]  # and the port
+
+
+def has_ended(sock: socket.socket) -> bool:
+    """Return whether the other end has hung up, though that may not have been read yet."""
+    poll = select.poll()
+    poll.register(sock, _OVER)
+    return bool(poll.poll(0))
 
 
 def owner_of_peer(sock: socket.socket) -> int | None:

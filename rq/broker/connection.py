@@ -10,8 +10,10 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
+from rq.access import kernel
 from rq.access.roles import Principal, Role
 from rq.broker.dialects.call import Blocked
+from rq.broker.sockets import SocketTransport
 from rq.logs import fields
 from rq.resp import Command, Failure, Parser, ProtocolError, SpeaksTLS, TooLarge, Value
 from rq.resp.encoding import encode
@@ -80,6 +82,7 @@ class Connection(asyncio.BufferedProtocol):
         self.last_name = b""  # of a command
         self.closing = False
         self.transport: asyncio.Transport | None = None
+        self._carrier: asyncio.Transport | None = None  # the same, to its end
         self._commands = commands
         self._parser = Parser()
         self._out: list[bytes] = []
@@ -87,7 +90,7 @@ class Connection(asyncio.BufferedProtocol):
         self._reads_slowly = False
         self._rests = False  # nothing is read of it
         self._is_sent_away = False
-        self.departures = 0  # how often answers have left
+        self._written = 0  # bytes of answers that the transport was given
         self._error: ProtocolError | None = None  # behind the commands that were taken
 
     def may(self, role: Role) -> bool:
@@ -115,7 +118,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        self.transport = self._carrier = transport
         transport.set_write_buffer_limits(high=HELD)
         if self._is_sent_away:
             transport.abort()
@@ -299,11 +302,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def send(self) -> None:
         """Let its answers leave."""
-        if self.transport is None:
+        if self.transport is None or self.transport.is_closing():
             return
         if self._out:
             self.transport.write(b"".join(self._out))
-            self.departures += 1
+            self._written += self._out_bytes
             self._out.clear()
             self._out_bytes = 0
         if self.closing:
@@ -311,10 +314,29 @@ class Connection(asyncio.BufferedProtocol):
         elif self._parser.held:
             self._commands.go_on_later(self)
 
+    # A client has what it was handed as soon as the kernel has taken a byte of the answer.
+    # So an answer is known by where it begins: what it hands is given back if the
+    # connection ends, and no byte past that was taken.
+
     @property
-    def has_answers(self) -> bool:
-        """Whether some have not left, or never will."""
-        return bool(self._out) or self._is_sent_away
+    def at(self) -> int:
+        """Where the next answer begins, in bytes of all."""
+        return self._written + self._out_bytes
+
+    @property
+    def taken(self) -> int:
+        """How many bytes of answers the kernel has taken, as far as it is known."""
+        carrier = self._carrier
+        return carrier.sent if isinstance(carrier, SocketTransport) else self._written
+
+    @property
+    def is_there(self) -> bool:
+        """Whether it can still be answered. Its end may have come, and not be read yet:
+        the kernel knows."""
+        transport = self.transport
+        if transport is None or transport.is_closing():
+            return False
+        return not kernel.has_ended(self.sock)
 
     def refuse_browser(self) -> None:
         """End a client that speaks another protocol, with no answer to that."""

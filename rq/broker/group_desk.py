@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from rq.broker import groups
 from rq.broker.groups import Came, EventQueues, Got
@@ -62,15 +63,32 @@ class GroupDesk:
         self.waiters = GroupWaiters()
         self._outlet = outlet
 
-    def get(self, name: bytes, group: bytes, seconds: float, now: float) -> Came | None:
-        """Hand the next event of a queue to a group; `seconds` 0: it is done with it."""
+    def get(
+        self, name: bytes, getting: Getting, client: int, now: float
+    ) -> Came | None:
+        """Hand the next event of a queue to a client; without seconds its group is done
+        with it."""
+        group, seconds = getting.group, getting.seconds
         queue = self.queues.by_name.get(name)
         event = None if queue is None else queue.next_for(group)
         if event is not None:
             until = now + seconds if seconds else 0.0
             got = Got(name, group, event.number, until)
             self._outlet.emit(got, now, sync=not seconds)
+            self._outlet.hand(client, partial(self.take_back, got))
         return event
+
+    def take_back(self, got: Got, now: float) -> None:
+        """A client was handed an event, and cannot have had a byte of the answer: its
+        group has it next. For that its time is over at once."""
+        queue = self.queues.by_name.get(got.queue)
+        group = None if queue is None else queue.groups.get(got.group)
+        if queue is None or group is None or got.number not in queue.events:
+            return
+        wake = group.in_progress.get(got.number)
+        if got.until and (wake is None or wake.at != got.until):
+            return  # it was acknowledged, or handed out again
+        self._outlet.emit(got._replace(until=now), now)
 
     def serve(self, name: bytes, now: float) -> None:
         """Answer those who wait for an event of a queue, if there is one for them."""
@@ -88,13 +106,18 @@ class GroupDesk:
                 served.add(getting.group)
                 continue
             self.waiters.remove(waiter.client)
-            if getting.only_told:
-                self._outlet.answer(waiter.client, name)
-                continue
-            event = self.get(name, getting.group, getting.seconds, now)
-            if event is not None:
-                answer: list[Value] = [groups.text_of(event), event.contents]
-                self._outlet.answer(waiter.client, answer)
+            if self._outlet.is_there(waiter.client):
+                self._answer(waiter, name, now)
+
+    def _answer(self, waiter: Waiter[Getting], name: bytes, now: float) -> None:
+        """Tell a client that there is an event of a queue for it, or hand it that."""
+        if waiter.want.only_told:
+            self._outlet.answer(waiter.client, name)
+            return
+        event = self.get(name, waiter.want, waiter.client, now)
+        if event is not None:
+            answer: list[Value] = [groups.text_of(event), event.contents]
+            self._outlet.answer(waiter.client, answer)
 
     def tick(self, now: float, most: int) -> None:
         """Let be over what is over by now, and serve who waits for what comes again."""

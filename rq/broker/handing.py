@@ -1,10 +1,16 @@
 """Answers in which clients are handed jobs: those of bodies that lie in files, those that
-clients have waited for, and those of which nobody had a byte."""
+clients have waited for, and those of which a client had no byte.
+
+At all times what a client was handed is noted with the byte at which its answer begins,
+until the kernel has taken that. When a connection ends, what is still noted goes back, in
+whichever way it ended: as it was read, in the turn in which its job came, or with an answer
+that lay behind others that it never took.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 from rq.broker import large
 from rq.broker.bodies import has_places
@@ -12,6 +18,7 @@ from rq.broker.connection import SLICE, Connection
 from rq.broker.dialects.call import Blocked
 from rq.broker.later import Later
 from rq.broker.node import Node
+from rq.broker.outlet import TakeBack
 from rq.broker.store import Store
 from rq.resp import Value
 
@@ -33,12 +40,15 @@ class Handing:
         self._connections = connections
         self._later = later
         self._soon = soon
-        self._reading: set[int] = set()  # clients: bodies of their answers are read
+        # By client: where an answer begins, and what lets be as it was what it hands.
+        self._noted: dict[int, list[tuple[int, TakeBack]]] = {}
 
     def answered(
         self, connection: Connection, value: Value | Blocked
     ) -> Value | Blocked:
         """Return the answer to a command, or that it comes once its bodies are read."""
+        if self._node.handed:
+            self._note()
         if isinstance(value, Blocked) or not self._has_places(value):
             return value
         return self._answer_later(connection, value)
@@ -47,6 +57,7 @@ class Handing:
         """Answer those who waited, for some time, and the others in the next turn; the
         answer to the command that let them go on stands before theirs."""
         node, until = self._node, time.monotonic() + SLICE
+        self._note()
         while node.answers:
             answers, node.answers = node.answers, []
             for done, (client, value) in enumerate(answers):
@@ -56,30 +67,49 @@ class Handing:
                     return
                 self._answer_one(client, value)
 
-    def take_back(self, client: int) -> None:
-        """Let jobs be as they were that a client was handed in an answer of which it
-        had no byte; once, for then another one may have them."""
-        now, desk = self._store.clock.now(), self._node.desk
-        theirs = [job_id for other, job_id in desk.handed if other == client]
-        if theirs:
-            desk.handed = [each for each in desk.handed if each[0] != client]
-        for job_id in theirs:
-            desk.take_back(job_id, now)
+    def _note(self) -> None:
+        """Note what clients are handed; of those who are gone let it be as it was."""
+        while self._node.handed:  # and what that lets go on is handed to others
+            handed, self._node.handed = self._node.handed, []
+            for client, take_back in handed:
+                connection = self._connections.get(client)
+                if connection is None:
+                    take_back(self._store.clock.now())
+                else:
+                    noted = self._noted.setdefault(client, [])
+                    noted.append((connection.at, take_back))
+
+    def lost(self, connection: Connection) -> None:
+        """A client is gone: let be as it was what it was handed in answers of which it
+        had no byte; once, for then another one may have it."""
+        self._note()
+        noted = self._noted.pop(connection.number, ())
+        back = [take_back for at, take_back in noted if at >= connection.taken]
+        if not back:
+            return
+        now = self._store.clock.now()
+        for take_back in back:
+            take_back(now)
         self.answer_waiting()
         self._soon()
 
-    def have_left(self, but: Iterable[int]) -> None:
-        """Answers have left, but those of some clients, of those whose bodies are read,
-        and of those that are still to be answered."""
-        desk, without = self._node.desk, self._reading.union(but)
-        without |= {client for client, _ in self._node.answers}
-        desk.handed = [each for each in desk.handed if each[0] in without]
+    def have_left(self) -> None:
+        """Answers have left: what the kernel has taken of them is had."""
+        for client, noted in list(self._noted.items()):
+            connection = self._connections[client]
+            taken = connection.taken
+            left = [each for each in noted if each[0] >= taken]
+            # What has no answer, for the client wants none, is had as well.
+            if not left or (taken == connection.at and not connection.waits):
+                del self._noted[client]
+            else:
+                self._noted[client] = left
 
     def _answer_one(self, client: int, value: Value) -> None:
         connection = self._connections.get(client)
         if connection is None:
-            self.take_back(client)
-        elif self._has_places(value):
+            return  # it is gone
+        if self._has_places(value):
             self._answer_later(connection, value)
         else:
             connection.answer_waiting(value)
@@ -89,16 +119,5 @@ class Handing:
         return self._store.bodies.live and has_places(value)
 
     def _answer_later(self, connection: Connection, value: Value) -> Blocked:
-        """Give an answer once its bodies are read. A client that is gone by then has
-        not got what it was handed."""
-        self._reading.add(connection.number)  # before the turn that this is in ends
-        return self._later.answer(connection, self._with_bodies(connection, value))
-
-    async def _with_bodies(self, connection: Connection, value: Value) -> Value:
-        client = connection.number
-        try:
-            return await large.read(self._store.bodies, value)
-        finally:
-            self._reading.discard(client)
-            if client not in self._connections:
-                self.take_back(client)
+        """Give an answer once its bodies are read."""
+        return self._later.answer(connection, large.read(self._store.bodies, value))

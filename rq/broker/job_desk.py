@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from random import Random
 
 from rq.broker import ids
@@ -45,7 +46,6 @@ class JobDesk:
         self.jobs = Jobs()
         self.waiters: Waiters[bool] = Waiters(NIL_ARRAY)  # True: with counters
         self.unserved: dict[bytes, None] = {}  # queues with more who are to be answered
-        self.handed: list[tuple[int, str]] = []  # client, job: since the last answers
         self._outlet = outlet
         self._random = random
         self._jitters = Random(random.getrandbits(64))  # needs no secret, and no call
@@ -106,7 +106,7 @@ class JobDesk:
         ):  # while it waited, and the time for that is not looked at yet
             due = self.again(job.retry, now)
         self._outlet.emit(Given(job.job_id, due), now, sync=not job.retry)
-        self.handed.append((client, job.job_id))
+        self._outlet.hand(client, partial(self.take_back, job.job_id))
         if not queue.jobs:
             self._outlet.emptied(queue.name, now)
         return job
@@ -220,7 +220,11 @@ class JobDesk:
         but the first of a crowd are answered in the next ticks."""
         queue, most = self.jobs.queues.get(name), _AT_ONCE
         self.unserved.pop(name, None)
-        while queue is not None and (waiter := self.waiters.first(name)) is not None:
+        is_there = self._outlet.is_there
+        while queue is not None and queue.jobs:
+            waiter = self.waiters.first(name, is_there)
+            if waiter is None:
+                return
             if not most:
                 self.unserved[name] = None
                 return

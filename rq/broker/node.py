@@ -8,7 +8,7 @@ nodes; whoever runs a node takes them, and sends nothing before the events are d
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import inf
 from random import Random
 from typing import get_args
@@ -25,6 +25,7 @@ from rq.broker.job import Put, Removed, State
 from rq.broker.job_desk import JobDesk
 from rq.broker.lines import Event
 from rq.broker.memory import Memory
+from rq.broker.outlet import TakeBack
 from rq.broker.reliable_desk import ReliableDesk
 from rq.broker.traffic import Traffic
 from rq.broker.waiters import AnyWaiters
@@ -40,6 +41,10 @@ _PLACE_BYTES = 300  # that the place of a body takes which lies in a file
 _HELD_BYTES = 300  # that an event takes which a group has
 _OF_JOBS = frozenset(get_args(JobEvent))  # to look a kind up is quick
 _OF_MESSAGES = frozenset(get_args(reliable.Event))
+
+
+def _there(_client: int) -> bool:
+    return True
 
 
 class Node:
@@ -59,6 +64,10 @@ class Node:
         self.memory = Memory()
         self.events: list[Event] = []  # to be made durable
         self.answers: list[tuple[int, Value]] = []  # to clients that waited
+        self.handed: list[
+            tuple[int, TakeBack]
+        ] = []  # to clients, since it was looked at
+        self.presence: Callable[[int], bool] = _there  # of a client
         self.letters: list[Letter] = []  # to other nodes
         self.must_sync = False  # before anything is answered or sent
         self._random = random
@@ -91,6 +100,14 @@ class Node:
     def answer(self, client: int, value: Value) -> None:
         """Answer a client that waited."""
         self.answers.append((client, value))
+
+    def is_there(self, client: int) -> bool:
+        """Whether a client that waits can still be answered."""
+        return self.presence(client)
+
+    def hand(self, client: int, take_back: TakeBack) -> None:
+        """A client is handed something in its next answer."""
+        self.handed.append((client, take_back))
 
     def send(self, to: str, message: Message, *, early: bool = False) -> None:
         """Write to another node; `early`: before what was emitted is durable. While

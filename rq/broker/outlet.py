@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from rq.broker.cluster.messages import Message, Peers
 from rq.broker.lines import Event
 from rq.resp import Value
+
+TakeBack = Callable[[float], None]
 
 
 class Outlet(Protocol):
@@ -20,6 +23,13 @@ class Outlet(Protocol):
 
     def answer(self, client: int, value: Value) -> None:
         """Answer a client that waited."""
+
+    def is_there(self, client: int) -> bool:
+        """Whether a client that waits can still be answered."""
+
+    def hand(self, client: int, take_back: TakeBack) -> None:
+        """A client is handed something in its next answer; `take_back` lets that be as it
+        was, at a time, if no byte of the answer leaves."""
 
     def send(self, to: str, message: Message, *, early: bool = False) -> None:
         """Write to another node, when all that was emitted before is durable; `early`:

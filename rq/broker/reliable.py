@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import islice, takewhile
 from typing import NamedTuple, TypeVar
 
 from rq.broker.body import Place, Weight, size_of
@@ -29,7 +29,7 @@ class Popped(NamedTuple):
 
     key: bytes
     ids: Sequence[str]
-    times: Sequence[int]  # how often each was
+    times: Sequence[int]  # how often each was; 0: it was not, and waits
     at: float  # seconds of the broker's clock
 
 
@@ -84,12 +84,19 @@ class Delivered:
         self.times = times
 
 
+class Undelivered(OrderedDict[str, bytes]):
+    """Messages that wait, in their order, which is that of a plain dict unless some were
+    given back: then these were moved, and a plain dict does not know of it."""
+
+    has_moved = False
+
+
 class ReliableQueue:
     """One queue; both kinds of messages in the order in which they come next."""
 
     def __init__(self) -> None:
         # A plain dict would walk over all that has left its head to find the first.
-        self.undelivered: OrderedDict[str, bytes] = OrderedDict()
+        self.undelivered = Undelivered()
         self.delivered: OrderedDict[str, Delivered] = OrderedDict()
         self.last: Id = (0, 0)
 
@@ -218,12 +225,32 @@ class ReliableQueues:
 
 def _pop(queue: ReliableQueue, event: Popped) -> None:
     undelivered, delivered, at = queue.undelivered, queue.delivered, event.at
+    if not all(event.times):
+        _put_back(queue, event.ids)
+        return
     for msg_id, times in zip(event.ids, event.times, strict=True):
         if msg_id in delivered:  # handed out before: now it is the last of these
             again = delivered.pop(msg_id)
             delivered[msg_id] = Delivered(again.body, at, times)
         elif msg_id in undelivered:
             delivered[msg_id] = Delivered(undelivered.pop(msg_id), at, times)
+    if not undelivered:
+        undelivered.has_moved = False
+
+
+def _put_back(queue: ReliableQueue, ids: Sequence[str]) -> None:
+    """Let messages wait again, each in its place: before all that came later."""
+    undelivered, delivered = queue.undelivered, queue.delivered
+    back = [msg_id for msg_id in ids if msg_id in delivered]
+    if not back:
+        return
+    last = max(map(id_of, back))
+    earlier = list(takewhile(lambda each: id_of(each) < last, undelivered))
+    for msg_id in back:
+        undelivered[msg_id] = delivered.pop(msg_id).body
+    undelivered.has_moved = len(undelivered) > len(back)
+    for msg_id in sorted([*back, *earlier], key=id_of, reverse=True):
+        undelivered.move_to_end(msg_id, last=False)
 
 
 def begin_of(size: int, start: int) -> int:
@@ -241,8 +268,8 @@ def page(
     table: OrderedDict[str, Item], start: int, count: int
 ) -> Iterator[tuple[str, Item]]:
     """Give the items of a page, which is walked to from the end that is nearer. As a
-    plain dict a table has the same order, for nothing is moved in it, and that is walked
-    in a 25th of the time.
+    plain dict a table has the same order, unless something was moved in it, and that is
+    walked in a 25th of the time.
 
     >>> table = OrderedDict(a=1, b=2, c=3, d=4)
     >>> list(page(table, 1, 2)), list(page(table, -2, 9)), list(page(table, 9, 1))
@@ -250,11 +277,14 @@ def page(
     """
     begin = begin_of(len(table), start)
     behind = len(table) - begin - count
-    keys: Iterable[str] = islice(dict.__iter__(table), begin, begin + count)
+    has_moved = isinstance(table, Undelivered) and table.has_moved
+    walk = iter(table) if has_moved else dict.__iter__(table)
+    keys: Iterable[str] = islice(walk, begin, begin + count)
     if behind < begin:
         behind = max(0, behind)
         last = max(0, len(table) - begin)
-        from_end = islice(dict.__reversed__(table), behind, max(behind, last))
+        walk_back = reversed(table) if has_moved else dict.__reversed__(table)
+        from_end = islice(walk_back, behind, max(behind, last))
         keys = reversed(list(from_end))
     return ((key, table[key]) for key in keys)
 
@@ -285,8 +315,9 @@ def events_of(queues: ReliableQueues) -> Iterator[Iterable[Event]]:
 
 
 def _keys(table: OrderedDict[str, Item]) -> Sequence[str]:
-    """Return the keys of a table, as a plain dict gives them: see `page`."""
-    return list(dict.__iter__(table))
+    """Return the keys of a table, as a plain dict gives them if it can: see `page`."""
+    has_moved = isinstance(table, Undelivered) and table.has_moved
+    return list(table if has_moved else dict.__iter__(table))
 
 
 def _slices(ids: Sequence[str]) -> Iterator[Sequence[str]]:
@@ -300,6 +331,8 @@ def _delivered(key: bytes, queue: ReliableQueue, ids: Sequence[str]) -> Iterator
         if delivered is not None:
             yield Pushed(key, [msg_id], [delivered.body])
             yield Popped(key, [msg_id], [delivered.times], delivered.at)
+        elif msg_id in queue.undelivered:  # it was given back since `ids` were listed
+            yield Pushed(key, [msg_id], [queue.undelivered[msg_id]])
 
 
 def _undelivered(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from rq.broker.body import size_of
 from rq.broker.bounds import Room
@@ -42,7 +43,7 @@ class ReliableDesk:
         return ids
 
     def pop(
-        self, key: bytes, count: int, room: Room, now: float
+        self, key: bytes, count: int, client: int, room: Room, now: float
     ) -> list[tuple[str, bytes]]:
         """Hand out the first messages of a queue."""
         if key in self.unserved:  # who waited longer comes first
@@ -51,13 +52,31 @@ class ReliableDesk:
         if queue is None or not queue.undelivered or count <= 0:
             return []
         some = _first(iter(queue.undelivered.items()), count, room)
-        self._pop(key, [msg_id for msg_id, _ in some], now)
+        ids = [msg_id for msg_id, _ in some]
+        self._pop(key, ids, now)
+        self._outlet.hand(client, partial(self.take_back, key, ids))
         return some
 
     def _pop(self, key: bytes, ids: Sequence[str], now: float) -> None:
         if ids:
             popped = Popped(key, ids, [1] * len(ids), now)
             self._outlet.emit(popped, now, sync=False)
+
+    def take_back(self, key: bytes, ids: Sequence[str], now: float) -> None:
+        """A client was handed messages, and cannot have had a byte of the answer: let
+        them wait in their places, as if it had not asked."""
+        queue = self.queues.by_key.get(key)
+        if queue is None:
+            return
+        theirs = [
+            msg_id
+            for msg_id in ids
+            if (there := queue.delivered.get(msg_id)) is not None and there.times == 1
+        ]
+        if theirs:
+            none = [0] * len(theirs)
+            self._outlet.emit(Popped(key, theirs, none, now), now, sync=False)
+            self.serve(key, now)
 
     def recover(
         self, key: bytes, ids: Sequence[str], now: float
@@ -97,7 +116,8 @@ class ReliableDesk:
         if queue is None or not queue.undelivered:
             return
         items, ids = iter(queue.undelivered.items()), []
-        while (waiter := self.waiters.first(key)) is not None:
+        is_there = self._outlet.is_there
+        while (waiter := self.waiters.first(key, is_there)) is not None:
             if not most:
                 self.unserved[key] = None
                 break
@@ -105,8 +125,10 @@ class ReliableDesk:
             if not some:
                 break
             most -= 1
-            ids += [msg_id for msg_id, _ in some]
+            own = [msg_id for msg_id, _ in some]
+            ids += own
             self.waiters.remove(waiter.client)
+            self._outlet.hand(waiter.client, partial(self.take_back, key, own))
             answer: list[Value] = [[key, msg_id, body] for msg_id, body in some]
             self._outlet.answer(waiter.client, answer)
         self._pop(key, ids, now)  # one event for all

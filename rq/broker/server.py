@@ -73,6 +73,7 @@ class Server:
         self._handing = Handing(node, store, self.connections, self.later, self.soon)
         self._anew = Anew(loop, self._name_again)
         self.cluster = Cluster(self, loop)
+        node.presence = self._is_there
         self.began = time.time()
         self.stop = loop.create_future()
         self.durability = Durability(self, loop)
@@ -136,8 +137,11 @@ class Server:
         self.arrivals.lost(connection)
         self._anew.forget(connection)
         self.monitors.pop(connection.number, None)
-        if connection.has_answers:
-            self._handing.take_back(connection.number)
+        self._handing.lost(connection)
+
+    def _is_there(self, client: int) -> bool:
+        connection = self.connections.get(client)
+        return connection is not None and connection.is_there
 
     # ---- commands
 
@@ -283,13 +287,12 @@ class Server:
         self._go_on()
 
     def _send(self) -> None:
-        """Let answers leave for some time; what is left of many leaves in the next turn,
-        and until then these clients have not got what they were handed."""
+        """Let answers leave for some time; what is left of many leaves in the next turn."""
         touched, self._touched = self._touched, {}
         if left := send_some(touched):
             self._touched = left | self._touched
             self.soon()
-        self._handing.have_left(but=self._touched)
+        self._handing.have_left()
 
     def _go_on(self) -> None:
         """Ask for the next turn: when something is due, or a snapshot goes on."""

@@ -97,6 +97,7 @@ class SocketTransport(asyncio.Transport):
         self._all = all_
         self._events = 0  # that are looked for
         self._kept = bytearray()  # to be written
+        self.sent = 0  # bytes that the kernel has taken
         self._high, self._low = 65536, 16384
         self._is_full = False  # the protocol was told to pause
         self._is_closing = self._is_over = False
@@ -156,12 +157,14 @@ class SocketTransport(asyncio.Transport):
     def _send(self, data: bytes | bytearray | memoryview) -> int:
         """Return how many bytes the kernel takes."""
         try:
-            return self._sock.send(data)
+            sent = self._sock.send(data)
         except (BlockingIOError, InterruptedError):
             return 0
         except OSError as error:
             self._end(error)
             return 0
+        self.sent += sent
+        return sent
 
     def _write_on(self) -> None:
         sent = self._send(self._kept)

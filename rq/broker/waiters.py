@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -79,10 +79,16 @@ class Waiters(Generic[Want]):
             self.deadlines.cancel(end)
         return waiter
 
-    def first(self, queue: bytes) -> Waiter[Want] | None:
-        """Return who has waited longest at a queue."""
-        clients = self._by_queue.get(queue)
-        return None if clients is None else next(iter(clients.values()))
+    def first(
+        self, queue: bytes, is_there: Callable[[int], bool]
+    ) -> Waiter[Want] | None:
+        """Return who has waited longest at a queue; those who went wait no longer."""
+        while (clients := self._by_queue.get(queue)) is not None:
+            waiter = next(iter(clients.values()))
+            if is_there(waiter.client):
+                return waiter
+            self.remove(waiter.client)
+        return None
 
     def count(self, queue: bytes) -> int:
         """Return how many wait at a queue."""

@@ -173,3 +173,21 @@ def test_a_queue_of_events_that_goes_while_a_snapshot_is_written_is_left_out():
     run.ask("QADD", "late", 60, "z")
     run.pass_by(2)
     assert [event.queue for some in source[1] for event in some] == [b"stays"]
+
+
+def test_a_message_that_goes_back_while_a_snapshot_is_written_is_in_it():
+    run = Run()
+    run.ask("RQ.PUSH", "k", "first", "second")
+    run.ask("RQ.POP", "k")
+    ((_, back),) = run.node.handed
+    begins, snapshot = len(run.lines), []
+    for some in run.node.events_of_all():
+        snapshot += [(run.now, orjson.dumps(lines.record(each))) for each in some]
+        if b"name" in snapshot[-1][1] and run.node.reliable.by_key[b"k"].delivered:
+            source = list(run.node.reliable.by_key[b"k"].delivered)
+            assert len(source) == 1
+            back(run.now)
+            run.keep()
+    found = read([*snapshot, *run.lines[begins:]])
+    assert told(found, run.now) == told(run.node, run.now)
+    assert len(found.reliable.by_key[b"k"].undelivered) == 2

@@ -1,9 +1,10 @@
 """What the node of a broker promises, dialect by dialect."""
 
 import pytest
-from harness.broker_node import Run
+from harness.broker_node import Run, read
 
 from rq.broker.dialects.call import Blocked
+from rq.broker.reliable import page
 from rq.resp import NIL_ARRAY, Status
 
 # ---- what Disque promises
@@ -253,3 +254,71 @@ def test_a_job_at_most_once_is_not_told_of_before_its_delivery_is_durable():
         run.node.must_sync = False
         assert len(run.ask("GETJOB", "FROM", "q")) == 1
         assert run.node.must_sync == (retry == 0)
+
+
+# ---- what was handed to a client that had no byte of it
+
+
+def take_back(run, client):
+    """Let a client be gone that was handed something."""
+    theirs = [back for other, back in run.node.handed if other == client]
+    run.node.handed = [each for each in run.node.handed if each[0] != client]
+    for back in theirs:
+        back(run.now)
+    run.keep()
+
+
+def test_messages_that_go_back_come_in_their_places_whoever_had_them():
+    run = Run()
+    ids = run.ask("RQ.PUSH", "k", *"abcdef")
+    for client, count in ((1, 2), (2, 1), (3, 1)):
+        run.ask("RQ.POP", "COUNT", count, "k", client=client)
+    run.ask("RQ.ACK", "k", ids[1])
+    for client in (2, 1):
+        take_back(run, client)
+    for node in (run.node, read(run.lines)):
+        queue = node.reliable.by_key[b"k"]
+        assert list(queue.undelivered) == [ids[0], ids[2], ids[4], ids[5]]
+        assert list(queue.delivered) == [ids[3]]
+        assert [each for each, _ in page(queue.undelivered, -4, 9)] == list(
+            queue.undelivered
+        )
+    assert [each[1] for each in run.ask("RQ.POP", "COUNT", 9, "k")][:2] == [
+        ids[0],
+        ids[2],
+    ]
+
+
+def test_an_event_goes_back_to_its_group_unless_that_is_done_with_it():
+    run = Run()
+    one, two = (run.ask("QADD", "q", 60, body) for body in "ab")
+    run.ask("QGET", "q", "g", "EX", 0, client=1)
+    run.ask("QGET", "q", "g", "EX", 30, client=2)
+    run.ask("QACK", "q", "g", two)
+    for client in (1, 2):
+        take_back(run, client)
+    run.pass_by(0.01)
+    for node in (run.node, read(run.lines)):
+        node.groups.settle(run.now + 0.1, 99)
+        group = node.groups.by_name[b"q"].groups[b"g"]
+        assert [group.until(int(each.split("_")[0])) for each in (one, two)] == [
+            0.001,
+            None,
+        ]
+
+
+def test_who_has_hung_up_is_passed_over_and_the_next_one_served():
+    run = Run()
+    waits = [
+        ("GETJOB", "FROM", "q"),
+        ("RQ.POP", "BLOCK", -1, "k"),
+        ("QGET", "e", "g", "BLOCK", 9),
+    ]
+    adds = [("ADDJOB", "q", "x", 0), ("RQ.PUSH", "k", "x"), ("QADD", "e", 60, "x")]
+    run.node.presence = lambda client: client != 1
+    for words, adding in zip(waits, adds, strict=True):
+        for client in (1, 2):
+            assert isinstance(run.ask(*words, client=client), Blocked)
+        run.ask(*adding, client=3)
+        assert [client for client, _ in run.answers()] == [2]
+    assert run.node.blocked == 0

@@ -49,8 +49,8 @@ class Bridge:
         self._queues = None if root is None else Queues(root)
         self._groups: dict[str, bytes] = {}
         self._served: dict[int, Request] = {}  # by client: its last command
-        # By client: `departures` when it was answered, and what it was handed since.
-        self._handed: dict[int, tuple[int, list[Request]]] = {}
+        # By client: what it was handed, and where the answer begins (see Connection).
+        self._handed: dict[int, list[tuple[int, Request]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         if self._queues is not None:
             self._holdings = Holdings(self._queues)
@@ -160,21 +160,19 @@ class Bridge:
         connection.answer_waiting(*values)
 
     def _note_handed(self, connection: Connection, request: Request) -> None:
-        departures, requests = self._handed.get(connection.number, (-1, []))
-        if departures != connection.departures:
-            departures, requests = connection.departures, []
-        requests.append(request)
-        self._handed[connection.number] = departures, requests
+        handed = self._handed.get(connection.number, [])
+        handed = [each for each in handed if each[0] >= connection.taken]
+        self._handed[connection.number] = [*handed, (connection.at, request)]
 
     def lost(self, connection: Connection) -> None:
-        """A client is gone; what it was handed in an answer that has not left is given
-        back."""
+        """A client is gone; what it was handed in an answer of which it had no byte is
+        given back."""
         request = self._served.pop(connection.number, None)
-        departures, handed = self._handed.pop(connection.number, (-1, []))
+        handed = self._handed.pop(connection.number, [])
         if request is not None:
             request.gone.set()
-        if departures == connection.departures:
-            for each in handed:
+        for at, each in handed:
+            if at >= connection.taken:
                 self._begin(self._give_back(each))
 
     async def _give_back(self, request: Request) -> None:

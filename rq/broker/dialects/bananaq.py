@@ -80,12 +80,12 @@ def get(call: Call) -> Value | Blocked:
     seconds, block = getting_in(words, call.now, call.wall_ms)
     if not call.node.takes_group(name, group, call.now):
         raise Refusal(NO_MEMORY)
-    event = call.node.consumers.get(_name(name), _name(group), seconds, call.now)
+    getting = Getting(_name(group), seconds)
+    event = call.node.consumers.get(_name(name), getting, call.client, call.now)
     if event is not None:
         return [groups.text_of(event), event.contents]
     if not block:
         return None
-    getting = Getting(group, seconds)
     call.node.consumers.waiters.add(
         Waiter(call.client, [name], getting, call.now + block)
     )

@@ -47,7 +47,9 @@ def pop(call: Call) -> Value | Blocked:
     given: list[Value] = []
     room = Room()
     for key in words:
-        some = call.node.messages.pop(key, count - len(given), room, call.now)
+        some = call.node.messages.pop(
+            key, count - len(given), call.client, room, call.now
+        )
         given += [[key, msg_id, body] for msg_id, body in some]
     if given or not block or not count:
         return given

@@ -197,6 +197,7 @@ class Host:
         """Let time pass, then write, and send what may leave."""
         node, now = self.node, self.world.now + self.ahead
         node.tick(now)
+        node.handed.clear()  # clients have all that is sent to them
         if node.events:
             self.written.append([(now, event) for event in node.events])
             node.events = []
