@@ -123,5 +123,6 @@ class GroupDesk:
         """Let be over what is over by now, and serve who waits for what comes again."""
         for name in dict.fromkeys(self.queues.settle(now, most)):
             self.serve(name, now)
+        self.queues.let_groups_go()
         if self.queues.freeing:
             self.queues.freeing.go_on()

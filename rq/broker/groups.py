@@ -2,12 +2,20 @@
 which has every event once. Pure. Source: spec/resp.md 3 and 4.
 
 The pointer of a group says up to which event it has looked; it stays when that event is
-gone.
+gone, for else the group would have events again that it is done with.
+
+A group that has nothing in progress, in a queue without a live event up to its pointer, is
+as good as none: one that is not there begins with the oldest live event, too. Such a group
+goes at the next tick, or memory would fill with groups for ever. There is no line for that:
+it follows from what is there. So reading lines lets no group go, for the events of a queue
+are read one by one, and some that were over may live again (`expire_from`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
+from math import inf
 from typing import NamedTuple
 
 from sortedcontainers import SortedDict, SortedSet
@@ -66,6 +74,7 @@ class Last(NamedTuple):
 
 Event = Came | Got | Done | Flushed | Pointer | Last
 
+GROUPS_AT_ONCE = 2000  # that are looked at in a tick
 
 # An event of a queue is over, or has been with a group for too long.
 Wake = Deadline[tuple[bytes, bytes | None, int]]
@@ -79,7 +88,8 @@ def text_of(event: Came) -> str:
 class Group:
     """A group of consumers at one queue."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: bytes) -> None:
+        self.name = name
         self.pointer = 0
         self.in_progress: dict[int, Wake] = {}  # number: until when
         self.redo: SortedSet[int] = SortedSet()  # given back, to be given first
@@ -104,8 +114,21 @@ class EventQueue:
         self.ends: dict[int, Wake] = {}  # of the events
         self.weight = Weight()
         self.groups: dict[bytes, Group] = {}
-        # By event: who may be handed it again. There may be many groups, and they stay.
+        # By event: who may be handed it again. There may be many groups.
         self.redo: dict[int, set[Group]] = {}
+        # No group that might go has a pointer below: most events that are over let no
+        # group go, and must not look at all of them.
+        self.lowest: float = inf
+
+    @property
+    def first(self) -> float:
+        """The number of the oldest live event; infinite if there is none."""
+        return self.events.keys()[0] if self.events else inf
+
+    def may_go(self, group: Group) -> bool:
+        """Whether a group is as good as none."""
+        is_idle = not (group.in_progress or group.redo)
+        return is_idle and group.pointer < self.first
 
     def next_for(self, name: bytes) -> Came | None:
         """Return the event that a group is handed next."""
@@ -145,6 +168,14 @@ class EventQueue:
         }
 
 
+class Sweep(NamedTuple):
+    """The groups of a queue that are being looked at: whether they may go."""
+
+    name: bytes
+    queue: EventQueue
+    left: Iterator[bytes]
+
+
 class EventQueues:
     """All queues of bananaq."""
 
@@ -157,6 +188,9 @@ class EventQueues:
         self.held = 0  # events that a group has, or has given back
         self.freeing = Freeing()
         self.deadlines: Deadlines[Wake] = Deadlines()
+        # Queues, and which of their groups may have to go; None: all.
+        self.leaving: dict[tuple[bytes, bytes | None], None] = {}
+        self._sweep: Sweep | None = None
 
     # ---- looking
 
@@ -177,14 +211,15 @@ class EventQueues:
             self.last = max(self.last, event.number)
             return
         queue = self.by_name.get(event.queue)
-        if queue is None:
-            queue = self.by_name[event.queue] = EventQueue()
         kind = type(event)
+        if queue is None:
+            if kind is Done or kind is Flushed:
+                return  # the queue is gone, with all of that kind
+            queue = self.by_name[event.queue] = EventQueue()
         if kind is Got:  # these two are most, and patterns cost more
             self._get(queue, event)  # type: ignore[arg-type]
         elif kind is Done:
-            group = self._group(queue, event.group)  # type: ignore[union-attr]
-            self._take_from(queue, group, event.number)
+            self._done(queue, event)  # type: ignore[arg-type]
         else:
             self._change(queue, event)
 
@@ -193,19 +228,29 @@ class EventQueues:
             case Came():
                 self._come(queue, event)
             case Pointer():
-                group = self._group(queue, event.group)
+                group = self._group(queue, event)
                 group.pointer = max(group.pointer, event.number)
             case Flushed():
                 self._flush(queue, event.number)
+                self.leaving[event.queue, None] = None
 
-    def _group(self, queue: EventQueue, name: bytes) -> Group:
-        """Return a group, made if it is not there yet; it looks at the oldest live event
-        first."""
-        group = queue.groups.get(name)
+    def _group(self, queue: EventQueue, event: Got | Pointer) -> Group:
+        """Return the group of an event, made if it is not there yet; it looks at the
+        oldest live event first."""
+        group = queue.groups.get(event.group)
         if group is None:
-            group = queue.groups[name] = Group()
+            group = queue.groups[event.group] = Group(event.group)
             self.groups += 1
+            self.leaving[event.queue, event.group] = None  # as after a start
         return group
+
+    def _done(self, queue: EventQueue, event: Done) -> None:
+        group = queue.groups.get(event.group)
+        if group is None:
+            return
+        self._take_from(queue, group, event.number)
+        if queue.may_go(group):
+            self.leaving[event.queue, event.group] = None
 
     def _come(self, queue: EventQueue, event: Came) -> None:
         self.last = max(self.last, event.number)
@@ -231,7 +276,7 @@ class EventQueues:
             weight.add(place)
 
     def _get(self, queue: EventQueue, event: Got) -> None:
-        group = self._group(queue, event.group)
+        group = self._group(queue, event)
         group.pointer = max(group.pointer, event.number)
         if group.in_progress or group.redo:
             self._take_from(queue, group, event.number)
@@ -243,6 +288,7 @@ class EventQueues:
 
     def _take_from(self, queue: EventQueue, group: Group, number: int) -> None:
         """A group has an event no longer, nor is it given back."""
+        queue.lowest = min(queue.lowest, group.pointer)
         wake = group.in_progress.pop(number, None)
         if wake is not None:
             self.deadlines.cancel(wake)
@@ -301,29 +347,83 @@ class EventQueues:
                     again.append(name)
                 else:
                     self.held -= 1
+                    self.leaving[name, group_name] = None
             elif number in queue.events:
+                for group in queue.redo.get(number, ()):
+                    self.leaving[name, group.name] = None
                 self._forget(queue, number)
-                if not (queue.events or queue.groups):
-                    del self.by_name[name]
+                if queue.first > queue.lowest or not queue.events:
+                    self.leaving[name, None] = None
         return again
+
+    # ---- groups that go
+
+    @property
+    def lets_groups_go(self) -> bool:
+        """Whether there are groups that may have to go."""
+        return bool(self.leaving) or self._sweep is not None
+
+    def let_groups_go(self) -> None:
+        """Let those go, of some groups, that are as good as none, and empty queues."""
+        left = GROUPS_AT_ONCE
+        while left > 1 and self.lets_groups_go:
+            if self._sweep is None:
+                left -= 1
+                self._sweep = self._begin(*self.leaving.popitem()[0])
+            if self._sweep is not None:
+                left -= self._go_on(self._sweep, left)
+
+    def _begin(self, name: bytes, group_name: bytes | None) -> Sweep | None:
+        queue = self.by_name.get(name)
+        if queue is None:
+            return None
+        if group_name is not None:
+            return Sweep(name, queue, iter((group_name,)))
+        queue.lowest = inf
+        return Sweep(name, queue, iter(list(queue.groups)))
+
+    def _go_on(self, sweep: Sweep, most: int) -> int:
+        """Look at up to `most` groups of a queue; return at how many."""
+        queue, names = sweep.queue, list(islice(sweep.left, most))
+        for name in names:
+            group = queue.groups.get(name)
+            if group is None:
+                continue
+            if queue.may_go(group):
+                del queue.groups[name]
+                self.groups -= 1
+            elif not (group.in_progress or group.redo):
+                queue.lowest = min(queue.lowest, group.pointer)
+        if len(names) < most:
+            self._sweep = None
+            if not (queue.events or queue.groups):
+                del self.by_name[sweep.name]
+        return len(names)
 
 
 _SLICE = 200
 
 
 def events_of(queues: EventQueues) -> Iterator[Iterable[Event]]:
-    """Give the events that make the queues what they are, some at a time."""
+    """Give the events that make the queues what they are, some at a time.
+
+    The groups of a queue come before its events. A group that goes in between is not
+    missed: all up to its pointer is gone by then, and is not told. The other way round
+    events would be told of, and no group that is done with them; after a night off they
+    live again.
+    """
     yield [Last(queues.last)]
     for name in list(queues.by_name):
         queue = queues.by_name.get(name)
         if queue is None:
             continue
+        for group_name in list(queue.groups):
+            if (group := queue.groups.get(group_name)) is not None:
+                yield from _of_group(name, group_name, group)
         numbers = list(queue.events)
         for at in range(0, len(numbers), _SLICE):
             some = (queue.events.get(number) for number in numbers[at : at + _SLICE])
             yield [event for event in some if event is not None]
-        for group_name in list(queue.groups):
-            yield from _of_group(name, group_name, queue.groups[group_name])
 
 
 def _of_group(name: bytes, group_name: bytes, group: Group) -> Iterator[list[Event]]:

@@ -216,7 +216,7 @@ class Node:
         return self.memory_level == 2
 
     def takes_group(self, queue: bytes, group: bytes, now: float) -> bool:
-        """Whether a group of a queue is there, or can be kept: it stays for ever."""
+        """Whether a group of a queue is there, or can be kept."""
         there = self.groups.by_name.get(queue)
         return there is None or group in there.groups or not self.is_full(now)
 
@@ -257,6 +257,8 @@ class Node:
         if jobs.freeing.left or messages.freeing.left or groups.freeing.left:
             return 0.0
         if jobs.spreads.left or self.desk.unserved or self.messages.unserved:
+            return 0.0
+        if groups.lets_groups_go:
             return 0.0
         return None if self._alarm.at == inf else self._alarm.at
 

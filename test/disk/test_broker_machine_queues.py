@@ -130,6 +130,8 @@ class Bananaq(BrokerMachine):
                 end = round(queue.ends[number].at, 3)
                 world["event", name, number] = end, event.contents
             for group_name, group in queue.groups.items():
+                if queue.may_go(group):
+                    continue  # at the next tick, if it is there
                 held = sorted((n, wake.at) for n, wake in group.in_progress.items())
                 world["group", name, group_name] = Group(
                     group.pointer, tuple(held), tuple(group.redo)
@@ -161,6 +163,10 @@ class Bananaq(BrokerMachine):
 
     def settle(self, now, seen):
         over_in(self.world, now, seen)
+
+    def said(self, ends, durably=True):
+        as_good_as_none(self.world)
+        super().said(ends, durably)
 
     def events(self, queue: bytes) -> list[int]:
         return sorted(each[2] for each in self.world if each[:2] == ("event", queue))
@@ -243,6 +249,18 @@ def over_in(world: World, now: float, seen: World) -> None:
         redo = {each for each in (*it.redo, *late) if ("event", key[1], each) in world}
         held = tuple(each for each in it.in_progress if each[0] not in late)
         world[key] = Group(it.pointer, held, tuple(sorted(redo)))
+    as_good_as_none(world)
+
+
+def as_good_as_none(world: World) -> None:
+    """Let the groups go that have nothing, and no live event up to their pointer."""
+    for key, value in list(world.items()):
+        if key[0] != "group" or value.in_progress or value.redo:
+            continue
+        if not any(
+            each[:2] == ("event", key[1]) and each[2] <= value.pointer for each in world
+        ):
+            del world[key]
 
 
 RedisRQ.TestCase.settings = CALM
