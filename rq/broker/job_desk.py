@@ -10,6 +10,7 @@ from rq.broker import ids
 from rq.broker.body import size_of
 from rq.broker.bounds import Room
 from rq.broker.cluster.messages import IsQueued, Working
+from rq.broker.cluster.returning import Holding
 from rq.broker.job import (
     Added,
     Flushed,
@@ -46,10 +47,12 @@ class JobDesk:
         self.jobs = Jobs()
         self.waiters: Waiters[bool] = Waiters(NIL_ARRAY)  # True: with counters
         self.unserved: dict[bytes, None] = {}  # queues with more who are to be answered
+        self.holding = Holding(outlet, self.jobs.spreads)
         self._outlet = outlet
         self._random = random
         self._jitters = Random(random.getrandbits(64))  # needs no secret, and no call
         self._draws: list[bytes] = []  # for ids to come
+        self._held_for: frozenset[str] = frozenset()  # nodes, when it was looked at
         self._look_at = 0.0
         self._looked_at = 0  # number of the queue
 
@@ -95,10 +98,13 @@ class JobDesk:
         return True
 
     def give(self, queue: Queue, client: int, now: float) -> Job | None:
-        """Hand the first job of a queue to a client; None: there is none."""
+        """Hand the first job of a queue to a client; None: there is none, or they are
+        held."""
         if not queue.jobs or queue.out:
             return None
-        job: Job = queue.jobs[0]
+        job = next(self.holding.free(queue.jobs, now), None)
+        if job is None:
+            return None
         # One that comes at most once must not come again after a power cut.
         due = job.due
         if (
@@ -243,6 +249,7 @@ class JobDesk:
 
     def tick(self, now: float, most: int) -> None:
         """Do what is due by now, for `most` jobs at a time."""
+        self._release(now)
         for name in self.unserved:
             self.serve(name, now)
             break
@@ -252,6 +259,19 @@ class JobDesk:
                 self.serve(name, now)
         if self.jobs.freeing:
             self.jobs.freeing.go_on()
+
+    @property
+    def has_released(self) -> bool:
+        """Whether jobs are held no longer, and who waits for them is not served yet."""
+        return bool(self._held_for - self.holding.nodes)
+
+    def _release(self, now: float) -> None:
+        """Serve those who wait for jobs that were held until now."""
+        before = self._held_for
+        self.holding.tick(now)
+        self._held_for = self.holding.nodes
+        if before - self._held_for:
+            self.unserved |= dict.fromkeys(self.waiters.queues())
 
     def _act(self, job: Job, now: float) -> bool:
         """Do what is due about a job; return whether it came into its queue. That it

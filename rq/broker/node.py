@@ -15,9 +15,9 @@ from typing import get_args
 
 from rq.broker import groups, jobs, reliable
 from rq.broker.cluster.alone import Nobody
-from rq.broker.cluster.copies import HOLD
 from rq.broker.cluster.messages import Letter, Message, Peers
 from rq.broker.cluster.replication import Replication
+from rq.broker.cluster.returning import HOLD
 from rq.broker.deadlines import Alarm
 from rq.broker.group_desk import GroupDesk
 from rq.broker.job import Event as JobEvent
@@ -83,6 +83,7 @@ class Node:
             federation.deadlines,
             self.jobs.spreads.ends,
             copies.waiters.deadlines,
+            self.desk.holding.deadlines,
             *(waiters.deadlines for waiters in self._all_waiters),
             self.groups.deadlines,
         )
@@ -144,7 +145,9 @@ class Node:
 
     def hold_once(self, now: float) -> None:
         """After a start, in a cluster: let jobs that come at most once wait until the
-        others had time to say that this disk is an old copy."""
+        others had time to say that this disk is an old copy, and all that have copies
+        until the others have told what became of them."""
+        self.desk.holding.begin(self.peers.others, now)
         for job in [job for job in self.jobs.by_id.values() if job.comes_once]:
             self.jobs.hold(job, now + HOLD, now)
 
@@ -255,6 +258,8 @@ class Node:
         """Return when `tick` may have something to do; None: never."""
         jobs, messages, groups = self.jobs, self.reliable, self.groups
         if jobs.freeing.left or messages.freeing.left or groups.freeing.left:
+            return 0.0
+        if self.replication.telling.goes_on or self.desk.has_released:
             return 0.0
         if jobs.spreads.left or self.desk.unserved or self.messages.unserved:
             return 0.0

@@ -79,6 +79,11 @@ class Waiters(Generic[Want]):
             self.deadlines.cancel(end)
         return waiter
 
+    def until(self, client: int) -> float | None:
+        """Return until when a client waits; None: for ever, or not at all."""
+        waiter = self._by_client.get(client)
+        return None if waiter is None else waiter.until
+
     def first(
         self, queue: bytes, is_there: Callable[[int], bool]
     ) -> Waiter[Want] | None:
@@ -97,6 +102,10 @@ class Waiters(Generic[Want]):
     def at(self, queue: bytes) -> list[Waiter[Want]]:
         """Return all who wait at a queue, the longest first."""
         return list(self._by_queue.get(queue, {}).values())
+
+    def queues(self) -> list[bytes]:
+        """Return all queues at which clients wait."""
+        return list(self._by_queue)
 
     def clients(self) -> list[int]:
         """Return all who wait."""

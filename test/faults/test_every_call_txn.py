@@ -19,7 +19,7 @@ LATER = 4e9
 SAMPLE = sampled(10)
 
 
-class Told:
+class Mark:
     """The transactions of a life, and what clients were told of them."""
 
     def __init__(self, life):
@@ -98,7 +98,7 @@ class Told:
 
 
 def live(life):
-    told = Told(life)
+    told = Mark(life)
     if txn := told.opened("first"):
         run_now = told.prepared(txn, 4)
         wait_long = told.prepared(txn, 1, due=LATER)

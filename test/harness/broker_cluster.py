@@ -30,6 +30,17 @@ class Members:
     def reachable(self):
         return tuple(each for each in self.others if each not in self._cluster.dead)
 
+    @property
+    def counted(self):
+        away = self._cluster.dead - self._cluster.unsuspected
+        return tuple(each for each in self.others if each not in away)
+
+    def has_room(self, node_id):
+        return True
+
+    def takes_marks(self, node_id):
+        return node_id not in self._cluster.old
+
     def is_member(self, node_id):
         return node_id in self.others
 
@@ -44,6 +55,8 @@ class Cluster:
     def __init__(self, size):
         self.ids = [f"{number:x}" * 40 for number in range(10, 10 + size)]
         self.dead = set()
+        self.unsuspected = set()  # of the dead
+        self.old = set()  # nodes of the version before
         self.now = 1000.0
         self.answers = {}  # of node and client
         self.lost = []  # letters that did not arrive
@@ -62,7 +75,21 @@ class Cluster:
             node.apply(lines.event(orjson.loads(text)), now)
         self.dead.discard(node.node_id)
         node.begin(self.now)
+        node.hold_once(self.now)
         self.carry()
+        self.link(number)
+
+    def link(self, number):
+        """Let the links of a node to all others, and back, stand again."""
+        for other in self._live():
+            if other is not self.nodes[number]:
+                self._linked(self.nodes[number], other)
+                self._linked(other, self.nodes[number])
+        self.carry()
+
+    def _linked(self, node, to):
+        to.desk.holding.linked(node.node_id, self.now)
+        node.replication.linked(to.node_id, self.now)
 
     def rename(self, number, node_id):
         """Let a node go on under another id."""

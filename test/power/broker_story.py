@@ -33,7 +33,7 @@ MOVED = files.SMALLEST  # bytes of one that goes to disk when memory is short
 FILE = 10_000  # bytes from which on a body does
 
 
-class Told:
+class Mark:
     """A broker, and what its clients may rely on."""
 
     def __init__(self, root: Path) -> None:
@@ -143,7 +143,7 @@ def event_token(contents: bytes, group: bytes) -> str:
 # ---- the stories
 
 
-def accepted(told: Told) -> None:
+def accepted(told: Mark) -> None:
     """Jobs, messages and events are taken alone and in groups."""
     told.add(b"a")
     told.commit()
@@ -158,7 +158,7 @@ def accepted(told: Told) -> None:
     told.commit()
 
 
-def delivered(told: Told) -> None:
+def delivered(told: Mark) -> None:
     """Jobs come at least once, or at most once; what is done is gone."""
     told.add(b"a", b"b", b"c")
     told.commit()
@@ -184,7 +184,7 @@ def delivered(told: Told) -> None:
     assert once.body == b"once"
 
 
-def doubled(told: Told) -> None:
+def doubled(told: Mark) -> None:
     """A job that nobody acknowledged comes again, to two who both say that it is done."""
     told.add(b"a", b"b")
     told.commit()
@@ -207,7 +207,7 @@ def doubled(told: Told) -> None:
     told.commit()
 
 
-def later(told: Told) -> None:
+def later(told: Mark) -> None:
     """`appendfsync everysec`, or `no`: answers leave when their lines are written, and
     are promises from the next sync on; a kill in between loses nothing."""
     told.add(b"a")
@@ -240,7 +240,7 @@ def later(told: Told) -> None:
     told.commit()
 
 
-def snapshots(told: Told) -> None:
+def snapshots(told: Mark) -> None:
     """What lives goes into a snapshot, and the journal before it is removed."""
     told.add(b"a", b"b", LARGE)
     told.push(b"m1", b"m2")
@@ -264,7 +264,7 @@ def snapshots(told: Told) -> None:
     told.commit()
 
 
-def bodies(told: Told) -> None:
+def bodies(told: Mark) -> None:
     """Large bodies lie in files, which go with their jobs."""
     told.add(HUGE + b"1")
     told.commit()
@@ -280,7 +280,7 @@ def bodies(told: Told) -> None:
     told.commit()
 
 
-def moved(told: Told) -> None:
+def moved(told: Mark) -> None:
     """Memory is short: bodies that are in lines go to files, and snapshots name these."""
     told.kept.node.memory.limit = 4 * MOVED
     told.add(*(b"m" * MOVED + b"%d" % n for n in range(3)))
@@ -301,7 +301,7 @@ def moved(told: Told) -> None:
     told.commit()
 
 
-def started(told: Told) -> None:
+def started(told: Mark) -> None:
     """It ends in every way, and starts over what was left."""
     told.add(b"a")
     told.commit()
@@ -321,7 +321,7 @@ def started(told: Told) -> None:
     told.kept.stop()
 
 
-STORIES: dict[str, Callable[[Told], None]] = {
+STORIES: dict[str, Callable[[Mark], None]] = {
     story.__name__: story
     for story in (
         *(accepted, delivered, doubled, later),
@@ -401,6 +401,6 @@ if __name__ == "__main__":
     take_marks()
     files.LARGE = FILE
     with in_small(BEFORE):
-        told = Told(Path(sys.argv[2]))
+        told = Mark(Path(sys.argv[2]))
         STORIES[sys.argv[1]](told)
         told.kept.close()

@@ -13,7 +13,7 @@ pytestmark = [
 ]
 
 
-class Told(asyncio.BufferedProtocol):
+class Mark(asyncio.BufferedProtocol):
     """Takes down what it is told, and says all it hears again."""
 
     def __init__(self):
@@ -52,7 +52,7 @@ async def served(work):
     theirs.setblocking(False)
     ours.setblocking(False)
     together = sockets.Sockets(loop, lambda: None, lambda: None)
-    protocol = Told()
+    protocol = Mark()
     together.serve(ours, protocol)
     try:
         await asyncio.wait_for(work(protocol, theirs), 20)

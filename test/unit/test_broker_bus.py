@@ -53,6 +53,7 @@ FIELDS = {
     messages.Need: (NAMES, NUMBERS),
     messages.Yours: (st.lists(COPIES, max_size=3).map(tuple),),
     messages.Pause: (NAMES, st.booleans(), st.booleans()),
+    messages.Mark: (),
     Greeting: (
         st.sampled_from(Kind),
         PORTS,

@@ -48,6 +48,7 @@ SAMPLES = {
     "need": messages.Need(b"\xff", 100),
     "yours": messages.Yours((COPY, COPY)),
     "pause": messages.Pause(b"mail", True, False),
+    "mark": messages.Mark(),
     "ping": Greeting(Kind.PING, 7711, 17711, False, RUMOURS, 2**40, 9),
     "pong": Greeting(Kind.PONG, 7711, 17711, True, ()),
     "meet": Greeting(Kind.MEET, 0, 0, False, ()),

@@ -3,7 +3,7 @@
 from harness.broker_cluster import Cluster
 
 from rq.broker.bounds import MOST_NUMBER
-from rq.broker.cluster.messages import IsQueued, Need
+from rq.broker.cluster.messages import IsQueued, Mark, Need, SetAck
 from rq.broker.node import MOST_LETTERS
 
 A, B, C = range(3)
@@ -245,3 +245,152 @@ def test_what_another_node_says_of_deliveries_never_grows_beyond_a_line():
     cluster.pass_by(20)
     assert cluster.get(A) == job_id
     assert cluster.nodes[A].jobs.by_id[job_id].deliveries < 2**63
+
+
+# ---- nodes that come back
+
+
+def returned(cluster, number, *, tells=True):
+    """Let a node be there again: with links, or while others have not told anything."""
+    cluster.dead.discard(cluster.ids[number])
+    cluster.now += 0.1
+    node = cluster.nodes[number]
+    node.desk.holding.begin(node.peers.others, cluster.now)
+    if tells:
+        cluster.link(number)
+    return node
+
+
+def test_what_was_acknowledged_while_a_node_was_away_does_not_come_there():
+    cluster = Cluster(3)
+    jobs = [cluster.add(A, "REPLICATE", 3, "RETRY", 60) for _ in range(5)]
+    cluster.kill(A)
+    cluster.pass_by(61)
+    assert cluster.ask(B, "ACKJOB", *jobs[:4]) == 4
+    cluster.pass_by(100)  # pauses have grown
+    returned(cluster, A, tells=False)
+    assert cluster.get(A) is None
+    cluster.link(A)
+    assert cluster.get(A) == jobs[4] or cluster.get(B) == jobs[4] or cluster.get(C)
+    cluster.pass_by(1)
+    assert not any(cluster.holders(each) for each in jobs[:4])
+
+
+def test_what_is_queued_elsewhere_is_said_to_a_node_that_returns():
+    cluster = Cluster(2)
+    job_id = cluster.add(A, "REPLICATE", 2, "RETRY", 5)
+    cluster.kill(A)
+    cluster.pass_by(6)
+    assert [each.jobs.by_id[job_id].state for each in cluster.nodes] == ["queued"] * 2
+    returned(cluster, A)
+    states = [each.jobs.by_id[job_id].state for each in cluster.nodes]
+    assert sorted(states) == ["active", "queued"]
+
+
+def test_a_deletion_that_a_node_has_missed_is_said_when_it_returns():
+    cluster = Cluster(2)
+    job_id = cluster.add(A, "REPLICATE", 2, "RETRY", 60)
+    cluster.kill(A)
+    assert cluster.ask(B, "FASTACK", job_id) == 1
+    returned(cluster, A)
+    assert cluster.get(A) is None
+    assert cluster.holders(job_id) == []
+
+
+def test_a_job_waits_for_each_of_its_holders_and_for_nobody_else():
+    cluster = Cluster(3)
+    both = cluster.add(A, "REPLICATE", 2, "RETRY", 60)
+    (holder,) = set(cluster.holders(both)) - {A}
+    other = ({B, C} - {holder}).pop()
+    alone = cluster.add(A, "REPLICATE", 1, "RETRY", 60)
+    node = returned(cluster, A, tells=False)
+    assert cluster.get(A) == alone
+    node.receive(cluster.ids[other], Mark(), cluster.now)
+    assert cluster.get(A) is None
+    new = cluster.add(A, "REPLICATE", 3, "RETRY", 60)
+    assert cluster.get(A) == new  # it came after the return
+    node.receive(cluster.ids[holder], Mark(), cluster.now)
+    assert cluster.get(A) == both
+
+
+def test_a_job_is_held_as_long_as_its_holder_talks_and_two_seconds_more():
+    cluster = Cluster(2)
+    job_id = cluster.add(A, "REPLICATE", 2, "RETRY", 60)
+    node = returned(cluster, A, tells=False)
+    for _ in range(5):
+        cluster.pass_by(1.9)
+        node.receive(cluster.ids[B], SetAck(cluster_job(B), ()), cluster.now)
+        assert cluster.get(A) is None
+    cluster.pass_by(2.1)
+    assert cluster.get(A) == job_id
+
+
+def cluster_job(number):
+    return f"D-{number:08x}-" + "A" * 24 + "-05a1"
+
+
+def test_a_holder_of_the_version_before_is_waited_for_two_seconds():
+    cluster = Cluster(2)
+    cluster.old = set(cluster.ids)
+    job_id = cluster.add(A, "REPLICATE", 2, "RETRY", 60)
+    node = returned(cluster, A)
+    cluster.pass_by(1.9)
+    assert cluster.get(A) is None
+    node.receive(cluster.ids[B], SetAck(cluster_job(B), ()), cluster.now)
+    cluster.pass_by(0.3)
+    assert cluster.get(A) == job_id
+
+
+def test_who_waits_for_a_job_that_was_held_gets_it_when_it_is_free():
+    cluster = Cluster(2)
+    job_id = cluster.add(A, "REPLICATE", 2, "RETRY", 60)
+    returned(cluster, A, tells=False)
+    cluster.ask(A, "GETJOB", "TIMEOUT", 60_000, "FROM", "q", client=7)
+    assert cluster.answers == {}
+    cluster.link(A)
+    assert cluster.answers[cluster.ids[A], 7][0][1] == job_id
+
+
+def test_a_node_that_stood_still_holds_before_it_has_noticed_by_itself():
+    cluster = Cluster(2)
+    cluster.add(A, "REPLICATE", 2, "RETRY", 60)
+    holding = cluster.nodes[A].desk.holding
+    holding.patience = 3.0
+    holding.beat(cluster.now)
+    cluster.now += 3.5
+    assert cluster.get(A) is None
+    assert holding.stood_still
+
+
+def test_a_node_that_is_not_suspected_counts_and_is_asked_until_the_time_is_over():
+    cluster = Cluster(3)
+    cluster.kill(B)
+    cluster.unsuspected = {cluster.ids[B]}
+    assert cluster.ask(A, "ADDJOB", "q", "b", 4000, "REPLICATE", 3) is None
+    cluster.pass_by(1)
+    assert cluster.answers == {}
+    cluster.dead.clear()
+    cluster.link(B)
+    cluster.pass_by(0.1)
+    job_id = cluster.answers.pop((cluster.ids[A], 1)).text
+    assert cluster.holders(job_id) == [A, B, C]
+    cluster.kill(B)
+    assert cluster.ask(A, "ADDJOB", "q", "b", 4000, "REPLICATE", 3) is None
+    cluster.pass_by(3.9)
+    assert cluster.answers == {}
+    cluster.pass_by(0.2)
+    assert "Timeout reached" in cluster.answers[cluster.ids[A], 1].text
+
+
+def test_without_a_time_a_producer_is_refused_when_a_node_is_suspected():
+    cluster = Cluster(3)
+    cluster.kill(B)
+    cluster.unsuspected = {cluster.ids[B]}
+    assert cluster.ask(A, "ADDJOB", "q", "b", 0, "REPLICATE", 3) is None
+    cluster.pass_by(10)
+    assert cluster.answers == {}
+    cluster.unsuspected.clear()
+    cluster.pass_by(2)
+    refused = cluster.answers[cluster.ids[A], 1]
+    assert refused.text.startswith("NOREPL Not enough reachable nodes")
+    assert [len(each.jobs.by_id) for each in cluster.nodes[::2]] == [0, 0]

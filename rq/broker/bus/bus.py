@@ -9,6 +9,7 @@ import os
 import socket
 import ssl
 from collections.abc import Callable, Iterable
+from typing import Protocol
 
 from rq.broker.bus.channel import Channel
 from rq.broker.bus.codec import Sent, encode
@@ -22,6 +23,7 @@ from rq.proc.listening import Bound, Listener
 
 _MOST_STRANGERS = 64  # connections that have not proved who they are
 _MOST_COMING = 2 * MOST_MEMBERS  # connections that have
+_FEW = 1000  # messages that may wait before more is told of what was missed
 _LOG_EVERY = 1.0  # seconds between two lines about strangers
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 2.0  # seconds between two tries to connect
 
@@ -37,6 +39,22 @@ def _why(error: OSError, *, over_tls: bool) -> str:
     if isinstance(error, TimeoutError) and not error.errno:
         return f"no answer in {PATIENCE:.0f} s"
     return os.strerror(error.errno) if error.errno else str(error)
+
+
+class Listens(Protocol):
+    """Who hears what members say about jobs, and when they can be heard."""
+
+    def came(self, node: str, message: Message) -> None:
+        """A member has sent something about jobs."""
+
+    def greeted(self, node: str) -> None:
+        """A member has given a sign of life."""
+
+    def linked(self, node: str) -> None:
+        """Our link to a member stands."""
+
+    def linked_from(self, node: str) -> None:
+        """The link of a member to us stands."""
 
 
 class Link:
@@ -66,18 +84,17 @@ class Bus:
         secret: bytes,
         loop: asyncio.AbstractEventLoop,
         clock: Callable[[], float],
-        receive: Callable[[str, Message], None],
+        listener: Listens,
         channel: Channel | None = None,
     ) -> None:
-        """`receive` is given a member's id and what it sends about jobs; `channel`: all
-        connections speak TLS."""
+        """`channel`: all connections speak TLS."""
         self.links: dict[str, Link] = {}  # by the ids that members give them
         self.sent = self.received = 0  # messages
         self._members = members
         self._secret = secret
         self._loop = loop
         self._clock = clock
-        self._receive = receive
+        self._hears = listener
         self._coming: set[Connection] = set()
         # Whoever came first, first.
         self._strangers: dict[Connection, socket.socket] = {}
@@ -127,6 +144,15 @@ class Bus:
         """Whether a member's own connection to us stands."""
         return any(each.peer == name for each in self._coming)
 
+    def _see_room(self) -> None:
+        """Let the members know for whom much waits."""
+        for name, link in self.links.items():
+            waits = 0 if link.connection is None else len(link.connection.outbox)
+            if waits > _FEW:
+                self._members.full.add(name)
+            else:
+                self._members.full.discard(name)
+
     # ---- sending
 
     def send(self, to: str, message: Sent) -> None:
@@ -152,6 +178,7 @@ class Bus:
             touched[link.connection] = None
         for connection in touched:
             connection.flush()
+        self._see_room()
 
     # ---- time
 
@@ -161,6 +188,7 @@ class Bus:
         self._tick_at = self._loop.call_later(TICK, self._tick)
         now = self._clock()
         self._members.tick(now)
+        self._see_room()
         self.go_on(now)
 
     def go_on(self, now: float) -> None:
@@ -269,6 +297,8 @@ class Bus:
                 other.close()  # a node makes one
         if (link := self.links.get(connection.peer)) is not None:
             link.try_at, link.wait = 0.0, _FIRST_WAIT  # it is there again
+        if self._members.is_member(connection.peer):
+            self._hears.linked_from(connection.peer)
 
     def _opened_link(self, connection: Connection) -> None:
         link = self._link_of(connection)
@@ -285,6 +315,7 @@ class Bus:
                 self.links[name] = self.links.pop(before)
             link.wait, link.why = _FIRST_WAIT, ""
             log.info("linked: %s", fields(node=name, addr=connection.ends.there))
+            self._hears.linked(name)
         self.go_on(now)
 
     def _link_of(self, connection: Connection) -> Link | None:
@@ -297,11 +328,13 @@ class Bus:
         if isinstance(message, Greeting | HasFailed | Forget):
             self._gossiped(connection, message)
         elif self._members.is_member(connection.peer):
-            self._receive(connection.peer, message)
+            self._hears.came(connection.peer, message)
 
     def _gossiped(self, connection: Connection, gossip: Gossip) -> None:
         now = self._clock()
         answer = self._members.receive(connection.peer, gossip, connection.ends, now)
+        if self._members.is_member(connection.peer):
+            self._hears.greeted(connection.peer)
         if answer is not None:
             self.sent += 1
             connection.send(answer)

@@ -39,6 +39,7 @@ class Cluster:
         self._look_at: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
         self.bus: Bus | None = None
+        self._doubted: frozenset[str] = frozenset()
         bodies = server.store.bodies
         self._outgoing = Lanes(
             loop,
@@ -69,8 +70,7 @@ class Cluster:
         members = self.members
         members.address = members.address._replace(bus_port=bus_port)
         clock = self._server.store.clock.now
-        take = self._incoming.put
-        self.bus = Bus(members, secret, self._loop, clock, take, channel)
+        self.bus = Bus(members, secret, self._loop, clock, self, channel)
         self._look()
         self.bus.begin(bound)
 
@@ -80,6 +80,42 @@ class Cluster:
             self._look_at.cancel()
         if self.bus is not None:
             self.bus.close()
+
+    # ---- what the bus hears
+
+    def came(self, node: str, message: Message) -> None:
+        """A member has sent something about jobs."""
+        self._incoming.put(node, message)
+
+    def greeted(self, node: str) -> None:
+        """A member has given a sign of life."""
+        self._server.node.desk.holding.heard(node, self._server.store.clock.now())
+
+    def linked(self, node: str) -> None:
+        """Our link to a member stands."""
+        self._server.node.replication.linked(node, self._server.store.clock.now())
+        self._server.soon()
+
+    def linked_from(self, node: str) -> None:
+        """The link of a member to us stands."""
+        self._server.node.desk.holding.linked(node, self._server.store.clock.now())
+
+    def _mind_returns(self) -> None:
+        """See who does not answer, and whether this node stood still: then nothing that
+        was said over its links can be told from what others took for lost."""
+        node, now = self._server.node, self._server.store.clock.now()
+        doubted, before = self.members.doubted, self._doubted
+        for name in doubted - before:
+            node.desk.holding.silent(name)
+        self._doubted = doubted
+        node.desk.holding.patience = self.members.timeout
+        if self.members.size > 1:
+            node.desk.holding.beat(now)
+        if node.desk.holding.stood_still and self.bus is not None:
+            node.desk.holding.stood_still = False
+            self.bus.cut_all()
+        if node.replication.telling.is_busy:
+            self._server.soon()
 
     def _take(self, sender: str, message: Message) -> None:
         server = self._server
@@ -122,6 +158,7 @@ class Cluster:
         """Tell the members what has been set, and keep what has changed of them."""
         self._look_at = self._loop.call_later(_LOOK, self._look)
         server = self._server
+        self._mind_returns()
         self.members.leaving = server.node.jobs.leaving
         self.members.timeout = server.settings.node_timeout / 1000
         self.members.lines = server.store.durable_lines

@@ -95,6 +95,7 @@ _KINDS: Mapping[int, tuple[type[Sent], tuple[Field[object], ...]]] = {
     10: (messages.Need, _fields(DATA, NUMBER)),
     11: (messages.Yours, _fields(many(_COPY, _MOST_COPIES))),
     12: (messages.Pause, _fields(DATA, FLAG, FLAG)),
+    13: (messages.Mark, _fields()),
     20: (Greeting, _GREETING),
     21: (HasFailed, _fields(NODE)),
     22: (Forget, _fields(NODE, FLAG)),

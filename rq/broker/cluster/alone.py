@@ -8,8 +8,17 @@ class Nobody:
 
     others: tuple[str, ...] = ()
     reachable: tuple[str, ...] = ()
+    counted: tuple[str, ...] = ()
     size = 1
 
     def is_member(self, _node_id: str) -> bool:
         """Nobody is."""
+        return False
+
+    def has_room(self, _node_id: str) -> bool:
+        """There is no link."""
+        return False
+
+    def takes_marks(self, _node_id: str) -> bool | None:
+        """Nobody does."""
         return False

@@ -20,6 +20,7 @@ from rq.broker.cluster.messages import (
     Replicate,
     SetAck,
 )
+from rq.broker.cluster.returning import HOLD
 from rq.broker.cluster.spread import Spread, copied_of
 from rq.broker.job import MOVED, Added, Job, Put, Queued, Removed, State
 from rq.broker.job_desk import JobDesk
@@ -30,9 +31,11 @@ from rq.resp import Failure, Status
 LOOK = 0.1  # seconds until copies are sent again, to one more node
 WITHDRAWN = "withdrawn"  # why a job is removed everywhere
 _MOST_TRIES = 4  # times that it takes twice as long until copies are sent again
-HOLD = 2.0  # seconds after a start in which the other nodes say what they know
 GONE = Failure(
     "NOREPL job removed (expired?) before the requested replication level was achieved"
+)
+TOO_FEW = Failure(
+    "NOREPL Not enough reachable nodes for the requested replication level"
 )
 TOO_LATE = Failure(
     "NOREPL Timeout reached before replicating to the requested number of nodes"
@@ -89,11 +92,14 @@ class CopyDesk:
         self._outlet.send(self._random.choice(targets), Enqueue(added.job, added.delay))
 
     def _draw(self, number: int, without: frozenset[str]) -> tuple[str, ...]:
-        """Draw nodes for copies, as many as there are up to `number`."""
-        there = [node for node in self._outlet.peers.reachable if node not in without]
-        if number >= len(there):
-            return tuple(there)
-        return tuple(self._random.sample(there, number))
+        """Draw nodes for copies, as many as there are up to `number`; first those to
+        which a link stands."""
+        peers, drawn = self._outlet.peers, list[str]()
+        for nodes in (peers.reachable, peers.counted):
+            there = [node for node in nodes if node not in without.union(drawn)]
+            some = min(len(there), number - len(drawn))
+            drawn += self._random.sample(there, some) if some < len(there) else there
+        return tuple(drawn)
 
     def _send_copies(self, spread: Spread, now: float, *, quiet: bool = False) -> None:
         job = self._jobs.by_id[spread.job_id]
@@ -110,6 +116,9 @@ class CopyDesk:
         if spread.client is None:
             self.fail(job, None, now)
             return
+        if self._is_hopeless(spread):
+            self.fail(job, TOO_FEW, now)
+            return
         more = self._draw(1, spread.may_have)
         if not more:
             spread.attempts = min(_MOST_TRIES, spread.attempts + 1)
@@ -123,6 +132,23 @@ class CopyDesk:
         for node in self.others(spread):
             if node not in spread.confirmed:
                 self._outlet.send(node, message, early=True)
+
+    def _is_hopeless(self, spread: Spread) -> bool:
+        """Whether a producer would wait for ever: too few nodes are left that are not
+        suspected. One with a time-out waits until that is over."""
+        if spread.client is None or self.waiters.until(spread.client) is not None:
+            return False
+        left = spread.confirmed.union(self._outlet.peers.counted)
+        return len(left) < spread.wanted
+
+    def returned(self, node: str, now: float) -> None:
+        """The link to a node stands again: send what it has not answered at once, and
+        often again."""
+        for job_id in list(self._jobs.spreads.waiting.values()):
+            spread = self._jobs.spreads.by_job.get(job_id)
+            if spread is not None and node not in spread.confirmed:
+                spread.attempts = 0
+                self._jobs.spreads.wake(spread, now, now)
 
     def grow(self, spread: Spread, nodes: tuple[str, ...], now: float) -> None:
         """Note that more nodes may have a copy."""

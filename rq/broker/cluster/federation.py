@@ -7,6 +7,7 @@ gave some it asks for more, often.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from math import ceil, inf
 
 from rq.broker.body import size_of
@@ -112,6 +113,13 @@ class Federation:
         self._fetch(queue, rate, now, at_once=emptied)
         self.deadlines.move(queue, self._next(queue, now), now)
 
+    def returned(self, now: float) -> None:
+        """The link to a node stands again: who waits asks it at once, whose pauses may
+        have grown long."""
+        for queue in self.queues.values():
+            queue.seeks, queue.sought = 0, -inf
+            self.deadlines.move(queue, now, now)
+
     def _seek(self, queue: Importing, now: float) -> None:
         if now - queue.sought <= _wait(_SEEK, queue.seeks):
             return
@@ -161,9 +169,12 @@ class Federation:
         number = max(1, min(message.number, _MOST))
         if len(queue) < 2 * number:
             number = max(1, len(queue) // 2)
+        free = list(islice(self._desk.holding.free(queue.jobs, now), number))
+        if not free:
+            return
         copies = [
             self._handed_over(job, sender, now)
-            for job in Room().take(list(queue.jobs[:number]), number, _body_bytes)
+            for job in Room().take(free, number, _body_bytes)
         ]
         for part in _parts(copies):
             self._outlet.send(sender, Yours(tuple(part)))

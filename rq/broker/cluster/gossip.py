@@ -23,6 +23,12 @@ class Rumour(NamedTuple):
     failed: bool
 
 
+# What a node says of the receiver, in each greeting: that it takes, and sends, marks
+# (`messages.Mark`). Nodes of an earlier version pass over what is said of themselves, and
+# say nothing of the receiver.
+MARKS = Address("", 0, 1)
+
+
 class Kind(IntEnum):
     """Why a greeting is sent."""
 

@@ -24,6 +24,7 @@ class Member:
     pinged_at: float = 0.0
     silent_since: float = 0.0  # it should have answered since then
     pong_at: float = 0.0
+    takes_marks: bool | None = None  # None: it has said nothing since the link stands
     lines: int = 0  # durable lines of its journal, the most that it said to have
     lag: float = 0.0  # seconds from its last ping to the answer
     # Who holds that it does not answer, and since when that is said.
@@ -40,10 +41,16 @@ class Member:
         return self.suspected or self.failed
 
     @property
+    def is_counted(self) -> bool:
+        """Whether new copies of jobs may be meant for it, though its link is broken: for
+        a moment, or it will be doubted."""
+        is_fit = not (self.in_handshake or self.leaving or self.is_doubted)
+        return self.is_kept and is_fit
+
+    @property
     def is_usable(self) -> bool:
         """Whether new copies of jobs may be sent to it."""
-        is_fit = not (self.in_handshake or self.leaving or self.is_doubted)
-        return self.is_linked and self.is_kept and is_fit
+        return self.is_linked and self.is_counted
 
     def is_silent(self, now: float) -> None:
         """Count from now, unless it should have answered before."""

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from random import Random
 
 from rq.broker.cluster.gossip import (
+    MARKS,
     Address,
     Ends,
     Forget,
@@ -51,6 +52,7 @@ class Members:
         self.forgotten: set[tuple[str, str]] = set()  # by whom, who: as others say
         self.lines = 0  # durable lines of this node's journal, since ever
         self.is_outdated = False  # others know of more: the disk is an old copy
+        self.full: set[str] = set()  # links for which much waits
         self._banned: dict[str, float] = {}  # and until when
         self._random = random
         self._round_at = self._ticked_at = 0.0
@@ -67,6 +69,26 @@ class Members:
     def reachable(self) -> tuple[str, ...]:
         """Ids of those that new copies may be sent to."""
         return tuple(m.node_id for m in self.by_id.values() if m.is_usable)
+
+    @property
+    def counted(self) -> tuple[str, ...]:
+        """Ids of those that new copies may be meant for."""
+        return tuple(m.node_id for m in self.by_id.values() if m.is_counted)
+
+    @property
+    def doubted(self) -> frozenset[str]:
+        """Ids of those that do not answer."""
+        return frozenset(m.node_id for m in self._members if m.is_doubted)
+
+    def has_room(self, node_id: str) -> bool:
+        """Whether our link to a member stands, and little waits for it."""
+        member = self.by_id.get(node_id)
+        return member is not None and member.is_linked and node_id not in self.full
+
+    def takes_marks(self, node_id: str) -> bool | None:
+        """Whether a member takes marks; None: it has said nothing yet."""
+        member = self.by_id.get(node_id)
+        return None if member is None else member.takes_marks
 
     @property
     def size(self) -> int:
@@ -172,7 +194,7 @@ class Members:
             self.changed = True
 
     def _greet_first(self, member: Member, now: float) -> None:
-        member.linked_at = now
+        member.linked_at, member.takes_marks = now, None
         self._ping(member, now)
 
     # ---- what other nodes say
@@ -245,6 +267,10 @@ class Members:
         if place.host and place != member.address:
             member.address = place
             self.changed = True
+        member.takes_marks = any(
+            (each.node, each.address) == (self.node_id, MARKS)
+            for each in greeting.rumours
+        )
         for rumour in greeting.rumours:
             self._take_rumour(member, rumour, now)
 
@@ -284,6 +310,7 @@ class Members:
         _, port, bus_port = self.address
         member, rumours = self.by_id.get(to), self._rumours(to)
         remembers = 0 if member is None else member.lines
+        rumours = (*rumours, Rumour(to, MARKS, False, False))
         return Greeting(
             kind, port, bus_port, self.leaving, rumours, self.lines, remembers
         )

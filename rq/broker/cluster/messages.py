@@ -108,6 +108,11 @@ class Pause(NamedTuple):
     out: bool
 
 
+class Mark(NamedTuple):
+    """All that the sender knows of jobs of which the receiver may have copies was told
+    before this, since their link stands. Only who says that it takes marks gets one."""
+
+
 Message = (
     Replicate
     | Kept
@@ -121,6 +126,7 @@ Message = (
     | Need
     | Yours
     | Pause
+    | Mark
 )
 
 
@@ -143,6 +149,17 @@ class Peers(Protocol):
     @property
     def reachable(self) -> tuple[str, ...]:
         """Ids of those that new copies may be sent to: linked, not leaving, no doubt."""
+
+    @property
+    def counted(self) -> tuple[str, ...]:
+        """Ids of those that new copies may be meant for: as `reachable`, and those whose
+        link is broken for a moment."""
+
+    def has_room(self, node_id: str) -> bool:
+        """Whether there is a link to a node, and little waits for it."""
+
+    def takes_marks(self, node_id: str) -> bool | None:
+        """Whether a node takes, and sends, `Mark`; None: it has not said so yet."""
 
     def is_member(self, node_id: str) -> bool:
         """Whether a node is one of the others."""

@@ -14,6 +14,7 @@ from rq.broker.cluster.messages import (
     GotAck,
     IsQueued,
     Kept,
+    Mark,
     Message,
     Need,
     Pause,
@@ -24,6 +25,7 @@ from rq.broker.cluster.messages import (
     Yours,
 )
 from rq.broker.cluster.queueing import Queueing
+from rq.broker.cluster.returning import Telling
 from rq.broker.job import State
 from rq.broker.job_desk import JobDesk
 from rq.broker.outlet import Outlet
@@ -39,6 +41,7 @@ class Replication:
         self.queueing = Queueing(outlet, desk, self.copies)
         self.federation = Federation(outlet, desk, self.copies)
         self.collection = Collection(outlet, desk, self.copies, random)
+        self.telling = Telling(outlet, desk.jobs)
         self._desk = desk
         self._jobs = desk.jobs
         self._takes: Mapping[type[Message], _Take] = {
@@ -54,11 +57,20 @@ class Replication:
             Need: self.federation.give,
             Yours: self.federation.take,
             Pause: self._pause,
+            Mark: desk.holding.marked,
         }
 
     def take(self, sender: str, message: Message, now: float) -> None:
         """Take a message of another node."""
+        self._desk.holding.tells(sender, now)
         self._takes[type(message)](sender, message, now)
+
+    def linked(self, node: str, now: float) -> None:
+        """Our link to a node stands: it hears what it may have missed, and no pause that
+        has grown meanwhile is waited for."""
+        self.telling.begin(node)
+        self.copies.returned(node, now)
+        self.federation.returned(now)
 
     def _pause(self, _sender: str, message: Pause, now: float) -> None:
         self._desk.pause(message.queue, message.into, message.out, now)
@@ -66,6 +78,7 @@ class Replication:
     def tick(self, now: float, most: int) -> None:
         """Do what is due by now, for up to `most` jobs."""
         spreads = self._jobs.spreads
+        self.telling.tick()
         for spread in spreads.due(now, most):
             if spread.is_acked:
                 self.collection.collect(spread, now)

@@ -54,12 +54,13 @@ class Spread:
 class Tomb:
     """An id that is gone: what comes late for it is not taken."""
 
-    __slots__ = ("at", "is_over", "job_id", "moves", "slot")
+    __slots__ = ("at", "is_over", "job_id", "moves", "slot", "unaware")
 
     def __init__(self, job_id: str, until: float, is_over: bool, moves: int) -> None:
         self.job_id = job_id
         self.is_over = is_over  # whether no copy of it shall live anywhere
         self.moves = moves
+        self.unaware: frozenset[str] = frozenset()  # nodes that may have a copy still
         self.at = until
         self.slot: dict[Timed, None] | None = None
 
@@ -147,6 +148,8 @@ class Spreads:
         self.deadlines.cancel(spread)
         if until > now:
             self.bury(Buried(job_id, until, is_over, spread.moves), now)
+            unaware = spread.may_have - spread.confirmed
+            self.tombs[job_id].unaware = self._shared(tuple(sorted(unaware)))
 
     def bury(self, event: Buried, now: float) -> None:
         """Remember an id that is gone."""

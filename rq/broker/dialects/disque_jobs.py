@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from rq.broker.bounds import MOST_JOBS, MOST_MOVED
+from rq.broker.cluster.copies import TOO_FEW
 from rq.broker.dialects.call import (
     BLOCKED,
     SYNTAX,
@@ -104,7 +105,7 @@ def addjob(call: Call) -> Value | Blocked:
         )
     why_none = call.node.cannot_keep()
     if copies > 1 or why_none is not None:
-        _need_copies(call, copies, why_none)
+        _need_copies(call, copies, why_none, waits=not adding.is_async)
     target = call.node.jobs.queues.get(queue)
     if target is not None and adding.maxlen and len(target) >= adding.maxlen:
         raise Refusal("MAXLEN Queue is already longer than the specified MAXLEN count")
@@ -145,12 +146,15 @@ def _copied(
     return Status(added.job)
 
 
-def _need_copies(call: Call, copies: int, why_none: str | None) -> None:
+def _need_copies(call: Call, copies: int, why_none: str | None, *, waits: bool) -> None:
     """Refuse a job of which more copies are wanted than can be kept: by this node, unless
-    it takes none, and by those that can be reached."""
-    missing = copies - (why_none is None) - len(call.node.peers.reachable)
+    it takes none, and by others. A node that is not suspected counts while its link is
+    broken, if the producer waits: it is asked again when the link stands."""
+    peers = call.node.peers
+    there = peers.counted if waits else peers.reachable
+    missing = copies - (why_none is None) - len(there)
     if missing > 0:
-        text = "NOREPL Not enough reachable nodes for the requested replication level"
+        text = TOO_FEW.text
         if why_none and missing == 1:
             text += (
                 ", since I'm unable to hold a copy of the message for the following "

@@ -35,12 +35,24 @@ class Members:
 
     @property
     def reachable(self):
+        links, own = self._world.links, self._host.node_id
+        return tuple(each for each in self.counted if (own, each) in links.since)
+
+    @property
+    def counted(self):
         return tuple(node_id for node_id in self.others if self._is_fit(node_id))
 
     def _is_fit(self, node_id):
-        host = self._world.hosts.get(node_id)
-        is_cut = (self._host.node_id, node_id) in self._world.cut
-        return host and host.is_up and not is_cut and not host.node.jobs.leaving
+        host, links = self._world.hosts.get(node_id), self._world.links
+        is_doubted = (self._host.node_id, node_id) in links.doubted
+        is_leaving = host and host.is_up and host.node.jobs.leaving
+        return host and not is_doubted and not is_leaving
+
+    def has_room(self, node_id):
+        return True
+
+    def takes_marks(self, node_id):
+        return True
 
     def is_member(self, node_id):
         return node_id in self.others
@@ -94,7 +106,7 @@ class Host:
         for at, event in self.synced:
             line = orjson.dumps(lines.record(event))
             self.node.apply(lines.event(orjson.loads(line)), at)
-        self.is_up = True
+        self.is_up, self.up_since = True, self.world.now
         self.inbox, self.answers, self.letters = [], [], []
         self.heard, self.outdated = {}, False
         self.free_at = self.fails_until = self.world.now
@@ -102,6 +114,7 @@ class Host:
         self.node.begin(self.now)
         if self.members.size > 1:
             self.node.hold_once(self.now)
+        self.world.links.see()
         for tried, after in enumerate(_GREETINGS, 1):
             is_last = tried == len(_GREETINGS)
             self.world.later(after, self._greet, self.starts, is_last)
@@ -121,6 +134,7 @@ class Host:
         self._sync(chain.from_iterable(left))
         self.written, self.inbox = [], []
         self.world.gone(self.node_id)
+        self.world.links.see()
 
     def lose_disk(self):
         """Keep nothing, and never come back."""

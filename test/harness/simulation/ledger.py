@@ -34,6 +34,7 @@ class Ledger:
         self.jobs = {}
         self.delivered = {}  # of any id, promised or not
         self.acked = set()
+        self.acked_by = {}  # by job: when which nodes answered that, which had it
         self.unsure = set()  # acknowledged by clients that had no answer
         self.deleted = set()  # also those whose producers had no answer
         self.at_hand = []  # ids and nodes of deliveries, the latest last
@@ -46,15 +47,27 @@ class Ledger:
         """Take an answer that has reached its client."""
         match words[0]:
             case "ADDJOB":
-                if isinstance(value, Status):
-                    self._added(host, words, value.text)
+                self._answered(host, words, value)
             case "GETJOB":
                 if isinstance(value, list):
                     for _, job_id, *_ in value:
                         self._delivered(host, job_id)
             case "ACKJOB":
-                if value == 1 or (value == 0 and self._is_kept(host, about)):
-                    self.acked.add(about)
+                self._acked(host, value, about)
+
+    def _answered(self, host, words, value):
+        """The producer of a job has its answer."""
+        if isinstance(value, Status):
+            self._added(host, words, value.text)
+        elif "Not enough reachable" in getattr(value, "text", ""):
+            self._refused(host, words)
+
+    def _acked(self, host, value, job_id):
+        """Who acknowledged a job has the answer."""
+        if value == 1 and job_id in host.node.jobs.spreads.by_job:
+            self.acked_by.setdefault(job_id, {})[host.node_id] = self._world.now
+        if value == 1 or (value == 0 and self._is_kept(host, job_id)):
+            self.acked.add(job_id)
 
     @staticmethod
     def _is_kept(host, job_id):
@@ -79,6 +92,7 @@ class Ledger:
             )
 
     def _delivered(self, host, job_id):
+        self._see_return(host, job_id)
         times = self.delivered[job_id] = self.delivered.get(job_id, 0) + 1
         at_most_once = int(job_id[-4:], 16) % 2 == 0 and not self.is_old
         if at_most_once and times > 1:
@@ -96,6 +110,33 @@ class Ledger:
         clean = not self._world.faulty and not promise.disturbed
         if clean and promise.delivered > 1:
             raise Broken(f"{job_id} came again, and nothing was wrong")
+
+    def _refused(self, host, words):
+        """A producer that waits is refused only if too few are left whom nobody suspects."""
+        options = dict(zip(words[4::2], words[5::2], strict=False))
+        keeps = host.node.cannot_keep() is None
+        left = keeps + len(host.members.counted)
+        if "ASYNC" not in words and options.get("REPLICATE", 1) <= left:
+            raise Broken(f"refused, though {left} nodes count")
+
+    def _see_return(self, host, job_id):
+        """A node hands out nothing that was acknowledged, before it came back, on a node
+        that has told it so: their link stands since then."""
+        world, links = self._world, self._world.links
+        if not world.orderly or host.node_id in self.lost_disks:
+            return
+        for other, at in self.acked_by.get(job_id, {}).items():
+            pair = other, host.node_id
+            since = links.since.get(pair)
+            back = max(links.back.get(pair[::-1], 0.0), host.up_since)
+            there = world.hosts.get(other)
+            if since is None or there is None or not at < since <= world.now:
+                continue
+            is_back = since - back < 0.01 and there.up_since < at
+            if is_back and there.free_at - since < 1.0 and not there.is_failing:
+                raise Broken(
+                    f"{job_id} was acknowledged before {host.node_id[:4]} was back"
+                )
 
     def disturb(self, job_id):
         """Somebody lets a job come again, or not."""

@@ -35,6 +35,7 @@ class Run:
         one does not."""
         for wait, kind, *args in self._steps:
             getattr(self, f"_{kind}")(*args)
+            self.world.links.see()
             self.world.pass_by(wait)
         self._end_trouble()
         self._drain()
@@ -191,6 +192,7 @@ class Run:
         world = self.world
         world.cut.clear()
         world.all_meet()
+        world.links.see()
         for host in self._hosts():
             if not host.is_up:
                 host.start()
@@ -200,6 +202,7 @@ class Run:
         if world.faulty:
             world.pass_by(_LATE)
             world.all_meet()  # a node may be another by now
+            world.links.see()
         for host in self._hosts():
             for queue in QUEUES:
                 world.ask(host.node_id, "PAUSE", queue, "none")

@@ -9,6 +9,7 @@ from random import Random
 
 from harness.simulation.host import Host
 from harness.simulation.ledger import Broken, Ledger
+from harness.simulation.links import Links
 
 ACKS = "acks"  # a consumer that acknowledges what it takes
 STAYS = "stays"  # one that also asks again, as long as it is answered
@@ -22,6 +23,9 @@ class World:
         self.now = 0.0
         self.faulty = faulty
         self.chance = Random(f"{seed}/network")
+        # Letters come in their order, and are lost only with a link, as over TCP.
+        self.orderly = self.chance.random() < 0.4
+        self.links = Links(self)
         self.cut = set()  # pairs of nodes: nothing goes from the one to the other
         self.letters = 0
         self.steps = 0
@@ -36,6 +40,7 @@ class World:
         self.all_meet()
         for host in self.hosts.values():
             host.start()
+        self.links.see()
 
     def all_meet(self):
         """Let all nodes know each other, and nobody else."""
@@ -85,15 +90,18 @@ class World:
         self.letters += 1
         if letter.to not in self.hosts:
             return
+        if self.orderly:
+            self.links.carry(sender, letter)
+            return
         if self.faulty:
             drawn = self.chance.random()
             if drawn < 0.05:
                 return
             if drawn < 0.10:
-                self.later(self._delay(), self._arrive, sender, letter)
-        self.later(self._delay(), self._arrive, sender, letter)
+                self.later(self.delay(), self._arrive, sender, letter)
+        self.later(self.delay(), self._arrive, sender, letter)
 
-    def _delay(self):
+    def delay(self):
         drawn = self.chance.random()
         if drawn >= 0.1:
             return 0.0001 + 0.0029 * self.chance.random()
