@@ -25,6 +25,10 @@ _OPEN = re.compile(
     r"\x1b(?:\[[0-?]{0,256}[ -/]{0,16}|[\]PX^_][^\x07\x1b\n]{0,4096}\x1b?|[ -/]{0,16})\Z"
 )
 _LONGEST = 4200  # characters that such a beginning can have
+# A newline may follow, or a letter that decides whether a joiner is to be seen.
+_UNDECIDED = re.compile(
+    f"(?<!\r)\r+\\Z|(?<![{visible.JOINERS}])[{visible.JOINERS}]{{1,16}}\\Z"
+)
 
 
 class Screen(io.TextIOWrapper):
@@ -100,12 +104,13 @@ class Script:
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._rest = ""
+        self._before = ""  # the character that what comes next follows
         self._coloured = False
 
     def take(self, data: bytes) -> str:
         """Return what can be shown of `data` and of what waited for it."""
         text = self._rest + self._decoder.decode(data)
-        bare = text.rstrip("\r")  # a newline may follow
+        bare = _UNDECIDED.sub("", text)
         begun = _OPEN.search(bare, max(0, len(bare) - _LONGEST))
         end = begun.start() if begun and bare == text else len(bare)
         self._rest = text[end:]
@@ -122,10 +127,16 @@ class Script:
         parts: list[str] = []
         at = 0
         for token in _TOKEN.finditer(text):
-            parts += visible.text(text[at : token.start()]), self._kept(token[0])
+            parts += self._shown(text[at : token.start()]), self._kept(token[0])
+            self._before = ""
             at = token.end()
-        parts.append(visible.text(text[at:]))
+        parts.append(self._shown(text[at:]))
         return "".join(parts)
+
+    def _shown(self, text: str) -> str:
+        shown = visible.text(text, self._before)
+        self._before = text[-1:] or self._before
+        return shown
 
     def _kept(self, token: str) -> str:
         if token[0] == "\r":

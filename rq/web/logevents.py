@@ -69,3 +69,23 @@ def unfinished(data: bytes) -> int:
         need = 4 if byte >= 0xF0 else 3 if byte >= 0xE0 else 2 if byte >= 0xC0 else 1
         return back if back < need and byte < 0xF8 else 0
     return 0
+
+
+def line_start(piece: bytes) -> int:
+    """Return at which byte of a piece of a log, which may begin anywhere, a view begins.
+
+    With the first whole line; in a line that has no end there, where it is written over
+    first; else with the first whole character. So the bytes before can be loaded later
+    and nothing is shown twice, or cut in two. static/js/pieces.js has the same rule.
+
+    >>> [line_start(b) for b in (b"ne\\nnext\\n", b"10 %\\r20 %\\n", b"\\xbcber", b"\\r\\n")]
+    [3, 5, 1, 0]
+    """
+    newline = piece.find(b"\n", 0, len(piece) - 1)
+    if newline >= 0:
+        return newline + 1
+    over = piece.find(b"\r", 0, len(piece) - 1)
+    if over >= 0 and piece[over + 1] != 10:
+        return over + 1
+    inside = (at for at, byte in enumerate(piece[:3]) if byte & 0xC0 != 0x80)
+    return next(inside, min(3, len(piece)))

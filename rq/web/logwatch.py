@@ -91,6 +91,7 @@ class Watch:
     ) -> AsyncIterator[Event]:
         """Give what a viewer has not seen, as it comes, until all has ended."""
         await self.ready.wait()
+        viewer.offset -= self._inside(viewer.offset)
         seen_file, seen_state = self.file_number, 0
         while not closing():
             viewer.woken.clear()
@@ -119,6 +120,8 @@ class Watch:
         behind = self.size - viewer.offset
         far = behind > BEHIND and not viewer.patient
         target = self._data_from(self.size - CHUNK if far else viewer.offset)
+        if far and target == self.size - CHUNK:
+            target -= self._inside(target)
         if target > viewer.offset:
             start, viewer.offset = viewer.offset, target
             return event("skip", {"at": start, "to": target}, target)
@@ -127,6 +130,14 @@ class Watch:
             chunk = await self._read(viewer.offset, behind > 2 * CHUNK)
         viewer.offset = chunk[0]
         return chunk[1]
+
+    def _inside(self, offset: int) -> int:
+        """Return how many bytes before `offset` its character has begun: a client may ask
+        for any, and half a character is none."""
+        if self._fd is None or not 0 < offset < self.size:
+            return 0
+        begin = max(0, offset - 3)
+        return unfinished(os.pread(self._fd, offset - begin, begin))
 
     def _data_from(self, offset: int) -> int:
         """Return where there is something to read: the middle of a log with `log_bytes`

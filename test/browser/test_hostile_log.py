@@ -21,13 +21,13 @@ import(address).then(({ Terminal }) => {
   let lines = 0, characters = 0, spans = 0;
   const count = (line) => {
     lines += 1;
-    spans = Math.max(spans, line.spans.length);
-    for (const [text] of line.spans) characters = Math.max(characters, text.length);
+    spans = Math.max(spans, line.value().spans.length);
+    for (const [text] of line.value().spans) characters = Math.max(characters, text.length);
   };
   for (let at = 0; at < whole.length; at += 65536) {
     for (const line of terminal.write(whole.slice(at, at + 65536))) count(line);
   }
-  count(terminal.current());
+  for (const line of terminal.rows) count(line);
   done({ lines, characters, spans, rest: terminal.rest.length });
 }, (error) => done({ error: String(error) }));
 """

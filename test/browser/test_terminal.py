@@ -11,8 +11,9 @@ import(address).then(({ Terminal }) => {
   const terminal = new Terminal();
   const lines = [];
   for (const piece of pieces) lines.push(...terminal.write(piece));
-  lines.push(terminal.current());
-  done(lines.map(({ spans, cut }) => [spans, cut]));
+  terminal.end();
+  lines.push(...terminal.rows);
+  done(lines.map((line) => [line.value().spans, line.value().cut]));
 }, (error) => done(String(error)));
 """
 
@@ -80,7 +81,20 @@ def test_colours_become_classes(terminal, written, style):
         (("ab\bc",), ["ac"]),
         (("a\x00b\x01c",), ["a<U+0000>b<U+0001>c"]),
         (("a\u202eb\x9bc",), ["a<U+202E>b<U+009B>c"]),
-        ((f"a{E}[999999999999Cb{E}[99999999Ac",), ["abc"]),
+        ((f"a{E}[2Cb{E}[99999999Ac",), ["a  bc"]),
+        ((f"a{E}[999999999999Cb",), ["a" + " " * 511 + "b"]),
+        (
+            (f"one\ntwo\n{E}[2A{E}[2Kuno\n{E}[2Kdue\nquattro",),
+            ["uno", "due", "quattro"],
+        ),
+        ((f"one\ntwo{E}[Fu{E}[Et\n",), ["une", "two", ""]),
+        ((f"one\ntwo\nthree{E}[2A\r{E}[Jall",), ["all", "", ""]),
+        ((f"one\n{E}[9A{E}[9Bx",), ["one", "x"]),
+        (("1\n" * 50 + f"{E}[99Atop",), ["1"] * 11 + ["top", *["1"] * 38, ""]),
+        (("\U0001f600\U0001f600\rx",), ["x\U0001f600"]),
+        (("\U0001f600\b\U0001f601\b\b\b",), ["\U0001f601"]),
+        (("x\r\n" * 2,), ["x", "x", ""]),
+        (("\u0645\u06cc\u200c", "\u062e\u200c"), ["\u0645\u06cc\u200c\u062e<U+200C>"]),
         (("bell\x07",), ["bell"]),
         ((f"{E}]0;title\x07text",), ["text"]),
         ((f"{E}]8;;javascript:alert(1){E}\\link{E}]8;;{E}\\",), ["link"]),
@@ -94,13 +108,28 @@ def test_control_characters_do_what_they_do(terminal, pieces, lines):
     assert texts(terminal, *pieces) == lines
 
 
-def test_pieces_may_end_anywhere(terminal):
+def test_pieces_may_end_anywhere(terminal, stage):
     whole = (
         f"plain {E}[1;31mred{E}[0m\r{E}[Kover\n{E}]8;;http://x/{E}\\l{E}]8;;{E}\\ é\n"
+        f"\U0001f468\u200d\U0001f469 \u0645\u06cc\u200c\u062e a\u200cb{E}[2A{E}[3CX{E}[Bq\r\n"
     )
     expected = spans(terminal, whole)
     for cut in range(1, len(whole)):
         assert spans(terminal, whole[:cut], whole[cut:]) == expected
+    halves = RUN.replace("of pieces)", "of pieces[0].split(''))")  # of surrogate pairs
+    lines = stage.driver.execute_async_script(halves, "/static/js/ansi.js", [whole])
+    assert [line for line, _ in lines] == expected
+
+
+def test_an_attempt_does_not_write_over_the_one_before(terminal):
+    start = "7 - 2026-11-22 16:10:44 +0000 - RQ START - run"
+    lines = texts(terminal, f"secret\n{start}\n{E}[9Ax")
+    assert lines == ["secret", start, "x"]
+
+
+def test_of_a_long_line_that_ends_with_a_return_the_rest_is_still_said(terminal):
+    [[_, cut], _] = terminal("x" * 20000 + "\r\n")
+    assert cut == 20000 - 16384
 
 
 def test_a_line_of_ten_megabytes_is_cut_and_says_so(terminal, stage):

@@ -70,6 +70,11 @@ def test_json_keeps_its_value_and_shows_all_of_it(value):
         ("a\x00\x07\x0e\x0cb", "a<U+0000><U+0007><U+000E><U+000C>b"),
         ("exe.\u202egpj", "exe.<U+202E>gpj"),
         (f"{E}[31mleft on", f"{E}[31mleft on{E}[0m"),
+        (
+            "\u0645\u06cc\u200c\u062e a\u200cb\u200c\r\r",
+            "\u0645\u06cc\u200c\u062e a<U+200C>b<U+200C>\n",
+        ),
+        ("\U0001f468\u200d\U0001f469 \u200d", "\U0001f468\u200d\U0001f469 <U+200D>"),
     ],
 )
 def test_of_sequences_only_colours_reach_the_terminal_however_they_are_cut(
@@ -101,3 +106,10 @@ def test_of_what_a_program_printed_the_last_line_is_shown_without_controls():
     assert doctest.testmod(visible).failed == 0
     assert visible.last_line(f"a\n{MARKS}x{E}]0;title\a\x00y\x9b\n\r\n", 9) == "xy"
     assert visible.last_line("", 9) == visible.last_line(" \n\t\n", 9) == ""
+
+
+def test_what_stands_on_a_line_that_was_written_over_is_shown():
+    bar = "".join(f"\r{n} %" for n in range(100, 0, -1))
+    assert visible.uncoloured(f"{bar}\r{E}[Kdone\r\n") == "done\n"
+    assert visible.uncoloured("12345\rab\n\r\n") == "ab345\n\n"
+    assert visible.uncoloured(f"loading{E}[2K\rab") == "ab     "

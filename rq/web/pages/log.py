@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from rq.web.site import Site
 
 FIRST = 64 * 1024  # bytes that are shown at first
+_BEFORE = 4096  # bytes, of those before what is looked for, in which a line may begin
 _BLOCK = 1024 * 1024
 _MOST_HITS = 200
 _SEARCH_FOR = 2.0  # seconds; then the search says where it stopped
@@ -54,13 +55,14 @@ class LogPages:
         message = await facts_of(self._site, name, msg_id)
         file = self._log(name, msg_id)
         size = _size(file)
-        start = _whole(req, "from", max(0, size - FIRST))
+        asked = _whole(req, "from", -1)
+        start = await self._site.pools.file(begin_of, file, asked, size)
         values = {
             "facts": message,
             "message": message,
             "queue_name": name,
             "view": view_of(message),
-            "start": min(start, size),
+            "start": start,
             "size": size,
             "tail": await self._site.pools.file(plain_text, file, start),
             "find": req.get_param("find", default="")[:200],
@@ -81,7 +83,7 @@ class LogPages:
             raise NoSuchMessage(attempts_kept.why_none(rows, number))
         file = self._file(name, msg_id, JOB, part.file)
         end = _size(file) if part.end is None else part.end
-        start = max(part.begin, end - FIRST)
+        start = max(part.begin, begin_of(file, -1, end))
         tail = await self._site.pools.file(plain_text, file, start, end)
         api = f"/api/v1/queues/{name}/messages/{message['msg_id']}"
         values = {
@@ -102,8 +104,10 @@ class LogPages:
         """Answer where the log is and how large; with `find`, where a text is in it."""
         message = await facts_of(self._site, name, msg_id)
         file = self._log(name, msg_id)
+        size = _size(file)
         facts: dict[str, object] = {
-            "size": _size(file),
+            "size": size,
+            "start": begin_of(file, -1, size),
             "url": self._site.url(f"/q/{name}/{msg_id}/log/{STDIO_LOG}"),
             "follow": self._site.url(f"/q/{name}/{msg_id}/follow"),
             **logevents.state_of(message),
@@ -163,7 +167,7 @@ class LogPages:
             if fd is None:
                 raise falcon.HTTPNotFound(description=f"There is no file {file!r:.80}.")
             size = os.fstat(fd).st_size
-        start = max(0, size - FIRST)
+        start = begin_of(place, -1, size)
         word = "log" if directory == JOB else "attach"
         values = {
             "facts": {"file": file, "size": size},
@@ -214,6 +218,19 @@ def _whole(req: Request, name: str, default: int) -> int:
 def _size(file: File | None) -> int:
     with _opened(file) as fd:
         return 0 if fd is None else os.fstat(fd).st_size
+
+
+def begin_of(file: File | None, asked: int, size: int) -> int:
+    """Return at which byte the view of a file begins: near the one that is asked for; of
+    less than 0, so that its last ones are shown."""
+    start = size - FIRST if asked < 0 else asked
+    with _opened(file) as fd:
+        if fd is None or not 0 < start < size:
+            return max(0, min(start, size))
+        most = size - start if asked < 0 else _BEFORE
+        # The byte before: a view that begins with a line begins where it was asked to.
+        piece = os.pread(fd, most + 1, start - 1)
+        return start - 1 + logevents.line_start(piece)
 
 
 def plain_text(file: File | None, start: int, end: int | None = None) -> str:

@@ -1,40 +1,57 @@
 // What a terminal would show, as lines of styled text; knows nothing of the document.
 //
-// Text comes in pieces that may end anywhere: inside an escape sequence, inside a line.
-// A line is a list of [text, style]; a style is a string of class names. What a script
-// writes may be meant to harm: a line, its spans and the work for each character that
-// comes in are bounded.
+// Text comes in pieces that may end anywhere: inside an escape sequence, a character, a
+// line. Whatever the pieces, the same is shown. The last lines are the screen: the cursor
+// moves among them, as several progress bars want it; a line that has left the screen
+// changes no more. What RQ itself writes at the beginning of an attempt clears the screen
+// into what lies above, so that no attempt writes over an earlier one.
+//
+// What a script writes may be meant to harm: a line, its spans, the screen, and the work
+// for each character that comes in are bounded.
 
 import { visible } from "./visible.js";
 
 const LINE_LIMIT = 16384; // characters of a line that are kept
+const ROWS = 40; // lines of the screen
 const SPAN_LIMIT = 1000; // changes of style in a line; the rest of it has the last one
 const WIDTH = 512; // columns that the cursor goes beyond the end of what is written
 const WORK = 4; // cells that sequences may touch for each character that came
 const ESCAPE_LIMIT = 4096; // an escape sequence longer than this is text
 const PLAIN = "";
+const HELD = 16; // joiners, of which the character decides that comes next
+const PAIR = /[\ud800-\udbff][\udc00-\udfff]/;
+export const START = /^\d+ - \d{4}-\d\d-\d\d \d\d:\d\d:\d\d \S+ - RQ START - /;
 
 export class Terminal {
   constructor() {
-    this.line = new Line();
+    this.rows = [new Line()];
+    this.row = 0;
     this.style = { fg: null, bg: null, flags: new Set() };
     this.classes = PLAIN;
-    this.rest = ""; // an escape sequence that is not complete yet
+    this.rest = ""; // what is not complete yet: an escape sequence, a character
+    this.before = ""; // the character that what comes next follows
   }
 
-  // Returns the lines that are complete, as {spans, cut}; `current` is the one that is not.
+  get line() {
+    return this.rows[this.row];
+  }
+
+  // Returns the lines that have left the screen; `rows` are those on it.
   write(text) {
     const done = [];
     let data = this.rest + text;
-    this.rest = "";
+    const tail = unfinished(data);
+    this.rest = data.slice(tail);
+    data = data.slice(0, tail);
     let at = 0;
     while (at < data.length) {
       const special = nextSpecial(data, at);
-      if (special > at) this.line.put(visible(data.slice(at, special)), this.classes);
+      if (special > at) this.put(data.slice(at, special));
       if (special >= data.length) break;
       at = this.control(data, special, done);
+      this.before = "";
       if (at < 0) {
-        this.rest = data.slice(special);
+        this.rest = data.slice(special) + this.rest;
         break;
       }
       this.line.earn(at - special);
@@ -42,16 +59,22 @@ export class Terminal {
     return done;
   }
 
-  current() {
-    return this.line.value();
+  // Nothing follows: what waited for more of its kind is what it is.
+  end() {
+    if (this.rest && this.rest[0] !== "\x1b") this.put(this.rest);
+    this.rest = "";
+  }
+
+  put(text) {
+    this.line.put(visible(text, this.before), this.classes);
+    this.before = lastOf(text);
   }
 
   // Returns where to go on, -1 when the sequence needs more text.
   control(data, at, done) {
     switch (data[at]) {
       case "\n":
-        done.push(this.line.value());
-        this.line = new Line();
+        this.newline(done);
         return at + 1;
       case "\r":
         // Alone at the end it may belong to a newline, or begin the next progress line.
@@ -72,6 +95,27 @@ export class Terminal {
     }
   }
 
+  newline(done) {
+    if (this.row === this.rows.length - 1) {
+      const begins = START.test(this.line.spans[0]?.[0] ?? "");
+      this.rows.push(new Line());
+      this.row += 1;
+      const over = begins ? this.row : Math.max(0, this.rows.length - ROWS);
+      for (const line of this.rows.splice(0, over)) done.push(line);
+      this.row -= over;
+      return;
+    }
+    this.move(1);
+    this.line.home();
+  }
+
+  // The cursor goes up and down within the screen, and stays in its column.
+  move(rows) {
+    const { at } = this.line;
+    this.row = Math.min(Math.max(0, this.row + rows), this.rows.length - 1);
+    this.line.home(at);
+  }
+
   escape(data, at) {
     const kind = data[at + 1];
     if (kind === undefined) return -1;
@@ -87,12 +131,28 @@ export class Terminal {
     let end = at + 2;
     while (end < data.length && data[end] >= " " && data[end] <= "?") end += 1;
     if (end >= data.length) return data.length - at > ESCAPE_LIMIT ? at + 1 : -1;
-    const args = data.slice(at + 2, end);
-    if (data[end] === "m") this.sgr(args);
-    else if (data[end] === "K") this.line.erase(args);
-    else if (data[end] === "G") this.line.home(Number.parseInt(args || "1", 10) - 1);
-    else if (data[end] === "D") this.line.back(Number.parseInt(args || "1", 10));
+    this.sequence(data[end], data.slice(at + 2, end));
     return data[end] >= "@" && data[end] <= "~" ? end + 1 : end;
+  }
+
+  sequence(kind, args) {
+    const count = Math.max(1, Number.parseInt(args, 10) || 1);
+    if (kind === "m") this.sgr(args);
+    else if (kind === "K") this.line.erase(args);
+    else if (kind === "J") this.below(args);
+    else if (kind === "G") this.line.home(count - 1);
+    else if (kind === "D") this.line.back(count);
+    else if (kind === "C") this.line.home(this.line.at + count);
+    else if (kind === "A" || kind === "F") this.move(-count);
+    else if (kind === "B" || kind === "E") this.move(count);
+    if (kind === "E" || kind === "F") this.line.home();
+  }
+
+  // To erase the whole screen, as `clear` does, would hide what the file holds.
+  below(how) {
+    if (how !== "" && how !== "0") return;
+    this.line.erase("");
+    for (const line of this.rows.slice(this.row + 1)) line.clear();
   }
 
   sgr(args) {
@@ -160,6 +220,14 @@ function classesOf({ fg, bg, flags }) {
   return found.join(" ");
 }
 
+// Where the last character begins that is not complete, or of which the next one decides.
+function unfinished(data) {
+  let at = data.length;
+  if (at && data.charCodeAt(at - 1) >= 0xd800 && data.charCodeAt(at - 1) < 0xdc00) at -= 1;
+  while (at && data.length - at < HELD && "\u200c\u200d".includes(data[at - 1])) at -= 1;
+  return at;
+}
+
 function nextSpecial(data, at) {
   for (let index = at; index < data.length; index += 1) {
     const code = data.charCodeAt(index);
@@ -185,42 +253,53 @@ function textual(data, at) {
 class Line {
   constructor() {
     this.clear();
-    this.at = 0;
-    this.cut = 0; // characters that were not kept
+    this.at = 0; // column of the cursor, which may be beyond what is kept
     this.work = WIDTH; // cells that may still be touched
   }
 
   clear() {
     this.spans = []; // [text, style], while nothing is written over
     this.cells = null; // characters and their styles, once something is
-    this.length = 0;
+    this.length = 0; // characters that are kept
+    this.end = 0; // characters that there are
+    this.changed = true; // since it was shown last
   }
 
   put(text, style) {
-    const room = LINE_LIMIT - this.at;
-    if (text.length > room) {
-      this.cut += text.length - Math.max(room, 0);
-      text = text.slice(0, Math.max(room, 0));
-      if (!text) return;
-    }
-    this.earn(text.length);
+    const [whole, room] = [widthOf(text), LINE_LIMIT - this.at];
+    const kept = Math.min(whole, Math.max(room, 0));
+    const end = this.at + whole;
+    if (kept) this.keep(kept < whole ? sliced(text, kept) : text, kept, style);
+    this.at = end;
+    this.end = Math.max(this.end, end);
+    this.changed = true;
+  }
+
+  keep(text, width, style) {
+    this.earn(width);
     if (this.at > this.length) this.pad();
-    if (this.at === 0 && text.length >= this.length) this.clear();
-    if (this.at === this.length && !this.cells) this.append(text, style);
+    if (this.at === 0 && width >= this.length) {
+      const { end } = this;
+      this.clear();
+      this.end = end;
+    }
+    if (this.at === this.length && !this.cells) this.append(text, width, style);
     else this.over(text, style);
   }
 
-  append(text, style) {
+  append(text, width, style) {
     add(this.spans, text, style);
-    this.length += text.length;
+    this.length += width;
     this.at = this.length;
   }
 
+  // A character is a cell, both halves of it.
   over(text, style) {
     const { characters, styles } = this.spread();
-    for (let index = 0; index < text.length; index += 1, this.at += 1) {
-      characters[this.at] = text[index];
+    for (const character of text) {
+      characters[this.at] = character;
       styles[this.at] = style;
+      this.at += 1;
     }
     this.length = characters.length;
   }
@@ -231,13 +310,13 @@ class Line {
     const blanks = " ".repeat(at - this.length);
     this.at = this.length;
     if (this.cells) this.over(blanks, PLAIN);
-    else if (blanks) this.append(blanks, PLAIN);
+    else if (blanks) this.append(blanks, blanks.length, PLAIN);
   }
 
   spread() {
     this.cells ??= {
-      characters: this.spans.flatMap(([text]) => text.split("")),
-      styles: this.spans.flatMap(([text, style]) => Array(text.length).fill(style)),
+      characters: this.spans.flatMap(([text]) => [...text]),
+      styles: this.spans.flatMap(([text, style]) => Array(widthOf(text)).fill(style)),
     };
     return this.cells;
   }
@@ -256,7 +335,6 @@ class Line {
   home(column = 0) {
     const furthest = Math.min(Math.max(this.length, WIDTH), LINE_LIMIT);
     this.at = Math.min(Math.max(column || 0, 0), furthest);
-    if (column === 0) this.cut = 0;
   }
 
   back(steps = 1) {
@@ -274,15 +352,18 @@ class Line {
     const { characters, styles } = this.spread();
     characters.fill(" ", 0, cells);
     styles.fill(PLAIN, 0, cells);
+    this.changed = true;
   }
 
   shorten() {
     const { characters, styles } = this.spread();
-    characters.length = styles.length = this.length = this.at;
+    characters.length = styles.length = this.length = this.end = this.at;
+    this.changed = true;
   }
 
   value() {
-    return { spans: this.cells ? joined(this.cells) : this.spans, cut: this.cut };
+    const cut = Math.max(0, this.end - LINE_LIMIT);
+    return { spans: this.cells ? joined(this.cells) : this.spans, cut };
   }
 }
 
@@ -301,4 +382,16 @@ function add(spans, text, style) {
   const last = spans.at(-1);
   if (last && (last[1] === style || spans.length >= SPAN_LIMIT)) last[0] += text;
   else spans.push([text, style]);
+}
+
+function widthOf(text) {
+  return PAIR.test(text) ? [...text].length : text.length;
+}
+
+function sliced(text, width) {
+  return PAIR.test(text) ? [...text].slice(0, width).join("") : text.slice(0, width);
+}
+
+function lastOf(text) {
+  return PAIR.test(text.slice(-2)) ? text.slice(-2) : text.slice(-1);
 }

@@ -2,10 +2,11 @@
 
 import { Terminal } from "./ansi.js";
 import { LogView } from "./logview.js";
+import { lineStart, textOf } from "./pieces.js";
 import { visible } from "./visible.js";
 
-const FIRST = 64 * 1024; // bytes shown at first
 const EARLIER = 256 * 1024; // bytes loaded upward at a time
+const HEAD = 1024 * 1024; // characters of the first line that are kept
 const STORED = "rq_log_";
 
 const box = document.getElementById("log");
@@ -16,6 +17,8 @@ class LogPage {
     this.small = Boolean(box.dataset.small);
     this.first = 0; // byte at which the shown part begins
     this.at = 0; // byte up to which we have it
+    this.head = ""; // the first line, which may begin in an earlier piece
+    this.isHeadWhole = false; // it has ended, or is longer than what is kept
     this.source = null;
     this.ended = false;
     this.held = false; // the view is full, and somebody reads it
@@ -23,25 +26,21 @@ class LogPage {
   }
 
   async begin() {
-    const size = await this.size();
+    this.first = this.at = await this.start();
     const asked = new URLSearchParams(location.search).get("from");
-    const from = !this.small && /^\d{1,15}$/.test(asked ?? "") ? Number(asked) : size - FIRST;
-    this.first = this.at = Math.max(0, Math.min(from, size));
     this.controls();
-    if (this.first > 0) {
-      this.view.dropFirstLine = true;
-      this.offerEarlier();
-    }
+    this.offerEarlier();
     if (asked !== null && !this.small) this.view.setFollow(false);
     this.open();
     document.addEventListener("rq:fresh", () => this.look());
     if (!this.small && document.getElementById("find").value) this.find();
   }
 
-  async size() {
-    if (box.dataset.size) return Number(box.dataset.size);
+  // The server says where the first line of what is shown begins.
+  async start() {
+    if (box.dataset.start) return Number(box.dataset.start);
     try {
-      return (await (await fetch(box.dataset.twin)).json()).size;
+      return (await (await fetch(box.dataset.twin)).json()).start;
     } catch {
       return 0;
     }
@@ -63,14 +62,14 @@ class LogPage {
     on("end", (told) => this.end(told));
     on("skip", (told) => {
       this.view.mark(`${size(told.to - told.at)} skipped: written faster than this page can show`);
-      this.view.terminal = new Terminal();
-      this.view.dropFirstLine = true;
       this.at = told.to;
+      this.isHeadWhole = true;
     });
     on("reset", () => {
-      this.view.mark("the log was started anew");
-      this.view.terminal = new Terminal();
+      this.view.mark("another log follows, from its beginning");
       this.at = this.first = 0;
+      this.isHeadWhole = true;
+      this.view.top(null);
     });
     source.addEventListener("error", () => this.say(this.ended ? "" : "reconnecting…"));
     source.addEventListener("open", () => this.say(size(this.at)));
@@ -78,9 +77,18 @@ class LogPage {
 
   take(told) {
     if (told.at < this.at || this.held) return; // seen before a reconnection
+    if (told.at > this.at) this.view.mark(`${size(told.at - this.at)} are missing here`);
     this.at = told.to;
+    this.keepHead(told.text);
     this.view.write(told.text);
     if (!this.held) this.say(size(this.at));
+  }
+
+  keepHead(text) {
+    if (this.isHeadWhole || this.first === 0) return;
+    const newline = text.indexOf("\n");
+    this.head += newline < 0 ? text : text.slice(0, newline + 1);
+    this.isHeadWhole = newline >= 0 || this.head.length > HEAD;
   }
 
   state(told) {
@@ -101,6 +109,7 @@ class LogPage {
       line.hidden = false;
     }
     this.view.empty("The script wrote nothing.");
+    this.view.keepEnd(); // the sentence has taken room from the lines
     document.dispatchEvent(new CustomEvent("rq:refresh"));
   }
 
@@ -122,6 +131,7 @@ class LogPage {
   // ---- upward
 
   offerEarlier() {
+    if (this.first === 0) return this.view.top(null);
     const button = document.createElement("button");
     button.type = "button";
     button.className = "log-more small";
@@ -137,17 +147,47 @@ class LogPage {
       return;
     }
     button.disabled = true;
-    const from = Math.max(0, this.first - EARLIER);
+    try {
+      await this.load(Math.max(0, this.first - EARLIER));
+    } catch {
+      button.disabled = false;
+      button.textContent = "The earlier output could not be loaded: try again";
+    }
+  }
+
+  async load(from) {
     const range = { Range: `bytes=${from}-${this.first - 1}` };
     const reply = await fetch(box.dataset.log, { headers: range });
+    if (reply.status !== 206) throw new Error(`status ${reply.status}`);
     const bytes = new Uint8Array(await reply.arrayBuffer());
-    const cut = from > 0 ? bytes.indexOf(10) + 1 : 0;
-    const lines = new Terminal();
-    const text = new TextDecoder().decode(bytes.subarray(cut));
-    this.view.prepend(lines.write(text));
+    if (bytes.length !== this.first - from) throw new Error("not all of it came");
+    const cut = from > 0 ? lineStart(bytes) : 0;
+    this.put(textOf(bytes.subarray(cut)));
     this.first = from + cut;
-    button.remove();
-    if (this.first > 0) this.offerEarlier();
+    this.offerEarlier();
+  }
+
+  // Put a piece before what is shown. If it ends inside a line, the rest of that is the
+  // first line that is shown, and both are one.
+  put(piece) {
+    const isSeam = !piece.endsWith("\n");
+    if (!isSeam) this.view.prepend(linesOf(piece));
+    else if (this.head.length > HEAD) this.view.prepend([...linesOf(piece), GOES_ON]);
+    else if (this.isHeadWhole) this.join(linesOf(piece + this.head));
+    else {
+      this.view.show();
+      this.view.restart();
+      this.view.write(piece + this.head);
+    }
+    const newline = piece.indexOf("\n");
+    this.head = newline < 0 ? piece + this.head : piece.slice(0, newline + 1);
+    this.isHeadWhole ||= newline >= 0;
+  }
+
+  join(lines) {
+    const last = lines.pop();
+    if (!this.view.replaceFirst(last)) lines.push(last);
+    this.view.prepend(lines);
   }
 
   // ---- controls
@@ -225,6 +265,17 @@ class LogPage {
     link.append(place, text);
     return link;
   }
+}
+
+const GOES_ON = { spans: [["… this line goes on in the next one …", ""]], cut: 0 };
+
+function linesOf(text) {
+  const terminal = new Terminal();
+  const lines = [...terminal.write(text)];
+  terminal.end();
+  lines.push(...terminal.rows);
+  if (text.endsWith("\n")) lines.pop();
+  return lines.map((line) => line.value());
 }
 
 function headline(told, wanted) {

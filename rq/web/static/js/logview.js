@@ -1,12 +1,12 @@
-// Lines on the page: appended in blocks, the oldest dropped when there are too many.
+// Lines on the page: appended in blocks, the oldest dropped when there are too many; what
+// was dropped is said.
 
-import { Terminal } from "./ansi.js";
+import { START, Terminal } from "./ansi.js";
 
 const BLOCK = 100; // lines that are dropped together
 const MOST_LINES = 20000;
 const MOST_WEIGHT = 12_000_000; // characters, and what the nodes around them are worth
 const SPAN_WEIGHT = 60;
-const START = /^\d+ - \d{4}-\d\d-\d\d \d\d:\d\d:\d\d \S+ - RQ START - /;
 const END = /^\d+ - \d{4}-\d\d-\d\d \d\d:\d\d:\d\d \S+ - RQ END - /;
 
 export class LogView {
@@ -18,14 +18,14 @@ export class LogView {
     this.lines.className = "lines";
     box.replaceChildren(this.lines);
     this.block = null;
-    this.last = null; // the element of the line that is being written
+    this.shown = new Map(); // the lines that may change, and their elements
+    this.dropped = 0; // lines that are no longer on the page
     this.count = 0;
     this.weight = 0;
     this.weights = new WeakMap(); // of each line on the page
     this.missed = 0;
     this.follow = true;
     this.wanted = "";
-    this.dropFirstLine = false;
     this.onFollow = () => {};
     this.onFull = () => {};
     this.pending = [];
@@ -41,14 +41,28 @@ export class LogView {
   // ---- writing; what comes between two frames is shown at once
 
   write(text) {
-    for (const line of this.terminal.write(text)) {
-      if (this.dropFirstLine) this.dropFirstLine = false;
-      else this.pending.push(line);
-    }
+    this.pending.push(...this.terminal.write(text));
     const over = surplus(this.pending);
-    if (over > 0 && this.follow) this.pending.splice(0, over);
+    if (over > 0 && this.follow) this.leaveOut(over);
     else if (over > 0) this.onFull();
     this.schedule();
+  }
+
+  // Too many lines came at once: the first of them are not shown, which a line says.
+  leaveOut(over) {
+    const lines = this.pending.splice(0, over).filter((line) => this.settle(line));
+    const before = this.pending[0]?.leftOut ?? 0;
+    if (before) this.pending.shift();
+    this.pending.unshift({ leftOut: before + lines.reduce((sum, { leftOut }) => sum + (leftOut ?? 1), 0) });
+  }
+
+  // Whether a line that will not change any more has still to be put on the page.
+  settle(line) {
+    const made = this.shown.get(line);
+    if (!made) return true;
+    this.fill(made, line.value());
+    this.shown.delete(line);
+    return false;
   }
 
   schedule() {
@@ -64,24 +78,29 @@ export class LogView {
     const lines = this.pending;
     this.pending = [];
     for (const line of lines) {
-      this.append(line);
-      this.last = null;
+      if (line.leftOut) this.note(`${counted(line.leftOut)} not shown: written faster than this page can show`);
+      else if (this.settle(line)) this.append(line.value());
     }
-    if (!this.dropFirstLine) this.showCurrent();
+    this.showScreen();
     this.missed += lines.length;
     this.dropOld();
     this.keepEnd();
   }
 
-  showCurrent() {
-    const line = this.terminal.current();
-    if (!this.last && !line.spans.length) return;
-    if (this.last) this.fill(this.last, line);
-    else this.last = this.append(line);
+  showScreen() {
+    const { rows } = this.terminal;
+    const last = rows.length - 1;
+    for (const [index, line] of rows.entries()) {
+      const made = this.shown.get(line);
+      if (made && line.changed) this.fill(made, line.value());
+      // A line that has only begun, and is empty, is none yet.
+      else if (!made && (index < last || line.length)) this.shown.set(line, this.append(line.value()));
+      else if (!made) continue;
+      line.changed = false;
+    }
   }
 
   append(line) {
-    if (this.last) return this.fill(this.last, line);
     if (!this.block || this.block.childElementCount >= BLOCK) {
       this.block = document.createElement("div");
       this.block.className = "block";
@@ -107,16 +126,24 @@ export class LogView {
     return made;
   }
 
+  // A line of the page's own; what follows it is written by another terminal.
   mark(text) {
+    this.terminal.end();
     this.show();
-    this.last = null;
-    const made = this.append({ spans: [[`… ${text} …`, ""]], cut: 0 });
-    made.classList.add("mark");
+    this.shown.clear();
+    this.terminal = new Terminal();
+    this.note(text);
     this.keepEnd();
   }
 
+  note(text) {
+    this.append({ spans: [[`… ${text} …`, ""]], cut: 0 }).classList.add("mark", "note");
+  }
+
   empty(text) {
-    if (!this.count && !this.pending.length) this.mark(text);
+    this.terminal.end();
+    this.show();
+    if (!this.count) this.mark(text);
   }
 
   // Never what somebody reads: then nothing more is taken until they follow again.
@@ -128,10 +155,19 @@ export class LogView {
       }
       const first = this.lines.querySelector(".block");
       if (!first || first === this.block) return;
-      this.count -= first.childElementCount;
-      for (const line of first.children) this.weight -= this.weights.get(line) ?? 0;
-      first.remove();
+      this.drop(first);
     }
+  }
+
+  drop(block) {
+    this.count -= block.childElementCount;
+    this.dropped += block.childElementCount;
+    for (const line of block.children) this.weight -= this.weights.get(line) ?? 0;
+    block.remove();
+    const gone = document.createElement("div");
+    gone.className = "log-gone small soft";
+    gone.textContent = `${counted(this.dropped)} before no longer on this page: download the log to see all of it`;
+    this.top(gone);
   }
 
   isFull() {
@@ -140,8 +176,28 @@ export class LogView {
 
   // ---- earlier lines
 
+  // What stands above all lines, in the place of what stood there.
   top(node) {
-    this.lines.prepend(node);
+    this.lines.querySelector(":scope > :not(.block)")?.remove();
+    if (node) this.lines.prepend(node);
+  }
+
+  // The first line, whose beginning has come: `line` is all of it.
+  replaceFirst(line) {
+    const made = this.lines.querySelector(".line:not(.note)");
+    if (made) this.fill(made, line);
+    return Boolean(made);
+  }
+
+  // Begin again with a terminal that has written what stands here, and more before it.
+  restart() {
+    for (const made of this.shown.values()) {
+      this.count -= 1;
+      this.weight -= this.weights.get(made) ?? 0;
+      made.remove();
+    }
+    this.shown.clear();
+    this.terminal = new Terminal();
   }
 
   prepend(lines) {
@@ -206,7 +262,12 @@ export class LogView {
   }
 }
 
-function weightOf({ spans }) {
+function counted(lines) {
+  return lines === 1 ? "1 line is" : `${lines.toLocaleString("en")} lines are`;
+}
+
+function weightOf(line) {
+  const { spans } = line.value ? line.value() : line;
   return spans.reduce((sum, [text]) => sum + text.length + SPAN_WEIGHT, SPAN_WEIGHT);
 }
 
@@ -216,7 +277,7 @@ function surplus(lines) {
   let at = lines.length;
   while (at > 0 && lines.length - at < MOST_LINES && weight < MOST_WEIGHT / 4) {
     at -= 1;
-    weight += weightOf(lines[at]);
+    weight += lines[at].leftOut ? 0 : weightOf(lines[at]);
   }
   return at;
 }
@@ -238,6 +299,7 @@ function fill(made, { spans, cut }, wanted) {
     note.textContent = ` … ${cut.toLocaleString("en")} characters of this line are not shown`;
     made.append(note);
   }
+  if (made.classList.contains("note")) return;
   made.classList.toggle("mark", START.test(made.textContent));
   made.classList.toggle("closing", END.test(made.textContent));
   if (wanted) made.classList.toggle("hit", isHit(made, wanted));
