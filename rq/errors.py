@@ -36,6 +36,7 @@ RQError                 internal: RQ itself failed
 ├── Unreachable         nobody answers on a socket
 ├── Damaged             the journal cannot be believed
 ├── DiskFailed          a write or a sync failed
+│   └── Displaced       the journal's path leads elsewhere now
 ├── NotPlain            no plain file, where there should be one (an OSError, too)
 └── NoJava              Spark is wanted, and no Java that it can use is here
 """
@@ -268,6 +269,12 @@ class DiskFailed(RQError):
     """A write or a sync failed: what was being written is not promised."""
 
     kind = Kind.DISK_FAILED
+
+
+class Displaced(DiskFailed):
+    """The path of a journal no longer leads to the files that its writer has open."""
+
+    kind = Kind.BUSY
 
 
 class NotPlain(RQError, OSError):

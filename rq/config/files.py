@@ -86,6 +86,11 @@ def write_link(target: str, path: Path) -> None:
     durable.symlink_durable(target, path)
 
 
+def remove_in(name: str, dir_fd: int) -> None:
+    """Remove a file of an open directory; it need not be gone for good."""
+    durable.unlink(name, dir_fd)
+
+
 def remove_link(path: Path) -> None:
     """Remove a file or symlink, durably."""
     durable.unlink_durable(path)

@@ -12,9 +12,9 @@ from typing import BinaryIO, NotRequired, TypedDict, cast
 
 from rq import durable
 from rq.errors import Refused, cause_of, is_busy, is_no_room, is_of_disk
-from rq.journal import line, whole_file
+from rq.journal import history, line, whole_file
 from rq.journal.segments import Position
-from rq.layout import JournalDir
+from rq.layout import JOURNAL, JournalDir
 
 _SEED = line.seed("", "checkpoint")  # what its checksum starts from
 
@@ -64,11 +64,20 @@ class Checkpoint:
 
 
 def read(place: JournalDir) -> Checkpoint | None:
-    """Return the checkpoint of a journal; None when there is none that can be used.
+    """Return the checkpoint of a journal; None when there is none that can be used, or
+    when it is of a journal that the one in this place does not go on from: a process
+    that has lost its directory may have left it here.
 
     OSError: it cannot be read now.
     """
-    return whole_file.read(place.checkpoint, _parse)
+    point = whole_file.read(place.checkpoint, _parse)
+    return point if point is not None and _is_of(place, point) else None
+
+
+def _is_of(place: JournalDir, point: Checkpoint) -> bool:
+    journal = history.journal_of(place, history.active_segments(place))
+    of = point.position.journal
+    return journal is None or of in ("", journal, *history.lineage(place, journal))
 
 
 def _parse(file: BinaryIO) -> Checkpoint | None:
@@ -103,14 +112,15 @@ def _checkpoint(record: Mapping[str, object]) -> Checkpoint:
     )
 
 
-def write(place: JournalDir, point: Checkpoint) -> None:
-    """Make a checkpoint the one that the next start reads, durably.
+def write(dir_fd: int, point: Checkpoint) -> None:
+    """Make a checkpoint the one that the next start of the open directory reads, durably;
+    by its path it might reach another one.
 
     Refused: it cannot be written now, and the last one still holds; try again later.
     OSError: the disk failed.
     """
     try:
-        durable.write_durable(place.checkpoint, point.encode())
+        durable.replace_durable(f"{JOURNAL}/checkpoint", point.encode(), dir_fd)
     except OSError as error:
         raise put_off(error) from None
 

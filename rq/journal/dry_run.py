@@ -24,6 +24,7 @@ class DryRun:
         self.segment = last.segment
         self.no_space: str | None = None
         self.failed: str | None = None
+        self.displaced: str | None = None
         self.bytes_written = 0
 
     def append(self, record: Mapping[str, object]) -> int:
@@ -42,6 +43,9 @@ class DryRun:
 
     def close(self) -> None:
         """Nothing is open."""
+
+    def look_at_place(self) -> None:
+        """What is not written cannot lie elsewhere."""
 
     def look_again(self) -> None:
         """No segment is made ahead."""

@@ -166,6 +166,29 @@ class Segments:
             record["of"] = last.journal
         return line.sealed(line.body(record), seed)
 
+    # ---- where it lies
+
+    def displaced(self) -> str | None:
+        """Return why a start would not find what is written here: the path of the
+        directory, or of the segment, is gone or leads to another file; None: it would.
+
+        Both files are open, so their inodes are not given to others meanwhile. A seal is
+        no change: the segment that is looked at is the one after it.
+        """
+        segment = self.current
+        held = {self._place.path: self._dir_fd}
+        if segment.fd >= 0:
+            held[self._place.active / segment.name] = segment.fd
+        for path, fd in held.items():
+            try:
+                if not os.path.samestat(os.fstat(fd), os.stat(path)):
+                    return f"{path} is another one now"
+            except (FileNotFoundError, NotADirectoryError):
+                return f"{path} is gone"
+            except OSError:  # it says nothing; a write will tell
+                continue
+        return None
+
     # ---- made ahead
 
     @property

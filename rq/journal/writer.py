@@ -3,6 +3,13 @@
 Ensures: a group is written only after the group before it is durable; `commit` returns
 only when all that was appended is durable; a descriptor that failed is never synced
 again. It never appends to a segment of an earlier process.
+
+A path may stop leading to what the writer has open: the directory was removed, moved or
+mounted over, or a backup was laid over it. Writes and syncs still succeed then, and no
+start would find a line of them. So the path is looked at before a group is written, at
+most every LOOK seconds (two stats, some microseconds), and when the owner asks. Once it
+leads elsewhere the writer writes no more, whatever the path leads to later: others may
+have worked there meanwhile.
 """
 
 from __future__ import annotations
@@ -13,7 +20,7 @@ from collections.abc import Mapping
 from concurrent.futures import Executor, Future
 
 from rq import durable
-from rq.errors import DiskFailed
+from rq.errors import DiskFailed, Displaced
 from rq.journal import line
 from rq.journal.line import Note
 from rq.journal.segments import Author, OpenSegment, Position, Segments
@@ -22,6 +29,7 @@ from rq.layout import JournalDir
 GROUP_BYTES = 1024 * 1024
 GROUP_EVENTS = 4096
 LINE_EXTRA = 48  # bytes that a line has around its event, at most
+LOOK = 0.01  # seconds that a look at the journal's path holds
 SPARE = 512  # bytes kept free behind a group, for a last line of its own
 
 
@@ -50,6 +58,8 @@ class Journal:
         self._group_seq = self._group_bytes = 0
         self._lines = self._placed = 0  # lines and bytes of the group that are written
         self.failed: str | None = None  # why the last commit did not succeed
+        self.displaced: str | None = None  # why nothing is written any more
+        self._look_at = 0.0  # when the path is looked at again (monotonic)
         self.bytes_written = 0  # since the last checkpoint began
         self._segments = Segments(place, dir_fd, author, last, threads, reserve)
 
@@ -108,6 +118,10 @@ class Journal:
         The group ends here if this is its `last` part, else more may follow. Only
         `commit` makes it durable, and reports a failure.
         """
+        if not self._bodies and not self._group:
+            return True
+        if not self._is_in_place():
+            return False
         if self._bodies and not self._closed and not self.failed and self._fits():
             self._take_in(last)
             with contextlib.suppress(OSError):
@@ -115,10 +129,13 @@ class Journal:
         return not self._bodies and self._lines == len(self._group)
 
     def commit(self) -> None:
-        """Make all appended events durable; DiskFailed: try again later.
+        """Make all appended events durable; DiskFailed: try again later. Displaced:
+        never again.
 
         After a failure the same events go to a new segment, with the same seqs.
         """
+        if self.pending and not self._is_in_place():
+            raise Displaced(str(self.displaced))
         try:
             while self._bodies or self._group:
                 if not self._closed:
@@ -130,6 +147,18 @@ class Journal:
             self.failed = error.strerror or str(error)
             raise DiskFailed(f"the journal cannot be written: {self.failed}") from None
         self._segments.look_ahead()
+
+    def look_at_place(self) -> None:
+        """See whether the path of the journal still leads here: `displaced` tells."""
+        self._look_at = 0.0
+        self._is_in_place()
+
+    def _is_in_place(self) -> bool:
+        now = time.monotonic()
+        if self.displaced is None and now >= self._look_at:
+            self._look_at = now + LOOK
+            self.displaced = self._segments.displaced()
+        return self.displaced is None
 
     def _fits(self) -> bool:
         """Whether the segment has room for what was appended. A group of which nothing
@@ -211,6 +240,8 @@ class Journal:
         """Make history of the segment, and begin a new one; None when it is empty or
         not all of it is durable."""
         if self._segments.current.empty or self.pending or self.failed:
+            return None
+        if not self._is_in_place():
             return None
         return self._segments.switch(0, self._durable)
 

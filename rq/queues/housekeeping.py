@@ -136,6 +136,7 @@ class Housekeeping:
         if self.owner.admission.restored:
             return (self._connections.drop_silent,)
         return (
+            self._look_at_place,
             self._watch_clocks,
             self.owner.spool.remove_again,
             self._look_at_files,
@@ -152,6 +153,12 @@ class Housekeeping:
             self._tell,
             self._housekeep,
         )
+
+    def _look_at_place(self) -> None:
+        """See whether the queue is still where it was; the next turn acts on it."""
+        self.owner.spool.look_at_place()
+        if self.owner.spool.displaced:
+            self.owner.wake()
 
     def _believed(self) -> bool:
         """Whether the clock can be trusted, so that messages may expire."""

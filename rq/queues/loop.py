@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from rq import back_off
-from rq.errors import DiskFailed
+from rq.errors import DiskFailed, Displaced
 from rq.queues import housekeeping
 from rq.queues.control.clients import Clients
 from rq.queues.delivery.delivery import Delivery
@@ -41,12 +42,15 @@ class Loop:
         delivery: Delivery,
         feed: Feed,
         clients: Clients,
+        on_displaced: Callable[[str], None],
     ) -> None:
+        """`on_displaced`: the directory is not the queue's any more, and why."""
         self.owner = owner
         self.runner = runner
         self._leases = leases
         self._replies = clients.replies
         self._pace = clients.pace
+        self._on_displaced = on_displaced
         self._status: int | None = None  # with which the process ends
         self._checkpoints = checkpoints
         self._delivery = delivery
@@ -83,8 +87,7 @@ class Loop:
 
     def _turn_once(self) -> None:
         owner = self.owner
-        if owner.admission.restored:
-            self._answer()  # nothing changes before a person decides
+        if not self._may_change():
             return
         spool = owner.spool
         fed = self._feed.some(self._slice)
@@ -114,6 +117,16 @@ class Loop:
         self._set_alarm(_sooner(later, owner.admission.goes_on_at))
         if spool.owed:
             self._delivery.start()
+
+    def _may_change(self) -> bool:
+        """Whether anything may happen; if not, answer those who wait."""
+        if self.owner.admission.restored:
+            self._answer()  # nothing changes before a person decides
+            return False
+        if self.owner.spool.displaced:
+            self._give_up(self.owner.spool.displaced)
+            return False
+        return True
 
     def _must_sync(self, durable_seq: int) -> bool:
         """Whether this turn has to sync what was written.
@@ -172,6 +185,9 @@ class Loop:
         spool = self.owner.spool
         try:
             spool.commit()
+        except Displaced as error:
+            self._give_up(str(error))
+            return False
         except DiskFailed as error:
             self._failures += 1
             log.error("%s; requests wait for their answers, RQ tries again", error)
@@ -182,6 +198,16 @@ class Loop:
         self._sync_at = None
         self._checkpoints.committed()
         return True
+
+    def _give_up(self, why: str) -> None:
+        """Write no more: no start would find it. What waits for a commit is refused."""
+        admission = self.owner.admission
+        if admission.displaced is None:
+            admission.displaced = f"{why}: the queue accepts nothing, and ends"
+            self._on_displaced(why)
+        error = Displaced(admission.displaced)
+        self._replies.refuse_all(error)
+        self._wakeup.tell_failed(error)
 
     def _answer(self) -> None:
         self._replies.flush()

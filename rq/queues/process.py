@@ -42,7 +42,7 @@ from rq.spool import Opened, checkpoint, open_spool
 from rq.states import Note
 
 ORPHANED = 2.0  # seconds that a queue without parent waits to be adopted
-FAILED, FATAL = 1, 3  # exit statuses
+FAILED, FATAL, DISPLACED = 1, 3, 4  # exit statuses
 _AGAIN = -1  # no exit status: the queue is opened once more
 
 log = logging.getLogger(__name__)
@@ -77,6 +77,7 @@ class Process:
             self._delivery,
             Feed(owner),
             clients,
+            self._displaced,
         )
         self.housekeeping = Housekeeping(
             owner, runner, self.checkpoints, self._connections
@@ -120,6 +121,29 @@ class Process:
         while not owner.attempts.none_left:
             await asyncio.sleep(0.1)
         self._end(FAILED)
+
+    def _displaced(self, why: str) -> None:
+        """Nothing that is written would be found: end the scripts, then end. Another
+        owner may begin where the path leads, with a lock of its own, and these scripts
+        would run beside their next attempts."""
+        log.error(
+            "%s: it was removed, moved, mounted over, or a backup was laid over it; "
+            "nothing more is accepted, the scripts are ended, then this process ends",
+            why,
+        )
+        self.owner.admission.stopping = True
+        self.leases.end_waiting()
+        self._stop_task = self.owner.loop.create_task(self._end_displaced())
+
+    async def _end_displaced(self) -> None:
+        self._delivery.cancel()
+        self.housekeeping.stop_retaining()
+        try:
+            await stop.end_all(self.runner, self.owner.pools.looks)
+        except OSError as error:
+            log.error("scripts may still run: %s", error)
+        self.server.close()
+        self._end(DISPLACED)
 
     def stop(self) -> None:
         """End gracefully: no new starts, grace, TERM, KILL, clean end."""
@@ -289,8 +313,8 @@ async def _live(
     collector.collect_young()
     _say(ready, "\n")
     status = await process.loop.run()
-    files.remove_link(queue.pid)
-    files.remove_link(queue.socket)
+    for path in (queue.pid, queue.socket):  # of this queue, wherever it lies by now
+        files.remove_in(path.name, owner.spool.dir_fd)
     return status
 
 

@@ -133,7 +133,7 @@ def finish(spool_fd: int, queue: QueueDir, point: Checkpoint) -> None:
         durable.crash_point("checkpoint:before-syncfs")
         durable.sync_filesystem(spool_fd)
         durable.crash_point("checkpoint:after-syncfs")
-        envelope.write(queue.journal_dir, point.whole())
+        envelope.write(spool_fd, point.whole())
 
 
 @contextlib.contextmanager
@@ -155,7 +155,7 @@ def stop(spool: Spool) -> None:
     """
     spool.note(Note.STOPPED)
     spool.commit()
-    writing = index.Writing(spool.queue, index.lines_of(spool))
+    writing = index.Writing(spool.dir_fd, index.lines_of(spool))
     while writing.write_slice(1000):
         pass
     writing.finish()

@@ -17,7 +17,7 @@ import orjson
 
 from rq import durable
 from rq.journal import whole_file
-from rq.layout import QueueDir
+from rq.layout import JOURNAL, QueueDir
 from rq.spool.entry import Entry
 from rq.spool.leases import EndedLeases
 from rq.spool.memory import NO_RANKS, Accepted, Ranks
@@ -28,6 +28,7 @@ from rq.states import State
 
 VERSION = 1
 _CHUNK = 1000
+_TMP = f"{JOURNAL}/.index.tmp"
 
 _Rank = Sequence[object] | None
 
@@ -246,11 +247,13 @@ def _chunk(entries: Mapping[str, Entry], ids: list[str]) -> list[list[Any]]:
 class Writing:
     """An index on its way to disk, a slice at a time."""
 
-    def __init__(self, queue: QueueDir, source: Iterator[bytes]) -> None:
-        self._queue = queue
+    def __init__(self, dir_fd: int, source: Iterator[bytes]) -> None:
+        """`dir_fd`: the directory of the queue."""
+        self._dir_fd = dir_fd
         self._source = source
-        self._tmp = queue.index.with_name(".index.tmp")
-        self._file = self._tmp.open("wb")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        fd = os.open(_TMP, flags, durable.FILE_MODE, dir_fd=dir_fd)
+        self._file = os.fdopen(fd, "wb")
 
     def write_slice(self, chunks: int = 4) -> bool:
         """Write some lines; return whether more are left."""
@@ -264,12 +267,13 @@ class Writing:
     def finish(self) -> None:
         """Make the new index the index, durably; may be called in a thread."""
         self._file.flush()
-        durable.sync_path(self._tmp)
+        durable.sync_open(self._file.fileno())
         self._file.close()
         durable.crash_point("index:before-rename")
-        durable.rename_durable(self._tmp, self._queue.index)
+        durable.move(_TMP, f"{JOURNAL}/index", self._dir_fd)
+        durable.sync_path(JOURNAL, self._dir_fd)
         durable.crash_point("index:after-rename")
 
     def abandon(self) -> None:
         self._file.close()
-        durable.unlink(os.fspath(self._tmp))
+        durable.unlink(_TMP, self._dir_fd)

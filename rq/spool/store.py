@@ -246,6 +246,15 @@ class Spool:
         """Try again to make what the journal will need next, when that has failed."""
         self.journal.look_again()
 
+    @property
+    def displaced(self) -> str | None:
+        """Why nothing is written any more: the queue's path leads elsewhere."""
+        return self.journal.displaced
+
+    def look_at_place(self) -> None:
+        """See whether the queue's path still leads to what is written."""
+        self.journal.look_at_place()
+
     def remove_again(self) -> None:
         """Try again to remove what could not be removed."""
         self.gone.try_again()

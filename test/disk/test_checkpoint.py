@@ -27,7 +27,7 @@ def write_index(owner):
         owner.spool.keys,
         owner.spool.txns,
     )
-    writing = index.Writing(owner.queue, lines)
+    writing = index.Writing(owner.spool.dir_fd, lines)
     while writing.write_slice(1):
         pass
     writing.finish()
@@ -427,3 +427,33 @@ def test_a_checkpoint_that_cannot_be_read_now_is_not_taken_for_none(owner):
     assert checkpoint.read(owner.queue) is not None
     with no_descriptors(), pytest.raises(OSError, match="Too many open files"):
         checkpoint.read(owner.queue)
+
+
+def test_a_checkpoint_is_written_where_its_queue_lies_now(owner):
+    """A directory that was moved keeps its checkpoint; the one that has its name gets none."""
+    owner.submit()
+    owner.apply()
+    there = owner.queue.path
+    moved = there.with_name("moved")
+    there.rename(moved)
+    (there / "journal").mkdir(parents=True)
+    point = checkpoint.begin(owner.spool, "boot")
+    checkpoint.finish(owner.spool.dir_fd, owner.queue, point)
+    assert not owner.queue.checkpoint.exists()
+    (there / "journal").rmdir()
+    there.rmdir()
+    moved.rename(there)
+    assert checkpoint.read(owner.queue).seq == owner.spool.durable_seq
+
+
+def test_a_checkpoint_of_another_journal_is_not_believed(owner, tmp_path):
+    """An owner that had lost its directory may have left it in the one after."""
+    other = Owner(tmp_path / "other")
+    other.open()
+    other.submit()
+    other.apply()
+    point = checkpoint.begin(other.spool, "boot")
+    checkpoint.finish(owner.spool.dir_fd, owner.queue, point)
+    assert owner.queue.checkpoint.exists()
+    assert checkpoint.read(owner.queue) is None
+    other.stop()

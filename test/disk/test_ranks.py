@@ -45,7 +45,7 @@ def restart(owner, how):
     else:  # the journal alone does not tell: its lines lie before the checkpoint
         owner.spool.settle_all()
         owner.spool.commit()
-        writing = index.Writing(owner.queue, index.lines_of(owner.spool))
+        writing = index.Writing(owner.spool.dir_fd, index.lines_of(owner.spool))
         while writing.write_slice():
             pass
         writing.finish()

@@ -91,7 +91,7 @@ def test_the_index_tells_what_is_left_though_it_was_written_meanwhile(owner, fed
     txn, _ = committed(owner, "a", "b", "c")
     owner.spool.commit()
     source = index.lines_of(owner.spool)
-    writing = index.Writing(owner.queue, source)
+    writing = index.Writing(owner.spool.dir_fd, source)
     writing.write_slice(1)  # its head is there
     feed(owner, fed)
     owner.spool.commit()

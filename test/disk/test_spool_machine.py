@@ -410,7 +410,7 @@ class SpoolMachine(RuleBasedStateMachine):
                 self.spool.keys,
                 self.spool.txns,
             )
-            self.writing = index.Writing(self.owner.queue, lines)
+            self.writing = index.Writing(self.spool.dir_fd, lines)
             self.writing.write_slice(1)
             return
         while self.writing.write_slice():

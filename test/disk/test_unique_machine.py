@@ -90,7 +90,7 @@ class Course:
 
     def write_index(self):
         self.spool.commit()
-        writing = index.Writing(self.owner.queue, index.lines_of(self.spool))
+        writing = index.Writing(self.spool.dir_fd, index.lines_of(self.spool))
         while writing.write_slice():
             pass
         writing.finish()

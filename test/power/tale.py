@@ -484,7 +484,7 @@ class Tale:
             ended=self.spool.ended_leases,
             uniques=self.spool.uniques,
         )
-        return index.Writing(self.owner.queue, lines)
+        return index.Writing(self.spool.dir_fd, lines)
 
     def seal(self) -> None:
         self.commit()

@@ -54,3 +54,10 @@ class Wakeup:
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
+
+    def tell_failed(self, error: Exception) -> None:
+        """Let those fail who waited: what they wait for will not be durable."""
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_exception(error)

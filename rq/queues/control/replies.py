@@ -32,6 +32,7 @@ class Replies:
         self._relieve = relieve
         self._ready: list[tuple[Slot, bytes]] = []
         self._stalled_since: float | None = None
+        self._refusal: RQError | None = None  # in the place of each reply
 
     @property
     def waiting(self) -> bool:
@@ -45,9 +46,12 @@ class Replies:
 
     def add(self, slot: Slot, reply: object, at_once: bool = False) -> None:
         """Let a reply leave with the next commit; `at_once`: now, if commits fail."""
+        if self._refusal is not None and not at_once:
+            _give(slot, self._refusal)
+            return
         data = _encoded(reply, slot.connection.tells_kinds)
         slot.connection.owed += len(data)
-        if at_once and self.stalled:
+        if at_once and (self.stalled or self._refusal is not None):
             slot.data = data
             slot.connection.send_ready()
             return
@@ -80,12 +84,26 @@ class Replies:
             self._stalled_since = now
         if now - self._stalled_since < UNKNOWN_SECONDS:
             return
-        error = OutcomeUnknown(f"outcome unknown: {reason}")
+        self._answer_all(OutcomeUnknown(f"outcome unknown: {reason}"))
+
+    def refuse_all(self, error: RQError) -> None:
+        """There will be no commit any more: answer with this all that wait, and whatever
+        is asked from now on."""
+        self._refusal = error
+        self._answer_all(error)
+
+    def _answer_all(self, error: RQError) -> None:
         ready, self._ready = self._ready, []
         for slot, data in ready:
-            slot.data = framed(error, slot.connection.tells_kinds)
-            slot.connection.owed += len(slot.data) - len(data)
-            slot.connection.send_ready()
+            slot.connection.owed -= len(data)
+            _give(slot, error)
+
+
+def _give(slot: Slot, error: RQError) -> None:
+    """Answer with what went wrong, at once."""
+    slot.data = framed(error, slot.connection.tells_kinds)
+    slot.connection.owed += len(slot.data)
+    slot.connection.send_ready()
 
 
 def _encoded(reply: object, tells_kinds: bool) -> bytes:

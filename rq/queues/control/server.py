@@ -16,7 +16,7 @@ from rq import wire
 from rq.access import sockets
 from rq.access.roles import Role
 from rq.config.admin import Admin
-from rq.errors import Closed, DiskFailed, Down, RQError, not_done
+from rq.errors import Closed, DiskFailed, Displaced, Down, RQError, not_done
 from rq.proc.listening import Listener
 from rq.queues.control.clients import Clients
 from rq.queues.control.command import Command, Context, Reply
@@ -99,6 +99,8 @@ class Server:
         if command.always:
             return
         admission = self._owner.admission
+        if admission.displaced:
+            raise Displaced(admission.displaced)
         if admission.admin is Admin.DOWN and not command.down:
             raise Down("status: DOWN")
         if admission.restored and command.role is not Role.VIEWER:

@@ -107,7 +107,7 @@ class Checkpoints:
             return
         spool = self._spool
         self._indexed = spool.last_seq
-        self._index = index.Writing(spool.queue, index.lines_of(spool))
+        self._index = index.Writing(spool.dir_fd, index.lines_of(spool))
         self._wakeup.ask_in(0.05)
 
     def _write_index(self) -> None:

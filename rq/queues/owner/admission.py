@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rq.config.admin import Admin, AdminFiles, Pause
-from rq.errors import Closed, DiskFailed, NoRoom, RQError
+from rq.errors import Closed, DiskFailed, Displaced, NoRoom, RQError
 from rq.queues.owner.disk_room import DiskRoom
 from rq.queues.owner.settings import Settings
 from rq.spool import LAG_BYTES, LAG_MESSAGES, Spool
@@ -18,6 +18,7 @@ class Admission:
         self.restored = restored
         self.stopping = False
         self.disk_failed: str | None = None
+        self.displaced: str | None = None  # why the queue's directory is not its own
         self._files = AdminFiles(settings.root, settings.name)
         self._spool = spool
         self._room = DiskRoom(spool.dir_fd, settings.main)
@@ -68,6 +69,8 @@ class Admission:
     def _failure(self) -> RQError | None:
         if self.restored:
             return Closed(self.restored)
+        if self.displaced:
+            return Displaced(self.displaced)
         if self.disk_failed:
             return DiskFailed(f"the disk failed: {self.disk_failed}")
         if self.stopping:

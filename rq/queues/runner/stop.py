@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
+from concurrent.futures import Executor
 
+from rq.proc import lease_holders
 from rq.queues.runner.runner import Runner
 from rq.scripts.script import KILL, TERM
 
@@ -24,6 +27,22 @@ async def stop(runner: Runner) -> None:
         return
     runner.signal_all(KILL)
     await _idle(runner, AFTER_KILL)
+
+
+async def end_all(runner: Runner, threads: Executor) -> None:
+    """End scripts at once, TERM and then KILL, without waiting for a word of theirs: what
+    they say cannot be kept. Processes that have left their groups are found by their
+    leases, so that none runs beside its attempt after this one."""
+    owner = runner.owner
+    runner.cut_short()
+    runner.signal_all(TERM)
+    prefix = owner.opened.lease_prefix
+    grace = min(owner.settings.grace, AFTER_TERM)
+    ending = owner.loop.run_in_executor(
+        threads, lease_holders.end_processes, prefix, (), grace, None, AFTER_KILL
+    )
+    for holder in await ending:
+        os.close(holder.pidfd)
 
 
 async def _idle(runner: Runner, seconds: float) -> bool:
