@@ -38,10 +38,10 @@ async def end_all(runner: Runner, threads: Executor) -> None:
     runner.signal_all(TERM)
     prefix = owner.opened.lease_prefix
     grace = min(owner.settings.grace, AFTER_TERM)
-    ending = owner.loop.run_in_executor(
+    search = owner.loop.run_in_executor(
         threads, lease_holders.end_processes, prefix, (), grace, None, AFTER_KILL
     )
-    for holder in await ending:
+    for holder in await search:
         os.close(holder.pidfd)
 
 
