@@ -29,7 +29,7 @@ from rq.layout import JournalDir
 GROUP_BYTES = 1024 * 1024
 GROUP_EVENTS = 4096
 LINE_EXTRA = 48  # bytes that a line has around its event, at most
-LOOK = 0.01  # seconds that a look at the journal's path holds
+LOOK = 0.1  # seconds that a look at the journal's path holds
 SPARE = 512  # bytes kept free behind a group, for a last line of its own
 
 

@@ -22,7 +22,11 @@ SLOW = '#!/bin/sh\necho $$ > "$PLACE/pid"\nexec sleep 600\n'
 
 
 def remove(queue: RunningQueue) -> None:
-    shutil.rmtree(queue.dir.path)
+    def removed() -> bool:  # its owner may make a folder meanwhile
+        shutil.rmtree(queue.dir.path, ignore_errors=True)
+        return not queue.dir.path.exists()
+
+    wait_until(removed)
 
 
 def move(queue: RunningQueue) -> None:
