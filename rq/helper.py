@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 from dataclasses import dataclass
+from types import TracebackType
 
 from rq import config, logs
 from rq.config import files
@@ -57,12 +58,19 @@ def start(name: str, argv: list[str] | None) -> Helper:
     daemon.title(f"rq-{name}")
     turnlimit.watch()
     logs.open_log(f"rq-{name}", root.log / f"{name}.log" if given else None)
+    sys.excepthook = _log_fault
     # Held until the process ends.
     if locks.lock(root.config_dir / f"{name}.lock") is None:
         raise Refused(
             f"another {name} process serves {root.path}, and only one can: end that first"
         )
     return Helper(name, root, options.ready_fd, options.life_fd)
+
+
+def _log_fault(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    log.critical("it ends by a fault of its own", exc_info=(kind, error, trace))
 
 
 def _options(name: str, argv: list[str] | None) -> argparse.Namespace:

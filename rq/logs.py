@@ -53,18 +53,19 @@ def append(path: Path, line: str) -> None:
     Ensures that lines do not tear: each is one write at the end of the file.
     """
     path.parent.mkdir(mode=0o750, exist_ok=True)
-    fd = _open_end(path)
+    fd = open_end(path)
     try:
         if os.fstat(fd).st_size >= ROTATE_BYTES:
             _rotate_alone(path, fd)
             os.close(fd)
-            fd = _open_end(path)
+            fd = open_end(path)
         os.write(fd, line.encode("utf-8", "backslashreplace") + b"\n")
     finally:
         os.close(fd)
 
 
-def _open_end(path: Path) -> int:
+def open_end(path: Path) -> int:
+    """Return a descriptor that appends to a log, which is made if there is none."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
     # Neither a link nor a fifo that somebody put in its place is written to.
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o640)

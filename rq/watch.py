@@ -1,15 +1,21 @@
 """Hints of the file system that something changed; the only importer of watchdog.
 
 A hint may be late, come twice or never: the caller looks by itself, too, only less often.
-Without watchdog, or where the kernel has no room for a watch, there are no hints.
+
+What gives hints may fail at any time: watchdog may be missing, the kernel may have no
+instance of inotify left (watchdog opens one in the observer's constructor, so that raises),
+no watch, or no thread for the observer. None of these ends the caller. `missing` says what
+fails, and what failed is tried again each minute, since others may have given theirs back.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import queue
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -22,6 +28,13 @@ else:
 
 log = logging.getLogger(__name__)
 
+_AGAIN = 60.0  # seconds from a failure to the next try
+_USED_UP = {
+    errno.EMFILE: "fs.inotify.max_user_instances",
+    errno.ENOSPC: "fs.inotify.max_user_watches",
+}
+_LACKING = frozenset({*_USED_UP, errno.ENOMEM})
+
 
 class Watcher:
     """Watches directories, not what lies deeper; readable when there are hints."""
@@ -32,19 +45,27 @@ class Watcher:
         for fd in (self._read, self._write):
             os.set_blocking(fd, False)
         self._watches: dict[Path, tuple[tuple[int, int], _Watch]] = {}
-        self._observer = _start_observer()
-
-    @property
-    def works(self) -> bool:
-        """Whether hints can be hoped for."""
-        return self._observer is not None
+        self._observer: observers.api.BaseObserver | None = None
+        self._failed_at = 0.0  # monotonic
+        self.missing = ""  # why some hints do not come, in a sentence; "" when all do
+        self._start()
 
     def fileno(self) -> int:
         return self._read
 
     def follow(self, paths: Iterable[Path]) -> None:
         """Watch exactly these directories; one that is not there is left out."""
+        if self.missing and time.monotonic() - self._failed_at >= _AGAIN:
+            self.missing = ""
+            self._start()
         if self._observer is None:
+            return
+        if not self._observer.is_alive():
+            self._observer = None
+            self._watches.clear()
+            self._fail(
+                "no hints of changed files", RuntimeError("their thread has ended")
+            )
             return
         wanted = {path: there for path in paths if (there := _identity(path))}
         for path in [path for path in self._watches if path not in wanted]:
@@ -74,16 +95,38 @@ class Watcher:
         os.close(self._read)
         os.close(self._write)
 
+    def _start(self) -> None:
+        if self._observer is not None:
+            return
+        try:
+            self._observer = _start_observer()
+        except (OSError, RuntimeError) as error:
+            self._fail("no hints of changed files", error)
+
+    def _fail(self, what: str, error: OSError | RuntimeError) -> None:
+        """Note why hints do not come; each reason is logged once a minute at most."""
+        number = error.errno if isinstance(error, OSError) else None
+        setting = _USED_UP.get(number or 0)
+        more = f" (raise {setting} with sysctl)" if setting else ""
+        reason = f"{what}: {error}{more}"
+        if not self.missing:
+            log.warning("%s", reason)
+            self._failed_at = time.monotonic()
+        self.missing = reason
+
     def _add(self, path: Path, identity: tuple[int, int]) -> None:
-        if self._observer is None:
+        if self._observer is None or self.missing:
             return
         handler = _handler(self._paths, self._write)
         try:
             watch = self._observer.schedule(
                 handler, str(path), recursive=False, event_filter=_FILTER
             )
-        except OSError as error:
-            log.debug("no hints of %s: %s", path, error)
+        except (OSError, RuntimeError) as error:
+            if isinstance(error, OSError) and error.errno not in _LACKING:
+                log.debug("no hints of %s: %s", path, error)  # removed, not readable
+            else:
+                self._fail(f"no hints of {path}", error)
             return
         self._watches[path] = (identity, watch)
 
@@ -135,13 +178,9 @@ def _handler(paths: queue.SimpleQueue[str], wake: int) -> _Handler:
     return _Handler(paths, wake)
 
 
-def _start_observer() -> observers.api.BaseObserver | None:
+def _start_observer() -> observers.api.BaseObserver:
     if not HINTS:
-        return None
+        raise RuntimeError("the library watchdog is not installed")
     observer = observers.Observer()
-    try:
-        observer.start()
-    except OSError as error:
-        log.warning("no hints of changed files: %s", error)
-        return None
+    observer.start()
     return observer

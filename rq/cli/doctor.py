@@ -17,7 +17,7 @@ from rq.config import recipients
 from rq.errors import BadConfig, RQError
 from rq.layout import Root
 from rq.proc import cgroups
-from rq.replies import Detail
+from rq.replies import Detail, SupervisorStatus
 from rq.scripts import obeyed
 
 if TYPE_CHECKING:
@@ -127,11 +127,17 @@ def _settings(root: Root) -> Iterator[str]:
     if running:
         supervisor = place.supervisor_status(root)
         yield from (trouble.sentence for trouble in health.of_held(supervisor))
+        yield from _no_hints(supervisor)
         yield from _queues(root)
     else:
         holder = ports.holder(settings.addr, settings.port)
         if holder is not None:
             yield f"port {settings.port}, which the web needs, is taken by {holder}"
+
+
+def _no_hints(supervisor: SupervisorStatus) -> Iterator[str]:
+    if why := (supervisor.get("scandir") or {}).get("no_hints"):
+        yield f"new links, timers and flags are found by looking every second: {why}"
 
 
 def _queues(root: Root) -> Iterator[str]:

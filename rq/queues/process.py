@@ -247,6 +247,9 @@ def main(root: Path, name: str, *, ready_fd: int | None, life_fd: int | None) ->
     except (RQError, OSError) as error:
         log.error("the queue cannot be opened: %s", error)
         return FAILED
+    except Exception:
+        log.exception("the queue ends by a fault of its own")
+        return FAILED
 
 
 def _serve(

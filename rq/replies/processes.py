@@ -24,6 +24,7 @@ class HelperState(TypedDict, total=False):
     """What a helper has written about itself."""
 
     errors: Mapping[str, str]
+    no_hints: str  # of scandir: why files are looked at by time alone
 
 
 class SupervisorStatus(TypedDict, total=False):

@@ -60,13 +60,14 @@ def _pass(watcher: Watcher, scandir: Scandir, look_at: float) -> float:
     if now < look_at and not hinted:
         return look_at
     watcher.follow(scandir.look(now))
+    scandir.say_hints(watcher.missing)
     return now + _pause(watcher, scandir)
 
 
 def _pause(watcher: Watcher, scandir: Scandir) -> float:
     if scandir.gone_since:
         return GONE_FOR
-    return LOOK if watcher.works else LOOK_WITHOUT_HINTS
+    return LOOK_WITHOUT_HINTS if watcher.missing else LOOK
 
 
 if __name__ == "__main__":

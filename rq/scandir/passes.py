@@ -29,7 +29,9 @@ class Scandir:
     root: Root
     cache: JsonCache = field(default_factory=JsonCache)
     gone_since: dict[str, float] = field(default_factory=dict)
-    written: dict[str, str] | None = None  # errors that `status` shows
+    errors: dict[str, str] = field(default_factory=dict)  # that `status` shows
+    no_hints: str = ""  # why there are none, in a sentence; `rq doctor` shows it
+    written: tuple[dict[str, str], str] | None = None
     stamps: dict[str, int] = field(default_factory=dict)  # of the queues' configs
 
     def look(self, now: float) -> set[Path]:
@@ -107,15 +109,28 @@ class Scandir:
             return ""
         return str(wire.failure_in(reply) or reply[-1])
 
+    def say_hints(self, missing: str) -> None:
+        """Keep why there are no hints of changed files, "" when there are."""
+        self.no_hints = missing
+        self._write()
+
     def _show(self, errors: dict[str, str]) -> None:
         """Keep what is wrong where `status` reads it."""
-        if errors == self.written:
-            return
         for name in sorted(errors):
-            if (self.written or {}).get(name) != errors[name]:
+            if self.errors.get(name) != errors[name]:
                 log.warning("%s: %s", name, errors[name])
-        files.write_state(self.root.scandir_state, {"errors": errors})
-        self.written = errors
+        self.errors = errors
+        self._write()
+
+    def _write(self) -> None:
+        state = (self.errors, self.no_hints)
+        if state == self.written:
+            return
+        data: dict[str, object] = {"errors": self.errors}
+        if self.no_hints:
+            data["no_hints"] = self.no_hints
+        files.write_state(self.root.scandir_state, data)
+        self.written = state
 
     def _wake_changed(self, queues: Iterable[str]) -> None:
         """Wake the owner of every queue whose config another hand has changed."""

@@ -54,6 +54,7 @@ class Process:
     held: str = ""  # an address on which it should listen, and another process does
     stop_again: bool = False  # a restart was asked for
     killed: bool = False  # KILL was sent in this state
+    log_from: int = 0  # bytes of its log that were there when it was started
     patience: float = 30.0  # seconds from TERM to KILL
 
     @property

@@ -9,11 +9,11 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from rq import client
+from rq import client, logs
 from rq.errors import RQError
 from rq.proc import processes
 
@@ -104,18 +104,37 @@ def python(module: str, *args: str) -> list[str]:
     return [sys.executable, *isolated, "-m", module, *args]
 
 
-def run_helper(module: str, root: Path, life: int) -> Handle:
+@contextlib.contextmanager
+def _printing_to(log: Path) -> Iterator[int]:
+    """Give what a child prints to: its own log, so that a traceback from before it has
+    opened that is where people look. Without a log it is ours."""
+    try:
+        log.parent.mkdir(mode=0o750, exist_ok=True)
+        fd = logs.open_end(log)
+    except OSError:
+        yield 2
+        return
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def run_helper(module: str, root: Path, life: int, log: Path) -> Handle:
     """Start a helper program, which ends when the write end of `life` closes."""
     ready, theirs = os.pipe()
     args = ("--root", str(root), "--ready-fd", str(theirs), "--life-fd", str(life))
     try:
-        popen = subprocess.Popen(
-            python(module, *args),
-            stdin=subprocess.DEVNULL,
-            pass_fds=(theirs, life),
-            start_new_session=True,
-            cwd="/",
-        )
+        with _printing_to(log) as printed:
+            popen = subprocess.Popen(
+                python(module, *args),
+                stdin=subprocess.DEVNULL,
+                stdout=printed,
+                stderr=printed,
+                pass_fds=(theirs, life),
+                start_new_session=True,
+                cwd="/",
+            )
     except OSError:
         os.close(ready)
         raise
@@ -136,17 +155,20 @@ def _watched(handle: Handle) -> Handle:
     return handle
 
 
-def run_fork_server(root: Path) -> tuple[Handle, socket.socket]:
+def run_fork_server(root: Path, log: Path) -> tuple[Handle, socket.socket]:
     """Start the fork server; return it and the socket to ask it over."""
     ours, theirs = socket.socketpair()
     with theirs:
         try:
-            popen = subprocess.Popen(
-                python("rq.supervisor.forkserver", str(root)),
-                stdin=theirs.fileno(),
-                start_new_session=True,
-                cwd="/",
-            )
+            with _printing_to(log) as printed:
+                popen = subprocess.Popen(
+                    python("rq.supervisor.forkserver", str(root)),
+                    stdin=theirs.fileno(),
+                    stdout=printed,
+                    stderr=printed,
+                    start_new_session=True,
+                    cwd="/",
+                )
         except OSError:
             ours.close()
             raise

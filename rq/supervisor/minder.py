@@ -73,6 +73,7 @@ class Minder:
         if process.kind is Kind.QUEUE and not self._can_fork():
             return
         process.started(now)
+        process.log_from = ends.log_size(self.root, process)
         self._given_up.note_start(key)
         try:
             self._launch(key, process)
@@ -96,7 +97,9 @@ class Minder:
             process.patience = self.table.patience(process.kind)
             return Handle(ready=self._forks.ask(process.name))
         if process.kind is Kind.FORKS:
-            started, line = handle.run_fork_server(self.root.path)
+            started, line = handle.run_fork_server(
+                self.root.path, ends.log_file(self.root, process)
+            )
             try:
                 self._forks = Forks(line, self._life, self._act_on)
             except BaseException:
@@ -105,7 +108,9 @@ class Minder:
                 line.close()
                 raise
             return started
-        return handle.run_helper(HELPERS[process.kind], self.root.path, self._life)
+        log_path = ends.log_file(self.root, process)
+        module = HELPERS[process.kind]
+        return handle.run_helper(module, self.root.path, self._life, log_path)
 
     def _not_started(self, key: Key, error: Exception) -> None:
         """Count what could not be started, or not be watched, as an end."""

@@ -1,5 +1,5 @@
-"""Machines that lack what Linux has: no pidfd, no /proc. RQ goes another way, and keeps
-what it promises."""
+"""Machines that lack what Linux has: no pidfd, no /proc, no openat2, no control groups. RQ
+goes another way, and keeps what it promises."""
 
 from __future__ import annotations
 
@@ -8,16 +8,19 @@ import errno
 import os
 import signal
 import subprocess
+import sys
 
 import pytest
 from harness.queues import RunningQueue
 from harness.supervisor import daemon_on
 from harness.waiting import wait_until
+from harness.without import refusing
 
 pytestmark = pytest.mark.process
 
 PATIENCE = 30
 HIDE = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs none /proc && exec "$@"', "sh"]
+NO_GROUPS = [*HIDE[:4], HIDE[4].replace("/proc", "/sys/fs/cgroup"), "sh"]
 
 
 @pytest.fixture(
@@ -128,3 +131,51 @@ def test_no_second_attempt_beside_one_that_cannot_be_found_without_proc(hidden):
     hidden.until(msg_id, "done", seconds=PATIENCE)
     assert len(started(hidden)) == 2
     hidden.close()
+
+
+# ---- no openat2
+
+
+FILES = """#!/bin/sh
+ln -s /etc/passwd link; mkdir -p deep/er; echo text > deep/er/file; echo printed
+echo done >&3
+"""
+
+
+@pytest.mark.parametrize("code", ["ENOSYS", "EPERM"])
+def test_files_of_scripts_are_read_and_removed_without_openat2(tmp_path, code):
+    queue = RunningQueue(tmp_path / "root", "t", FILES)
+    before = refusing(openat2=code)
+    told = "from rq import beneath; print(beneath._open.__name__)"
+    asked = subprocess.run([*before, sys.executable, "-c", told], stdout=-1, check=True)
+    assert asked.stdout == b"by_steps\n"
+    try:
+        queue.start(before)
+        message = queue.run(PATIENCE)
+        assert message["state"] == "done"
+        assert "printed" in queue.output(message["msg_id"])
+        folder = queue.folder(message["msg_id"])
+        queue.ok("delete_message", {"msg_id": message["msg_id"]})
+        wait_until(lambda: not folder.exists(), PATIENCE)
+        queue.close()
+    finally:
+        queue.kill()
+
+
+# ---- no control groups
+
+
+HOG = "#!/bin/sh\nexec python3 -c \"x = []\nwhile True: x.append(b'x' * (1 << 20))\"\n"
+
+
+def test_a_memory_hog_is_ended_without_control_groups(tmp_path):
+    if os.geteuid() or subprocess.run([*NO_GROUPS, "true"], check=False).returncode:
+        pytest.skip("groups are hidden as root -> sudo ./test/run_tests.sh faults")
+    queue = RunningQueue(tmp_path / "root", "t", HOG)
+    try:
+        queue.start(NO_GROUPS)
+        message = queue.run(PATIENCE, memory="300 MiB")
+        assert (message["state"], message["result"]["cause"]) == ("err", "memory")
+        queue.close()
+    finally:
+        queue.kill()

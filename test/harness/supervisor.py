@@ -33,6 +33,7 @@ class Daemon:
         self.root = Root(path)
         self.tag = uuid.uuid4().hex
         self.env: dict[str, str] = {}
+        self.before: list[str] = []  # words before the supervisor's command
         self.process: subprocess.Popen[bytes] | None = None
         files.make_root(self.root)
         settings = {
@@ -54,6 +55,7 @@ class Daemon:
         env = environment({"RQ_TEST_TAG": self.tag, **self.env})
         return {
             "args": [
+                *self.before,
                 sys.executable,
                 "-m",
                 module,

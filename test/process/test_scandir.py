@@ -10,8 +10,10 @@ import threading
 import time
 
 import pytest
+from harness.cli import rq
 from harness.supervisor import annoy
 from harness.waiting import wait_until
+from harness.without import refusing
 
 from rq import client, config, trash, wire
 from rq.errors import NoSuchQueue, Refused
@@ -78,6 +80,36 @@ def test_a_link_is_a_queue_without_hints_too(daemon, tmp_path):
     linked(daemon, "q")
     (daemon.root.scandir / "q").unlink()
     wait_until(lambda: listed(daemon) == [], 60)
+
+
+@pytest.mark.slow
+def test_a_link_is_a_queue_where_the_kernel_gives_no_hints(daemon):
+    """As where all instances of inotify that a user may have are used up."""
+    daemon.before = refusing(inotify="EMFILE")
+    daemon.start()
+    linked(daemon, "q")
+    assert daemon.child("scandir")["restarts"] == 0
+    (daemon.root.scandir / "q").unlink()
+    wait_until(lambda: listed(daemon) == [], 60)
+    said = rq("doctor", "--quick", root=daemon.root.path).stdout
+    assert "timers and flags are found by looking every second: no hints of" in said
+    assert "raise fs.inotify.max_user_instances with sysctl" in said
+
+
+def test_a_component_that_dies_at_its_start_leaves_its_traceback_in_its_own_log(
+    daemon, tmp_path
+):
+    package = tmp_path / "broken" / "watchdog"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("raise ZeroDivisionError('broken')\n")
+    daemon.env["PYTHONPATH"] = str(tmp_path / "broken")
+    daemon.root.log.mkdir(exist_ok=True)
+    (daemon.root.log / "scandir.log").write_text("I an older line\n")
+    daemon.start()
+    why = "ended with status 1; the last line of its log: ZeroDivisionError: broken"
+    wait_until(lambda: daemon.child("scandir")["reason"] == why, 60)
+    log = (daemon.root.log / "scandir.log").read_text()
+    assert "Traceback (most recent call last)" in log
 
 
 def test_a_definition_without_config_gets_the_defaults(shared):
