@@ -54,6 +54,12 @@ def of_helpers(facts: SupervisorStatus) -> Iterator[Trouble]:
         yield Trouble(who=f"queue/{name}", said="is not used", why=why, kind="warn")
     for name, why in (facts.get("scripts") or {}).items():
         yield Trouble(who=name, said="has the wrong script", why=why, queue=name)
+    for name in facts.get("held_timers") or ():
+        why = (
+            "the Ruby RQ left it, and it may start what RQ does itself (cleaner): `rq timer "
+            f"resume {name}` lets it fire, `rq restore accept` all that waits"
+        )
+        yield Trouble(who=f"timers/{name}", said="waits for you", why=why, kind="warn")
     helpers = {"scandir": facts.get("scandir"), "timers": facts.get("timers")}
     for helper, state in helpers.items():
         for name, text in ((state or {}).get("errors") or {}).items():

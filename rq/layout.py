@@ -116,6 +116,11 @@ class Root:
         return self.path / "config" / "relay.hosts"
 
     @property
+    def adopted(self) -> Path:
+        """Since when a root is ours that another RQ has filled, and what of it waits."""
+        return self.path / "config" / "adopted.json"
+
+    @property
     def tokens(self) -> Path:
         """The tokens that were given to programs, as digests."""
         return self.path / "config" / "tokens.json"

@@ -8,10 +8,12 @@ from collections.abc import Iterator
 
 from rq import config
 from rq.cli import place, term
+from rq.config import adopted
 from rq.config.settings import QueueConfig
 from rq.errors import RQError
 from rq.layout import QueueDir, Root
-from rq.spool import PREP_SECONDS, adoption
+from rq.spool import PREP_SECONDS, ancestor_script
+from rq.spool import adoption as spool_adoption
 from rq.states import State
 
 _DAY = 86400.0
@@ -23,31 +25,63 @@ _NAMED = {
 }
 
 
-def agreed(root: Root) -> bool:
-    """Say which messages of queues that another RQ has filled will be removed, and when;
-    ask whether to start. Without a terminal nothing is asked: nothing is removed at once."""
+def agreed(root: Root, *, adopt: bool) -> bool:
+    """Say what RQ will do with queues that another RQ has filled: which messages it will
+    remove, and when, and what waits; ask whether to start, unless told to `adopt`.
+
+    Without a terminal nobody can be asked: a root of the Ruby RQ is not taken over. A
+    queue in a root of ours is, for nothing is removed at once.
+    """
+    is_ruby = not root.adopted.exists() and spool_adoption.is_ancestors(root)
     lines = list(_lines(root, time.time()))
-    if not lines:
+    if not lines and not is_ruby:
         return True
-    place.note("Another RQ has filled these queues. RQ will remove old messages:")
-    for line in lines:
-        place.note(f"  {line}")
-    place.note(
-        'To keep them longer, or for ever (null), set "retention" in the config.json '
-        "beside the script of the queue, or in queue/NAME/"
-    )
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+    _tell(root, lines)
+    if adopt:
         return True
-    return term.confirm("Start RQ?", yes=False)
+    if sys.stdin.isatty() and sys.stderr.isatty():
+        return term.confirm("Start RQ?", yes=False)
+    if is_ruby:
+        place.note(
+            f"{root.path} is a root of the Ruby RQ, and there is no terminal to ask on: "
+            "`rq up --adopt` takes it over"
+        )
+    return not is_ruby
+
+
+def _tell(root: Root, lines: list[str]) -> None:
+    if lines:
+        place.note("Another RQ has filled these queues. RQ will remove old messages:")
+        for line in lines:
+            place.note(f"  {line}")
+        place.note(
+            'To keep them longer, or for ever (null), set "retention" in the config.json '
+            "beside the script of the queue, or in queue/NAME/"
+        )
+    if waits := list(_waits(root)):
+        place.note(
+            "These wait until you say `rq restore accept`: "
+            + term.plain(", ".join(waits))
+        )
+
+
+def _waits(root: Root) -> Iterator[str]:
+    """Give what will not act before the operator says so."""
+    for name in place.queue_names(root):
+        if ancestor_script.why_waiting(root.queue(name)) is not None:
+            yield f"queue {name}, with its script of the Ruby RQ"
+    if not root.adopted.exists():
+        for name in adopted.found(root):
+            yield f"timer {name}"
 
 
 def _lines(root: Root, now: float) -> Iterator[str]:
     for name in place.queue_names(root):
         queue = root.queue(name)
-        if not queue.config.exists() or not adoption.is_foreign(queue):
+        if not queue.config.exists() or not spool_adoption.is_foreign(queue):
             continue
         kept = _retention(queue)
-        for state, number in adoption.count_ageing(queue).items():
+        for state, number in spool_adoption.count_ageing(queue).items():
             if (seconds := kept.get(state)) is not None:
                 when = term.moment(now + seconds)
                 yield f"{name}: {number} {_NAMED[state]} after {when}"
@@ -59,6 +93,8 @@ def _retention(queue: QueueDir) -> dict[State, float]:
         settings = config.read_queue(queue)
     except RQError:
         settings = QueueConfig()
-    ends = {state: settings.retention.get(str(state), {}) for state in adoption.AGEING}
+    ends = {
+        state: settings.retention.get(str(state), {}) for state in spool_adoption.AGEING
+    }
     days = {s: kept["days"] * _DAY for s, kept in ends.items() if "days" in kept}
     return {**days, State.PREP: PREP_SECONDS}

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import cast
 
-from rq.cli import EXIT_OF, OK, complain, owner, place, term
+from rq.cli import EXIT_OF, OK, complain, owner, place, term, timer_deeds
+from rq.config import adopted
 from rq.errors import RQError
 from rq.layout import Root
 from rq.replies import Restored
 
 LS, ACCEPT = "ls", "accept"
 _ABOUT = """Queues whose directory was copied or restored from a backup: they start
-nothing until a person says what the directory is. `ls` shows what each would run and
-deliver again. `accept` lets queues go on: those that are named, or all that wait.
+nothing until a person says what the directory is. So do queues and timers of the Ruby RQ
+that RQ replaces. `ls` shows what each would run and deliver again. `accept` lets queues
+go on: those that are named, or all that wait, and then the timers, too.
 Pause a queue first (`rq queue pause QUEUE`) if its messages shall not start at once."""
 
 
-_NONE = "no queue waits for an answer: no directory was copied or restored"
+_NONE = "nothing waits for an answer: no directory was copied or restored"
 
 
 class Waiting(Restored):
@@ -65,12 +68,17 @@ def _requested(words: list[str], *, copy: bool) -> tuple[str, list[str]]:
 
 def _ls(root: Root, queues: list[str], *, as_json: bool) -> int:
     waiting, code = _waiting(root, queues)
+    timers = [] if queues else adopted.timers(root)
     if as_json:
-        term.print_json(waiting)
-    elif waiting:
+        term.print_json([*waiting, *({"timer": name} for name in timers)])
+    elif waiting or timers:
         for queue in waiting:
             _print(queue)
-        if len(waiting) > 1:
+        for name in timers:
+            print(
+                term.plain(f"timer {name}: the Ruby RQ left it, and it does not fire")
+            )
+        if len(waiting) + len(timers) > 1:
             place.note("`rq restore accept`, with no queue named, accepts all of them")
     elif code == OK:
         place.note(_NONE)
@@ -113,16 +121,28 @@ def _some(ids: Sequence[str], number: int) -> str:
 
 
 def _accept(root: Root, queues: list[str], how: str) -> int:
-    code = OK
+    code, timers = OK, []
     if not queues:
         waiting, code = _waiting(root, [])
-        queues = [queue["queue"] for queue in waiting]
-        if not queues and code == OK:
+        queues, timers = [queue["queue"] for queue in waiting], adopted.timers(root)
+        if not queues and not timers and code == OK:
             place.note(_NONE)
     for name in queues:
-        try:
-            print(f"{name}: {owner.demand(root, name, 'restore', {'as': how})}")
-        except RQError as error:
-            complain(str(error))
-            code = EXIT_OF[error.kind]
+        code = _tried(partial(_restore, root, name, how)) or code
+    for name in timers:
+        code = _tried(partial(timer_deeds.resume, root, [name])) or code
     return code
+
+
+def _restore(root: Root, name: str, how: str) -> None:
+    print(f"{name}: {owner.demand(root, name, 'restore', {'as': how})}")
+
+
+def _tried(act: Callable[[], None]) -> int:
+    """Do one of several things; return the exit code if it fails, and say why."""
+    try:
+        act()
+    except RQError as error:
+        complain(str(error))
+        return EXIT_OF[error.kind]
+    return OK

@@ -228,13 +228,20 @@ def _headline(root: Root, running: bool, supervisor: SupervisorStatus) -> str:
 
 
 def _tell_hosts(root: Root) -> None:
-    """Tell once which internal hosts the relay may ask since the update."""
-    if hosts := past_hosts.news(root):
+    """Tell once which internal hosts may be asked since the update."""
+    relay, webhooks = past_hosts.news(root)
+    if relay:
         print(
             "since the update the relay may send to these internal hosts, to which it has "
-            f"sent before: {term.plain(', '.join(hosts))}; `rq relay forbid HOST:PORT` "
+            f"sent before: {term.plain(', '.join(relay))}; `rq relay forbid HOST:PORT` "
             "takes that back"
         )
+    if webhooks:
+        print(
+            "webhooks may be posted to these internal hosts, to which the Ruby RQ posted: "
+            f"{term.plain(', '.join(webhooks))}; `allow` in config/webhooks.json lists them"
+        )
+    if relay or webhooks:
         past_hosts.note_shown(root)
 
 

@@ -58,8 +58,13 @@ def up(root: Root, words: list[str]) -> int:
         metavar="N",
         help=f"send {spark_demo.MESSAGES} sample messages, show what Spark counts",
     )
+    parser.add_argument(
+        "--adopt",
+        action="store_true",
+        help="take over a root of the Ruby RQ without asking",
+    )
     args = parser.parse_args(words)
-    if not adoption.agreed(root):
+    if not adoption.agreed(root, adopt=args.adopt):
         print("nothing was started")
         return FAILED
     first = not root.config.exists()

@@ -2,34 +2,38 @@
 asks for permission allows those that the history names. Once; later ones need a person.
 
 It runs before any process of RQ takes a message: a message that is sent to an internal
-host afterwards cannot allow its own host.
+host afterwards cannot allow its own host. The Ruby RQ asked nobody either, and wrote no
+journal: of its queues the folders tell, and for webhooks, too.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ipaddress
+import itertools
 import logging
+import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TypedDict, cast
 
 import orjson
 
-from rq import config
+from rq import config, names
 from rq.config import files
 from rq.errors import BadConfig, BadInput, BadMessage, NoSuchMessage, RQError
 from rq.journal import history
 from rq.layout import QueueDir, Root
 from rq.logs import fields
+from rq.message import Message
 from rq.nesting import Json
 from rq.outbound import addresses, peers, permits
-from rq.spool import folders
+from rq.spool import adoption, folders
 from rq.states import Event, State
 
 DAYS = 30
-_QUEUE = "relay"
+_QUEUE, _WEBHOOK = "relay", "webhook"
 _WAITING = (State.PREP, State.QUE, State.RUN)
 _READ = 10_000  # files of waiting messages that the journal no longer names
 
@@ -39,7 +43,8 @@ log = logging.getLogger(__name__)
 class _State(TypedDict, total=False):
     """The file that says that it was done."""
 
-    entered: list[str]
+    entered: list[str]  # for the relay
+    webhooks: list[str]
     at: float  # epoch seconds
     shown: bool  # to a person
 
@@ -49,27 +54,48 @@ def allow_once(root: Root) -> None:
     in the middle, the next start does it again."""
     if root.relay_hosts.exists():
         return
-    places = sorted(_places(root, time.time()))
-    entered: list[str] = []
-    try:
-        entered = permits.allow(root, places) if places else []
-    except (RQError, OSError) as error:
-        text = f"{error}; say `rq relay allow {' '.join(places)}`"
-        log.error("the hosts of the history are not allowed: %s", text)
-    for place in entered:
-        log.warning("the relay may ask a host of its history: %s", fields(host=place))
-    state = {"entered": entered, "at": time.time(), "shown": not entered}
+    now = time.time()
+    relay, webhooks = sorted(_places(root, now)), sorted(_of_webhooks(root, now))
+    todo = f"say `rq relay allow {' '.join(relay)}`"
+    entered = _entered(permits.allow, root, relay, todo)
+    todo = f"write {', '.join(webhooks)} into `allow` of {root.webhooks}"
+    posted = _entered(permits.allow_webhooks, root, webhooks, todo)
+    state: _State = {"entered": entered, "webhooks": posted, "at": now}
+    state["shown"] = not (entered or posted)
     files.write_state(root.relay_hosts, state)
 
 
+def _entered(
+    allow: Callable[[Root, list[str]], list[str]],
+    root: Root,
+    places: list[str],
+    todo: str,
+) -> list[str]:
+    """Allow hosts; return those that were not allowed before, none if it fails."""
+    if not places:
+        return []
+    try:
+        entered = allow(root, places)
+    except (RQError, OSError) as error:
+        log.error("the hosts of the history are not allowed: %s", f"{error}; {todo}")
+        return []
+    for place in entered:
+        log.warning("RQ may ask a host of its history: %s", fields(host=place))
+    return entered
+
+
 def entered(root: Root) -> list[str]:
-    """Return the hosts that were allowed so."""
+    """Return the hosts that the relay was allowed so."""
     return [str(place) for place in _state(root).get("entered", ())]
 
 
-def news(root: Root) -> list[str]:
-    """Return the hosts that were allowed so, until a person has seen them."""
-    return [] if _state(root).get("shown", True) else entered(root)
+def news(root: Root) -> tuple[list[str], list[str]]:
+    """Return the hosts that were allowed so, to the relay and to webhooks, until a person
+    has seen them."""
+    state = _state(root)
+    if state.get("shown", True):
+        return [], []
+    return entered(root), [str(place) for place in state.get("webhooks", ())]
 
 
 def note_shown(root: Root) -> None:
@@ -95,7 +121,10 @@ def _places(root: Root, now: float) -> set[str]:
         for state in _WAITING
         for msg_id in folders.list_state(queue, state)
     }
-    dests = set(_dests(queue, now - DAYS * 86400, waiting))
+    since = now - DAYS * 86400
+    dests = set(_dests(queue, since, waiting))
+    for message in _of_ancestor(queue, (State.RELAYED,), since):
+        dests.add(message.dest)
     for msg_id, state in list(waiting.items())[:_READ]:
         with contextlib.suppress(BadMessage, NoSuchMessage, OSError):
             dests.add(folders.read_message(queue, state, msg_id).dest)
@@ -104,10 +133,44 @@ def _places(root: Root, now: float) -> set[str]:
     return {to.place for to in targets if not peers.is_own(to, own)}
 
 
-def _target(dest: str) -> peers.Target | None:
+def _of_webhooks(root: Root, now: float) -> set[str]:
+    """Return HOST:PORT of all that the ancestor's webhooks were posted to since, and of
+    what its waiting messages ask for."""
+    urls: set[str] = set()
+    for name in os.listdir(root.queues) if root.queues.is_dir() else ():
+        queue = root.queue(name)
+        if not names.is_queue_name(name) or not queue.config.is_file():
+            continue
+        if name == _WEBHOOK:
+            since = now - DAYS * 86400
+            ended = _of_ancestor(queue, (State.DONE, State.ERR), since)
+            posted = itertools.chain(_of_ancestor(queue, _WAITING, 0.0), ended)
+            urls.update(str(message.params.get("param1", "")) for message in posted)
+        for message in _of_ancestor(queue, _WAITING, 0.0):
+            urls.update(message.post_run_webhook)
+    targets = [to for url in urls if (to := _target(url, peers.origin)) is not None]
+    return {to.place for to in targets}
+
+
+def _of_ancestor(
+    queue: QueueDir, states: Iterable[State], since: float
+) -> Iterator[Message]:
+    """Give the messages, made since then, of a queue that RQ has never owned."""
+    if not adoption.is_foreign(queue):
+        return
+    for state in states:
+        for msg_id in itertools.islice(folders.newest_first(queue, state), _READ):
+            with contextlib.suppress(BadMessage, NoSuchMessage, OSError):
+                if names.created(msg_id) >= since:
+                    yield folders.read_message(queue, state, msg_id)
+
+
+def _target(
+    dest: str, parse: Callable[[str], peers.Target] = peers.target
+) -> peers.Target | None:
     """Return the host of a dest; None when it needs no permission, or is none."""
     try:
-        to = peers.target(dest)
+        to = parse(dest)
         permits.spelled(to.place)
         public = addresses.is_public(ipaddress.ip_address(to.host))
     except BadInput:

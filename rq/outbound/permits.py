@@ -1,11 +1,12 @@
-"""Which internal hosts the relay may ask: what the operator adds to and takes from
-config/peers.json."""
+"""Which internal hosts may be asked: what the operator adds to and takes from
+config/peers.json, for the relay; and what a root of the Ruby RQ brings along."""
 
 from __future__ import annotations
 
 import json
 import os
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import TypedDict
 
 from rq import config, names
@@ -26,7 +27,17 @@ class Permit(TypedDict):
 
 
 def allow(root: Root, places: Iterable[str]) -> list[str]:
-    """Let hosts be asked; return those that were not allowed before."""
+    """Let the relay ask hosts; return those that were not allowed before."""
+    peers.read_all(root)  # what is wrong with it is said, and nothing written
+    return _allow(root.peers, places)
+
+
+def allow_webhooks(root: Root, places: Iterable[str]) -> list[str]:
+    """Let webhooks be posted to hosts; return those that were not allowed before."""
+    return _allow(root.webhooks, places)
+
+
+def _allow(path: Path, places: Iterable[str]) -> list[str]:
     wanted = [spelled(place) for place in places]
     added: list[str] = []
 
@@ -34,12 +45,13 @@ def allow(root: Root, places: Iterable[str]) -> list[str]:
         added.extend(place for place in dict.fromkeys(wanted) if place not in texts)
         texts.extend(added)
 
-    _change(root, add)
+    _change(path, add)
     return added
 
 
 def forbid(root: Root, place: str) -> None:
     """Take back what `allow` has added; Refused when there is nothing to take."""
+    peers.read_all(root)
     wanted = spelled(place)
 
     def take(texts: list[str]) -> None:
@@ -48,7 +60,7 @@ def forbid(root: Root, place: str) -> None:
             raise Refused(_why_not(root, wanted))
         texts.remove(written[wanted])
 
-    _change(root, take)
+    _change(root.peers, take)
 
 
 def _why_not(root: Root, place: str) -> str:
@@ -80,18 +92,17 @@ def listed(root: Root) -> list[Permit]:
     return [*by_list, *by_url]
 
 
-def _change(root: Root, act: Callable[[list[str]], None]) -> None:
+def _change(path: Path, act: Callable[[list[str]], None]) -> None:
     """Let `act` change the list; all else in the file stays as it is."""
-    turn = locks.lock_waiting(root.config_dir / ".peers.json.lock")
+    turn = locks.lock_waiting(path.with_name(f".{path.name}.lock"))
     try:
-        peers.read_all(root)  # what is wrong with it is said, and nothing written
-        data = config.read_json(root.peers) if root.peers.exists() else {}
+        data = config.read_json(path) if path.exists() else {}
         before = list(data.get(_ALLOW) or [])
         texts = list(before)
         act(texts)
         if texts != before:
             text = json.dumps({**data, _ALLOW: texts}, indent=1, ensure_ascii=False)
-            files.write_secret(root.peers, f"{text}\n")
+            files.write_secret(path, f"{text}\n")
     finally:
         os.close(turn)
 

@@ -30,7 +30,7 @@ from rq.queues.maintenance.stall import Stall
 from rq.queues.owner import rates
 from rq.queues.owner.owner import Owner
 from rq.queues.runner.runner import Runner
-from rq.spool import PREP_SECONDS, Spool, door
+from rq.spool import PREP_SECONDS, Spool, door, why_waiting
 from rq.states import Event, Role, State
 
 PATIENCE = 2.0  # seconds that the command `wake` waits for the deposits in new/
@@ -52,6 +52,7 @@ class Housekeeping:
         runner: Runner,
         checkpoints: Checkpoints,
         connections: Connections,
+        open_again: Callable[[], None],
     ) -> None:
         self.owner = owner
         self.runner = runner
@@ -69,6 +70,7 @@ class Housekeeping:
         self._tasks = Tasks(owner.loop)
         self._checkpoints = checkpoints
         self._connections = connections
+        self._open_again = open_again
         self._config_seen = _stamp(owner.queue.config)
         if not owner.reload():  # it may have changed since this start has read it
             self._config_seen = _UNREAD
@@ -110,6 +112,9 @@ class Housekeeping:
 
     def reload(self) -> None:
         """Read the config at once (SIGHUP)."""
+        if self.owner.admission.restored:
+            self._look_whether_it_waits()
+            return
         self._reload(_stamp(self.owner.queue.config))
 
     def _reload(self, seen: tuple[int, int, int] | None) -> None:
@@ -134,7 +139,7 @@ class Housekeeping:
 
     def _chores(self) -> tuple[Callable[[], object], ...]:
         if self.owner.admission.restored:
-            return (self._connections.drop_silent,)
+            return (self._connections.drop_silent, self._look_whether_it_waits)
         return (
             self._look_at_place,
             self._watch_clocks,
@@ -182,6 +187,16 @@ class Housekeeping:
         running = ((a.message, a.run_seconds) for a in first if a.at_work)
         if notices.look(owner.spool, owner.settings, running):
             owner.wake()
+
+    def _look_whether_it_waits(self) -> None:
+        """Open the queue when its config, which was read at the start, is another now and
+        no person need decide any more: it runs RQ's own script instead of the Ruby RQ's."""
+        seen = _stamp(self.owner.queue.config)
+        if seen == self._config_seen:
+            return
+        self._config_seen = seen
+        if why_waiting(self.owner.queue) is None:
+            self._open_again()
 
     def _look_whether_it_stands(self) -> None:
         self.stall.look()

@@ -80,7 +80,7 @@ class Process:
             self._displaced,
         )
         self.housekeeping = Housekeeping(
-            owner, runner, self.checkpoints, self._connections
+            owner, runner, self.checkpoints, self._connections, self.open_again
         )
         self._pace = clients.pace
         self.server = Server(owner, sock, clients, self._context)

@@ -41,6 +41,7 @@ class SupervisorStatus(TypedDict, total=False):
     timers: HelperState
     unusable: Mapping[str, str]
     scripts: Mapping[str, str]
+    held_timers: Sequence[str]  # of the Ruby RQ: they wait for the operator
 
 
 class TimerRow(TypedDict, total=False):

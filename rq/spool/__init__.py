@@ -6,7 +6,7 @@ as `Record`: each is made once and written as JSON, so a class in between would 
 and taken apart for every event.
 
 The owner of a queue opens it and asks `Spool`. Other rooms may import `folders`,
-`script_files`, `ancestor_files`, `adoption`, `check` and `disk_speed`, which need no
+`script_files`, `ancestor_files`, `ancestor_script`, `adoption`, `check` and `disk_speed`, which need no
 owner. All else is the spool's own, or the queues'; contracts say which.
 """
 
@@ -19,6 +19,7 @@ from rq.spool.recovery import (
     stopped_cleanly,
 )
 from rq.spool.recovery_apply import Opened
+from rq.spool.restored import why_waiting
 from rq.spool.store import LAG_BYTES, LAG_MESSAGES, PREP_SECONDS, Spool
 
 __all__ = [
@@ -33,4 +34,5 @@ __all__ = [
     "open_spool",
     "rows_counted",
     "stopped_cleanly",
+    "why_waiting",
 ]

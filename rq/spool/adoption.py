@@ -15,7 +15,7 @@ import orjson
 from rq import beneath, durable, names
 from rq.errors import BadInput, NotPlain, is_busy
 from rq.journal import history
-from rq.layout import MSG, QUEUE_DIRS, QueueDir, folder
+from rq.layout import MSG, QUEUE_DIRS, STATE_DIRS, QueueDir, Root, folder
 from rq.logs import fields
 from rq.spool import ancestor_files, checkpoint, folders
 from rq.states import COUNTED, State
@@ -32,6 +32,23 @@ def is_foreign(queue: QueueDir) -> bool:
         return False
     place = queue.journal_dir
     return not history.active_segments(place) and not history.journals(place)
+
+
+def is_ancestors(root: Root) -> bool:
+    """Return whether RQ has never run in a root that the ancestor filled: of its queues
+    none has a journal, and one at least was not made by RQ, which leaves a mark."""
+    found = [
+        QueueDir(path)
+        for path in (root.queues.iterdir() if root.queues.is_dir() else ())
+        if names.is_queue_name(path.name) and QueueDir(path).config.is_file()
+    ]
+    return all(map(is_foreign, found)) and any(map(_is_of_ancestor, found))
+
+
+def _is_of_ancestor(queue: QueueDir) -> bool:
+    return not queue.scandir_mark.exists() and all(
+        (queue.path / name).is_dir() for name in STATE_DIRS
+    )
 
 
 def count_ageing(queue: QueueDir) -> dict[State, int]:

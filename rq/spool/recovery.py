@@ -153,7 +153,7 @@ class _Opening:
         """Recover the queue, or show what recovery would do."""
         _check_device(self.queue)
         scan = scan_queue(self.queue, self.clock())
-        if not scan.fresh and (why := restored.why_waiting(self.queue)) is not None:
+        if (why := restored.why_waiting(self.queue)) is not None:
             return self._open_waiting(scan, why)
         left = self._end_left(scan, grace)
         if scan.fresh:

@@ -1,4 +1,5 @@
-"""A Ruby RQ that still runs on the root: found by its sockets, and refused.
+"""A root of the Ruby RQ: what still runs on it is found by its sockets, and refused; what
+would act before its operator has decided waits.
 
 It takes no locks, so nothing else would keep two owners off one queue. An RQ of ours that
 answers on a socket holds the lock beside it.
@@ -6,17 +7,18 @@ answers on a socket holds the lock beside it.
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
-from rq import client, config
-from rq.errors import BadConfig, Refused, RQError, Unreachable
-from rq.layout import QueueDir, Root
+from rq import client
+from rq.config import adopted
+from rq.errors import Refused, RQError, Unreachable
+from rq.layout import Root
 from rq.proc import locks
+from rq.spool import adoption, ancestor_script
 from rq.supervisor import definitions
 
 PATIENCE = 3.0  # seconds for an answer; a silent listener counts as running, too
-_SHIPPED = "default_scripts"  # where the ancestor has its scripts
-_DELETES = ("cleaner", "relay", "webhook", "rq_router")  # queues of the same name here
 
 
 def refuse(root: Root) -> None:
@@ -53,34 +55,20 @@ def _pid(path: Path) -> str:
     return f" (pid {pid})" if pid.isdigit() else ""
 
 
-def shipped_scripts(root: Root, bundled: Path) -> dict[str, str]:
-    """Return the queues that run a script of the ancestor where RQ, in the directory
-    `bundled`, comes with its own, and what to do."""
-    advice = {}
-    for name in _DELETES:
-        script = _script_of(root.queue(name), root)
-        if script is not None and _is_shipped(script):
-            advice[name] = (
-                f"it runs {script} of the Ruby RQ, which moves folders without asking RQ: "
-                f"`ln -sfn {bundled / name} {root.scandir / name}` replaces it by RQ's own"
-            )
-    return advice
+def scripts(root: Root) -> dict[str, str]:
+    """Return the queues that run a script of the ancestor where RQ has its own, and what
+    to do; those that wait because of it say it themselves."""
+    found = {name: root.queue(name) for name in definitions.queues_of(root)}
+    return {
+        name: advice
+        for name, queue in found.items()
+        if (advice := ancestor_script.advice(queue)) is not None
+        and ancestor_script.why_waiting(queue) is None
+    }
 
 
-def _script_of(queue: QueueDir, root: Root) -> Path | None:
-    try:
-        script = config.read_json(queue.config).get("script")
-    except BadConfig:
-        return None
-    return (root.path / script).resolve() if isinstance(script, str) else None
-
-
-def _is_shipped(script: Path) -> bool:
-    if _SHIPPED in script.parts:
-        return True
-    try:
-        with script.open("rb") as file:
-            first = file.readline(200)
-    except OSError:
-        return False
-    return first.startswith(b"#!") and b"ruby" in first
+def take_over(root: Root) -> None:
+    """Note, once in the life of a root, that it was an ancestor's and which timers it
+    had: these wait. Before any child starts, so none of them fires first."""
+    if not root.adopted.exists() and adoption.is_ancestors(root):
+        adopted.note(root, time.time())

@@ -17,11 +17,10 @@ from typing import ClassVar, cast
 
 import orjson
 
-import rq
 from rq import __version__, client, config, logs, names, trash, wire
 from rq.access.roles import Role
 from rq.access.sockets import Asker
-from rq.config import admin, broker
+from rq.config import admin, adopted, broker
 from rq.config.settings import RootConfig
 from rq.errors import (
     BadConfig,
@@ -44,8 +43,6 @@ from rq.supervisor.minder import Minder
 
 CREATE_WAIT = 10.0  # seconds that create_queue waits for the new queue
 WAKE_TIMEOUT = 5.0
-
-BUNDLED = Path(rq.__file__).resolve().parent / "bundled"
 
 log = logging.getLogger(__name__)
 
@@ -126,7 +123,8 @@ class Commands:
             "scandir": _state_of(self._root.scandir_state),
             "timers": _state_of(self._root.timers_state),
             "unusable": _unusable(self._root),
-            "scripts": ancestor.shipped_scripts(self._root, BUNDLED),
+            "scripts": ancestor.scripts(self._root),
+            "held_timers": adopted.timers(self._root),
         }
 
     async def _broker(self, _arg: str) -> Reply:

@@ -43,6 +43,7 @@ def main(argv: list[str] | None = None) -> int:
         settings = config.read_root(root)
         files.make_root(root)
         held = _lock(root)
+        ancestor.take_over(root)
     except (RQError, OSError) as error:
         _say(options.ready_fd, f"FATAL {error}\n")
         sys.stderr.write(f"rq-mgr: {error}\n")

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from rq.access.roles import Role
 from rq.access.sockets import Asker
+from rq.config import adopted
 from rq.errors import BadInput, NoSuchMessage
 from rq.nesting import Json, from_json
 from rq.replies import (
@@ -177,6 +178,7 @@ def resume(sending: Sending, value: Json, now: float) -> TimerRow:
     if past.paused is not None:
         sending.held.past[named.name] = resumed(named, past, now)
     sending.held.save()
+    adopted.release(sending.held.root, named.name)
     sending.woken.set()
     return row(sending, named, now)
 

@@ -7,6 +7,7 @@ import os
 from dataclasses import dataclass, field, replace
 
 from rq import config
+from rq.config import adopted
 from rq.errors import BadConfig, CannotRead
 from rq.layout import Root
 from rq.timers.past import Past, not_ahead, with_rule
@@ -72,10 +73,15 @@ class Timers:
         else:
             self.errors.pop(name, None)
             self.timers[timer.name] = timer
-            past = self.past.get(timer.name, Past())
-            self.past[timer.name] = with_rule(past, timer, now)
+            past = self.past.get(timer.name)
+            self.past[timer.name] = with_rule(past or self._new(timer.name), timer, now)
         if stamp is not None:
             self.stamps[name] = stamp
+
+    def _new(self, name: str) -> Past:
+        """Return the past of a timer that RQ has not seen before: one that it took over
+        from the Ruby RQ is paused."""
+        return Past(paused=adopted.held(self.root, name))
 
     def _broken(self, name: str, error: str) -> None:
         if self.errors.get(name) == error:

@@ -73,6 +73,26 @@ def build(root: Path, port: int = 3333) -> Path:
     return root
 
 
+CLEANED = "log/cleaned"  # what the cleaner of the ancestor leaves when it has run
+_CLEANER = f"""#!/bin/sh
+rm -rf "$RQ_ROOT"/queue/*/done/*
+touch "$RQ_ROOT/{CLEANED}"
+echo done >&3
+"""
+
+
+def add_cleaner(root: Path) -> None:
+    """Add the ancestor's cleaner, which a timer starts: it removes folders itself."""
+    definition = root / "default_scripts/cleaner"
+    _script(definition / "run", _CLEANER)
+    _write_json(definition / "config.json", {"num_workers": "1"})
+    (root / "scandir/cleaner").symlink_to("../default_scripts/cleaner")
+    _queue(root / "queue/cleaner", script="./default_scripts/cleaner/run")
+    asked = {"dest": "cleaner", "param1": "ALLQUEUES", "param2": "3"}
+    _write_json(definition / "timer.json", {"period": 86400, "msg": asked})
+    (root / "timers/cleaner.json").symlink_to("../default_scripts/cleaner/timer.json")
+
+
 def _definitions(root: Path) -> None:
     """`work` comes from scandir; `resting` and `stopped` were made by web."""
     definition = root / "default_scripts/work"
@@ -199,9 +219,9 @@ def _status(folder: Path, text: str | None) -> None:
     _write_json(folder / "status", {"job_status": text})
 
 
-def _script(path: Path) -> None:
+def _script(path: Path, text: str = _SCRIPT) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(_SCRIPT)
+    path.write_text(text)
     path.chmod(0o755)
 
 

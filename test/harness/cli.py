@@ -83,7 +83,7 @@ def running(root, without=()):
         for name in without:
             (root / "scandir" / name).unlink(missing_ok=True)
     try:
-        done = rq("up", "--no-samples", root=root)
+        done = rq("up", "--no-samples", "--adopt", root=root)
         assert done.returncode == 0, done.stdout + done.stderr
         yield root
     finally:

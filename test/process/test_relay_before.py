@@ -5,12 +5,16 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
+from harness import ancestor
+from harness.ancestor import message_at
 from harness.checkout import CHECKOUT
 from harness.queues import RunningQueue, kept, running_queue
 from harness.relay import RUN, SETTINGS
 
+from rq.layout import Root
 from rq.outbound import past_hosts, permits
 
 pytestmark = pytest.mark.process
@@ -51,9 +55,9 @@ def allowed(root):
 def test_the_hosts_of_the_history_and_of_what_waits_are_allowed(root):
     past_hosts.allow_once(root)
     assert allowed(root) == HOSTS
-    assert past_hosts.news(root) == HOSTS
+    assert past_hosts.news(root) == (HOSTS, [])
     past_hosts.note_shown(root)
-    assert past_hosts.news(root) == []
+    assert past_hosts.news(root) == ([], [])
     assert past_hosts.entered(root) == HOSTS
 
 
@@ -102,3 +106,35 @@ def test_a_file_that_cannot_be_used_is_left_and_the_hosts_are_named(root, caplog
     assert root.peers.read_text() == "{"
     assert f"say `rq relay allow {' '.join(HOSTS)}`" in caplog.text
     assert root.relay_hosts.exists()
+
+
+def test_a_root_of_the_ruby_rq_brings_the_hosts_of_its_relay_and_its_webhooks(tmp_path):
+    root = Root(ancestor.build(tmp_path / "root"))
+    today = time.strftime("%Y%m%d", time.gmtime())
+    for at, (queue, place, fields) in enumerate(
+        (
+            ("relay", f"relayed/{today}/10/00/", {"dest": "http://10.0.0.7:3333/q/x"}),
+            ("relay", "relayed/20150301/10/00/", {"dest": "http://10.0.0.1/q/x"}),
+            ("webhook", f"done/{today}/10/00/", {"param1": "http://10.0.0.8:80/hook"}),
+            ("webhook", "que/", {"param1": "http://127.0.0.1:9/hook"}),
+            ("webhook", "done/20150301/10/00/", {"param1": "http://10.0.0.2/hook"}),
+            ("work", "que/", {"post_run_webhook": ["https://inner.example/a"]}),
+            ("work", "que/", {"post_run_webhook": ["https://8.8.8.8/a"]}),
+        )
+    ):
+        day = place.split("/")[1] or today
+        (root.queue(queue).path).mkdir(exist_ok=True)
+        root.queue(queue).config.touch()
+        message_at(
+            root.queue(queue).path / f"{place}{day}.1000.00.00{at}.41{at}",
+            queue,
+            "que",
+            **fields,
+        )
+    root.webhooks.write_text('{"allow": ["10.9.0.0/16"], "ca": "/x"}')
+    past_hosts.allow_once(root)
+    posted = ["10.0.0.8:80", "127.0.0.1:9", "inner.example:443"]
+    assert allowed(root) == ["10.0.0.7:3333"]
+    written = json.loads(root.webhooks.read_text())
+    assert written == {"allow": ["10.9.0.0/16", *posted], "ca": "/x"}
+    assert past_hosts.news(root) == (["10.0.0.7:3333"], posted)

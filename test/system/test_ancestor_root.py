@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from harness import ancestor
-from harness.cli import running
+from harness.cli import rq, running
 from harness.ports import free_port
 from harness.waiting import wait_until
 
@@ -21,6 +21,8 @@ def root(tmp_path_factory):
     path = tmp_path_factory.mktemp("old") / "root"
     ancestor.build(path, free_port())
     with running(path):
+        accepted = rq("restore", "accept", root=path)  # its timers, too
+        assert accepted.returncode == 0, accepted.stderr
         yield Root(path)
     for name in ("work", "resting", "stopped"):
         assert check.check(Root(path).queue(name)) == []

@@ -1,5 +1,5 @@
-"""The commands about a directory that was copied or restored: what the queue would do
-in it, and what a person decides."""
+"""The commands about a queue that waits for a decision, because its directory was copied or
+restored, or is the Ruby RQ's: what it would do, and what a person decides."""
 
 from __future__ import annotations
 
@@ -53,9 +53,7 @@ def restore(ctx: Context, arg: bytes) -> Ok[str]:
         raise BadInput(f"'as' must be one of {', '.join(_SAID)}")
     owner = ctx.owner
     if owner.admission.restored is None:
-        raise WrongState(
-            f"queue {owner.name} needs no decision: its directory is the one it ran in"
-        )
+        raise WrongState(f"queue {owner.name} needs no decision: it is at work")
     spool, copy = owner.spool, how == COPY
     place, journal = owner.queue.journal_dir, spool.journal_id
     mark.accept(place, spool.dir_fd, journal, copy=copy)

@@ -121,7 +121,7 @@ def _why_not_leased(owner: Owner) -> str:
 def _why_none(owner: Owner) -> Why | None:
     """Return why no message of the queue starts; None: they may."""
     if owner.admission.restored:
-        text = "Its queue's directory was copied or restored."
+        text = f"Its queue waits for a decision: {owner.admission.restored}."
         return Why(reason=Reason.RESTORED, text=text)
     if (pause := owner.admission.pause) is not None:
         return waits.paused(**asdict(pause))

@@ -1,0 +1,81 @@
+"""A queue that runs a script of the ancestor where RQ has its own.
+
+The ancestor's cleaner removes folders that are three days old by their names, its relay
+and router move what they like: none of them asks the queue's owner. A queue that RQ takes
+over with such a script waits, so that a timer, or what was left in `que`, does not start it
+before a person has decided. A queue that RQ already owned goes on.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import rq
+from rq import config
+from rq.errors import BadConfig
+from rq.journal import mark
+from rq.layout import QueueDir, Root
+from rq.spool import adoption
+
+BUNDLED = Path(rq.__file__).resolve().parent / "bundled"
+_SHIPPED = "default_scripts"  # where the ancestor has its scripts
+_REPLACED = (
+    "cleaner",
+    "relay",
+    "webhook",
+    "rq_router",
+)  # RQ has its own, named the same
+
+
+def advice(queue: QueueDir) -> str | None:
+    """Return what to do about a queue that runs such a script; None: it runs none."""
+    script = _script_of(queue)
+    name = None if script is None else _replaced(queue, script)
+    if name is None:
+        return None
+    link = Root(queue.path.parent.parent).scandir / queue.name
+    return (
+        f"it runs {script} of the Ruby RQ, which moves folders without asking RQ: "
+        f"`ln -sfn {BUNDLED / name} {link}` replaces it by RQ's own"
+    )
+
+
+def why_waiting(queue: QueueDir) -> str | None:
+    """Return why a queue that RQ has never owned does not begin; None: it may."""
+    told = advice(queue)
+    if told is None or not adoption.is_foreign(queue) or _is_accepted(queue):
+        return None
+    return f"{told}; `rq restore accept {queue.name}` lets it run as it is"
+
+
+def _is_accepted(queue: QueueDir) -> bool:
+    """Return whether a person has said that it may go on, and no journal was begun yet."""
+    return mark.read(queue.journal_dir) is not None
+
+
+def _script_of(queue: QueueDir) -> Path | None:
+    try:
+        script = config.read_json(queue.config).get("script")
+    except BadConfig:
+        return None
+    root = queue.path.parent.parent
+    return (root / script).resolve() if isinstance(script, str) else None
+
+
+def _replaced(queue: QueueDir, script: Path) -> str | None:
+    """Return the queue of RQ that does what this script of the ancestor does."""
+    is_shipped = _SHIPPED in script.parts
+    if is_shipped and script.parent.name in _REPLACED:
+        return script.parent.name
+    if queue.name in _REPLACED and (is_shipped or _is_ruby(script)):
+        return queue.name
+    return None
+
+
+def _is_ruby(script: Path) -> bool:
+    try:
+        with script.open("rb") as file:
+            first = file.readline(200)
+    except OSError:
+        return False
+    return first.startswith(b"#!") and b"ruby" in first
