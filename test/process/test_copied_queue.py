@@ -125,7 +125,7 @@ def test_before_the_word_nothing_is_taken_or_changed(copy):
 @pytest.mark.slow
 def test_pages_say_that_a_message_waits_for_the_word_and_offer_no_more(copy, tmp_path):
     story = copy.get(copy.waiting)["story"]
-    assert story["why"] == "Its queue's directory was copied or restored."
+    assert story["why"] == "Its queue waits for a decision, which `rq restore` tells."
     assert "`rq restore accept c`" in story["todo"]
     with web_alone(tmp_path) as web:
         (section,) = web.get("/q/c/queue.json?state=que").json["sections"]

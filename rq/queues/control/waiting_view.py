@@ -121,7 +121,7 @@ def _why_not_leased(owner: Owner) -> str:
 def _why_none(owner: Owner) -> Why | None:
     """Return why no message of the queue starts; None: they may."""
     if owner.admission.restored:
-        text = f"Its queue waits for a decision: {owner.admission.restored}."
+        text = "Its queue waits for a decision, which `rq restore` tells."
         return Why(reason=Reason.RESTORED, text=text)
     if (pause := owner.admission.pause) is not None:
         return waits.paused(**asdict(pause))
