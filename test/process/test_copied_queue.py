@@ -257,7 +257,7 @@ def test_an_operator_looks_and_says_at_the_command_line(a, copy, capfd, monkeypa
     assert "needs no decision" in capfd.readouterr().err
     assert rq(copy, "accept") == 0
     assert rq(copy, "ls") == 0
-    assert "no queue waits" in capfd.readouterr().err
+    assert "nothing waits for an answer" in capfd.readouterr().err
 
 
 def test_one_that_was_renamed_goes_on_as_ever(a):
