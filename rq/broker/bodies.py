@@ -70,6 +70,20 @@ class Bodies:
         may_be = largest > LARGE or largest * len(bodies) > LINE
         return may_be and (largest > LARGE or sum(map(len, bodies)) > LINE)
 
+    def weight(self, name: bytes, args: Sequence[bytes]) -> tuple[int, int]:
+        """Return how many bodies a command has, and the bytes of those that will be in
+        memory, for they get no file."""
+        where = BODIES.get(name)
+        if where is None:
+            return 0, 0
+        sizes = list(map(len, args[where]))
+        if not self.are_large(name, args):
+            return len(sizes), sum(sizes)
+        kept = [size for size in sizes if size <= LARGE]
+        if sum(kept) > LINE:
+            kept = [size for size in kept if size < SMALLEST]
+        return len(sizes), sum(kept)
+
     def keep(self, name: bytes, args: Sequence[bytes]) -> list[bytes]:
         """Write the large bodies of a command, durably; return its arguments with their
         places. Is called in a thread. OSError: the disk takes nothing more."""

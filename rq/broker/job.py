@@ -166,6 +166,9 @@ class Job:
         return not self.due and self.was_queued and self.state is State.ACTIVE
 
 
+_NO_JOBS: SortedKeyList[Job] = SortedKeyList(key=attrgetter("ctime"))  # stays empty
+
+
 class Queue:
     """A queue: the jobs in it, by the time of their creation."""
 
@@ -184,7 +187,7 @@ class Queue:
 
     def __init__(self, name: bytes, number: int, now: float) -> None:
         self.name = name
-        self.number = number  # among all queues there ever were
+        self.number = number  # among all queues there ever were; 0 while it rests
         self.jobs: SortedKeyList[Job] = SortedKeyList(key=attrgetter("ctime"))
         self.held = 0  # jobs that belong to it, in it or not
         self.into = self.out = False  # whether it is paused in input, in output
@@ -193,6 +196,16 @@ class Queue:
 
     def __len__(self) -> int:
         return len(self.jobs)
+
+    def rest(self) -> None:
+        """Be forgotten, but by the jobs that are handed out: take little memory."""
+        self.number, self.jobs = 0, _NO_JOBS
+
+    def come_again(self, number: int, now: float) -> None:
+        """Be a queue that has just come."""
+        self.number, self.jobs = number, SortedKeyList(key=attrgetter("ctime"))
+        self.jobs_in = self.jobs_out = 0
+        self.came = self.used = now
 
     @property
     def paused(self) -> str:

@@ -34,7 +34,8 @@ IDLE = (300.0, 10.0, 2.0)  # seconds until an empty queue is forgotten, by memor
 LEAVING = Failure(
     "LEAVING This node is leaving the cluster, please connect to a different one"
 )
-_LOOK = 1.0  # seconds between two looks for such queues
+_LOOK = 1.0  # seconds between two looks for such queues, at least
+_REST = 9  # times as long as a look over all took there is none
 _DRAWS = 64  # ids that are drawn at a time
 _SOME = 200  # queues that are looked at in a turn
 _AT_ONCE = 1_000  # clients that are answered in one go
@@ -53,7 +54,8 @@ class JobDesk:
         self._jitters = Random(random.getrandbits(64))  # needs no secret, and no call
         self._draws: list[bytes] = []  # for ids to come
         self._held_for: frozenset[str] = frozenset()  # nodes, when it was looked at
-        self._look_at = 0.0
+        self.look_at = 0.0  # for queues that nobody uses
+        self._look_began = 0.0
         self._looked_at = 0  # number of the queue
 
     def new(
@@ -245,7 +247,7 @@ class JobDesk:
 
     def looks(self, now: float) -> bool:
         """Whether it is time to look for queues that nobody uses."""
-        return now >= self._look_at
+        return now >= self.look_at
 
     def tick(self, now: float, most: int) -> None:
         """Do what is due by now, for `most` jobs at a time."""
@@ -290,13 +292,16 @@ class JobDesk:
 
     def look(self, now: float) -> None:
         """Forget queues that are empty, not paused, and that nobody has used for long;
-        some at a time."""
+        some at a time. Jobs of theirs that are handed out may come again: so does the
+        queue."""
+        if not self._looked_at:
+            self._look_began = now
         queues = self.jobs.queues_after(self._looked_at, _SOME)
         self._looked_at = queues[-1].number if len(queues) == _SOME else 0
         if not self._looked_at:
-            self._look_at = now + _LOOK
+            self.look_at = now + max(_LOOK, _REST * (now - self._look_began))
         unused = [
-            each for each in queues if not each.held and each.used + IDLE[-1] <= now
+            each for each in queues if not each.jobs and each.used + IDLE[-1] <= now
         ]
         idle = IDLE[self._outlet.memory_level] if unused else 0.0
         for queue in unused:

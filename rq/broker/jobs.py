@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice, takewhile
 from operator import attrgetter
@@ -68,6 +69,10 @@ class Jobs:
         self.by_age: SortedKeyList[Job] = SortedKeyList(key=attrgetter("ctime"))
         self.queues: dict[bytes, Queue] = {}
         self.queues_by_number: SortedDict[int, Queue] = SortedDict()
+        self.resting: dict[bytes, Queue] = {}  # forgotten, with jobs handed out
+        # Jobs that may be over (`Job.is_spent`), the first handed out first. A plain
+        # dict would walk over all that has left its head.
+        self.spent: OrderedDict[str, None] = OrderedDict()
         self.weight = Weight()
         self._last = 0.0, 0.0  # see `_share`
         self.deadlines.clear()
@@ -78,9 +83,17 @@ class Jobs:
         """Return a queue, made if it is not there yet."""
         queue = self.queues.get(name)
         if queue is None:
-            self._last_queue += 1
-            queue = self.queues[name] = Queue(name, self._last_queue, now)
-            self.queues_by_number[queue.number] = queue
+            queue = self._come(name, now)
+        return queue
+
+    def _come(self, name: bytes, now: float) -> Queue:
+        self._last_queue += 1
+        queue = self.resting.pop(name, None)
+        if queue is None:
+            queue = Queue(name, self._last_queue, now)
+        else:
+            queue.come_again(self._last_queue, now)
+        self.queues[name] = self.queues_by_number[queue.number] = queue
         return queue
 
     def jobs_after(self, ctime: int, count: int) -> list[Job]:
@@ -140,9 +153,12 @@ class Jobs:
             queue.jobs_in = queue.jobs_out = 0
 
     def forget_queue(self, queue: Queue) -> None:
-        """Forget a queue without jobs."""
+        """Forget a queue in which no jobs are; with the next one it comes again."""
         del self.queues[queue.name]
         del self.queues_by_number[queue.number]
+        if queue.held:
+            queue.rest()
+            self.resting[queue.name] = queue
 
     def apply(self, event: Event, now: float) -> None:
         """Let an event be true, once or again; of a job that is gone nothing is."""
@@ -157,6 +173,8 @@ class Jobs:
             self._take_out(job)
             job.state = State.ACTIVE
             self.postpone(job, event.due, now)
+            if not event.due:
+                self.spent[job.job_id] = None
 
     def _paused(self, event: Paused, now: float) -> None:
         queue = self.queue(event.queue, now)
@@ -249,6 +267,8 @@ class Jobs:
 
     def _put_in(self, job: Job, now: float) -> None:
         job.state, job.was_queued = State.QUEUED, True
+        if not job.queue.number:
+            self._come(job.queue.name, now)
         job.queue.jobs.add(job)
         job.queue.jobs_in += 1
         job.queue.used = now
@@ -260,6 +280,8 @@ class Jobs:
         self._take_out(job)
         if job.due != event.due:
             self.postpone(job, event.due, now)
+        if not event.due:
+            self.spent[job.job_id] = None
         job.given = True
         job.queue.jobs_out += 1
         job.queue.used = now
@@ -272,6 +294,10 @@ class Jobs:
     def _remove(self, job: Job) -> None:
         self._take_out(job)
         job.queue.held -= 1
+        if not (job.queue.number or job.queue.held):
+            del self.resting[job.queue.name]
+        if self.spent:
+            self.spent.pop(job.job_id, None)
         self.weight.drop(job.body)
         self.deadlines.cancel(job)
         self.by_age.remove(job)

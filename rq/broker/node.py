@@ -34,7 +34,8 @@ from rq.resp import Value
 MOST_LETTERS = 100_000  # that wait to leave
 _AT_ONCE = 400  # jobs about which something is done in a turn
 _TRIES = 200  # jobs that are looked at to make room
-_BYTES = 600  # of memory that a job, or the like, takes beside its body
+ENTRY_BYTES = 600  # of memory that a job, or the like, takes beside its body
+_RESTING_BYTES = 600  # that a queue takes which is forgotten, but by jobs handed out
 _QUEUE_BYTES = 2560  # that a queue or a group takes, its name included
 _COPIES_BYTES = 500  # what is known of a job's copies, or of one that is gone
 _PLACE_BYTES = 300  # that the place of a body takes which lies in a file
@@ -70,7 +71,8 @@ class Node:
         self.presence: Callable[[int], bool] = _there  # of a client
         self.letters: list[Letter] = []  # to other nodes
         self.must_sync = False  # before anything is answered or sent
-        self._random = random
+        # Whether memory was full when that was looked at last; whether it may be by now.
+        self._is_full = self._looks_again = False
         copies, federation = self.replication.copies, self.replication.federation
         self._all_waiters: Sequence[AnyWaiters] = (
             self.desk.waiters,
@@ -198,25 +200,41 @@ class Node:
         bodies = of_jobs.bytes + of_messages.bytes + of_events.bytes
         placed = of_jobs.placed + of_messages.placed + of_events.placed
         others = _QUEUE_BYTES * (queues + events.groups) + _HELD_BYTES * events.held
+        others += _RESTING_BYTES * len(jobs.resting)
         others += _COPIES_BYTES * len(jobs.spreads) + _PLACE_BYTES * placed
-        return bodies + _BYTES * number + others
+        return bodies + ENTRY_BYTES * number + others
 
     @property
     def memory_level(self) -> int:
         """How short memory is: 0, 1 or 2."""
         return self.memory.level(self.used_memory)
 
-    def is_full(self, now: float) -> bool:
-        """Whether nothing more can come in, after all that may go has gone."""
-        if self.memory_level < 2:
+    def is_full(self, now: float, more: int = 0) -> bool:
+        """Whether nothing can come in that takes `more` bytes, after what may go for it
+        has gone."""
+        if self._has_room(more):
             return False
-        tries = _TRIES if self.memory.evicts else 0
-        while tries and self.memory_level == 2 and self.jobs.by_age:
-            tries -= 1
-            job = self.jobs.by_age[self._random.randrange(len(self.jobs.by_age))]
-            if job.is_spent:
+        if more <= self.memory.limit:  # else it could not help
+            self._evict(more, _TRIES, now)
+        return not self._has_room(more)
+
+    def _has_room(self, more: int = 0) -> bool:
+        used = self.used_memory
+        return self.memory.level(used) < 2 and used + more <= self.memory.limit
+
+    def _evict(self, more: int, most: int, now: float) -> None:
+        """Remove jobs that never come again, those that were handed out first, of up to
+        `most`, until there is room."""
+        spent = self.jobs.spent
+        while self._may_evict and most and not self._has_room(more):
+            most -= 1
+            job = self.jobs.by_id.get(spent.popitem(last=False)[0])
+            if job is not None and job.is_spent:
                 self.emit(Removed((job.job_id,), "evicted"), now, sync=False)
-        return self.memory_level == 2
+
+    @property
+    def _may_evict(self) -> bool:
+        return self.memory.evicts and bool(self.jobs.spent)
 
     def takes_group(self, queue: bytes, group: bytes, now: float) -> bool:
         """Whether a group of a queue is there, or can be kept."""
@@ -265,15 +283,33 @@ class Node:
             return 0.0
         if groups.lets_groups_go:
             return 0.0
-        return None if self._alarm.at == inf else self._alarm.at
+        if self._is_full and self._may_evict:
+            return 0.0
+        at = self._alarm.at
+        if self._looks_again:
+            at = min(at, self.desk.look_at)
+        return None if at == inf else at
 
     def tick(self, now: float, most: int = _AT_ONCE) -> None:
         """Do what is due by now, for `most` jobs at a time."""
         first = self.next_tick()
         if first is not None and first <= now:  # as in few turns
             self._go_on(now, most)
+        self._make_room(now)
+
+    def _make_room(self, now: float) -> None:
+        """Let go what may go, in slices: unused queues, and while memory is full jobs
+        that never come again. After what somebody asked there is one more look, and as
+        long as memory is full they go on; else an idle node is not woken for it."""
         if self.desk.looks(now):
             self.desk.look(now)
+            self._is_full = self.memory_level == 2
+            self._looks_again = self._is_full or self.desk.looks(now)
+        else:
+            self._looks_again = True
+        if self._is_full:
+            self._evict(0, _AT_ONCE, now)
+            self._is_full = self.memory_level == 2
 
     def _go_on(self, now: float, most: int) -> None:
         self.desk.tick(now, most)

@@ -18,8 +18,9 @@ Row = tuple[Value, ...]
 
 def rows(node: Node, now: float) -> Iterator[Row]:
     """Give the rows of all queues."""
-    for queue in node.jobs.queues.values():
-        yield _of_disque(node, queue, now)
+    for table in (node.jobs.queues, node.jobs.resting):
+        for queue in table.values():
+            yield _of_disque(node, queue, now)
     for key, messages in node.reliable.by_key.items():
         yield _of_redisrq(node, key, messages, now)
     for name, events in node.groups.by_name.items():
@@ -28,8 +29,9 @@ def rows(node: Node, now: float) -> Iterator[Row]:
 
 def of_name(node: Node, name: bytes, now: float) -> Iterator[Row]:
     """Give the rows of the queues of a name: each dialect may have one."""
-    if (queue := node.jobs.queues.get(name)) is not None:
-        yield _of_disque(node, queue, now)
+    for table in (node.jobs.queues, node.jobs.resting):
+        if (queue := table.get(name)) is not None:
+            yield _of_disque(node, queue, now)
     if (messages := node.reliable.by_key.get(name)) is not None:
         yield _of_redisrq(node, name, messages, now)
     if (events := node.groups.by_name.get(name)) is not None:

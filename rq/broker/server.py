@@ -31,7 +31,7 @@ from rq.broker.durability import Durability
 from rq.broker.figures import Figures
 from rq.broker.handing import Handing
 from rq.broker.later import Later
-from rq.broker.node import Node
+from rq.broker.node import ENTRY_BYTES, Node
 from rq.broker.store import Store
 from rq.config.broker import EVICTS, BrokerConfig
 from rq.layout import Root
@@ -193,7 +193,7 @@ class Server:
                 local = functools.partial(self._call, entry, connection, name)
                 return self.bridge.obey(connection, name, args, local)
             if entry.grows:
-                if (no_room := self._no_room()) is not None:
+                if (no_room := self._no_room(name, args)) is not None:
                     return no_room
                 if self.store.bodies.are_large(name, args):
                     return self._keep_large(entry, connection, name, args)
@@ -209,8 +209,10 @@ class Server:
         kept = large.call(self.store.bodies, name, args, call)
         return self.later.answer(connection, kept)
 
-    def _no_room(self) -> Failure | None:
-        if self.node.is_full(self.store.clock.now()):
+    def _no_room(self, name: bytes, args: list[bytes]) -> Failure | None:
+        number, size = self.store.bodies.weight(name, args)
+        more = number * ENTRY_BYTES + size
+        if self.node.is_full(self.store.clock.now(), more):
             return refusals.NO_MEMORY
         if (why := self.durability.trouble) is not None:
             return Failure(f"MISCONF Errors writing to the AOF file: {why}")

@@ -107,6 +107,21 @@ def test_what_cannot_be_set_is_refused(client, words, why):
     assert answer.startswith(why)
 
 
+def test_what_alone_would_pass_maxmemory_is_refused(client):
+    before = client.ask("CONFIG", "GET", "maxmemory")[1]
+    client.ask("CONFIG", "SET", "maxmemory", 300_000)
+    try:
+        for words in (["ADDJOB", "q"], ["RQ.PUSH", "k"], ["QADD", "e", 60]):
+            large = [*words, "x" * 400_000, *([0] if words[0] == "ADDJOB" else [])]
+            assert client.ask(*large).startswith("OOM "), words[0]
+        many = ["x"] * 600  # each counts for 600 bytes
+        assert client.ask("RQ.PUSH", "k", *many).startswith("OOM ")
+        assert client.ask("RQ.PUSH", "k", "x" * 200_000)
+    finally:
+        client.ask("CONFIG", "SET", "maxmemory", before)
+        client.ask("DEL", "k")
+
+
 def test_maxmemory_holds_as_soon_as_it_is_set(client):
     client.ask("CONFIG", "SET", "maxmemory", 1)
     refused = [client.ask("RQ.PUSH", "k", "x") for _ in range(3)]

@@ -6,7 +6,7 @@ import pytest
 from harness.broker_node import Run
 from harness.steps import lines, steps
 
-from rq.broker import bounds
+from rq.broker import bounds, queue_list
 from rq.broker.freeing import Freeing
 from rq.resp import NIL_ARRAY, Failure
 
@@ -286,6 +286,51 @@ def test_unused_queues_go_sooner_when_memory_is_short(jobs, seconds):
     run.pass_by(1.2)
     run.pass_by(1.2)
     assert b"idle" not in run.node.jobs.queues
+
+
+def _left_alone(run, most=600):
+    """Nobody asks any more: let the node do what it asks to be woken for."""
+    for turn in range(most):
+        at = run.node.next_tick()
+        if at is None or at > run.now + 60:
+            return turn
+        run.pass_by(max(0.0, at - run.now))
+    raise AssertionError("it wakes for ever")
+
+
+def test_what_may_go_goes_by_a_timer_in_slices_when_nobody_asks():
+    run = Run()
+    kept = _fill(run, 46, "k")
+    for number in range(30):
+        _fill(run, 40, f"q{number}", "b", "RETRY", 0)
+        run.ask("GETJOB", "COUNT", 40, "FROM", f"q{number}")
+    run.node.memory.limit = 60_000
+    assert run.node.memory_level == 2
+    run.pass_by(0.1)
+    _left_alone(run)
+    assert run.node.memory_level < 2
+    assert set(kept) <= set(run.node.jobs.by_id)
+    assert run.node.next_tick() > run.now + 1, "it is not polled"
+
+
+def test_a_queue_without_queued_jobs_is_forgotten_and_comes_again_with_them():
+    run = Run()
+    (job_id,) = _fill(run, 1, "q", "b", "RETRY", 400)
+    run.ask("GETJOB", "FROM", "q")
+    before = run.node.used_memory
+    run.pass_by(301)
+    run.pass_by(1.1)
+    assert run.ask("QSTAT", "q") is NIL_ARRAY
+    assert run.node.used_memory < before
+    (row,) = queue_list.of_name(run.node, b"q", run.now)
+    assert row[2:4] == (0, 1), "an operator sees what is handed out"
+    run.pass_by(100)
+    assert run.ask("QLEN", "q") == 1
+    assert run.ask("GETJOB", "FROM", "q")[0][1] == job_id
+    assert run.ask("ACKJOB", job_id) == 1
+    run.pass_by(301)
+    run.pass_by(1.1)
+    assert run.node.used_memory == 0
 
 
 def test_names_count_as_memory_and_so_does_what_a_group_has():
