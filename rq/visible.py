@@ -58,8 +58,8 @@ def text(value: str, before: str = "") -> str:
     >>> text("one\\r\\n\\ttwo\\x1b[2J")
     'one\\r\\n\\ttwo<U+001B>[2J'
     """
-    shown = _IN_TEXT.sub(_number, before + value)
-    return shown[len(_IN_TEXT.sub(_number, before)) :] if before else shown
+    whole = _IN_TEXT.sub(_number, before + value)
+    return whole[len(_IN_TEXT.sub(_number, before)) :] if before else whole
 
 
 def line(value: str) -> str:
@@ -99,16 +99,16 @@ def _written_over(line: str) -> str:
     """Return what stands on a line at its end, of what returns and erasures leave."""
     if "\r" not in line:
         return SEQUENCE.sub("", line)
-    shown, at, begin = "", 0, 0
+    screen, at, begin = "", 0, 0
     for token in _OVER.finditer(line):
         piece, begin = line[begin : token.start()], token.end()
-        shown, at = shown[:at] + piece + shown[at + len(piece) :], at + len(piece)
+        screen, at = screen[:at] + piece + screen[at + len(piece) :], at + len(piece)
         if token[0] == "\r":
             at = 0
         elif token[1] is not None:
-            shown = shown[:at] if "2" not in token[0] else " " * at
+            screen = screen[:at] if "2" not in token[0] else " " * at
     piece = line[begin:]
-    return shown[:at] + piece + shown[at + len(piece) :]
+    return screen[:at] + piece + screen[at + len(piece) :]
 
 
 def last_line(written: str, length: int) -> str:

@@ -71,7 +71,7 @@ def _waits(root: Root) -> Iterator[str]:
         if ancestor_script.why_waiting(root.queue(name)) is not None:
             yield f"queue {name}, with its script of the Ruby RQ"
     if not root.adopted.exists():
-        for name in adopted.found(root):
+        for name in adopted.timers_in(root):
             yield f"timer {name}"
 
 

@@ -127,16 +127,16 @@ class Script:
         parts: list[str] = []
         at = 0
         for token in _TOKEN.finditer(text):
-            parts += self._shown(text[at : token.start()]), self._kept(token[0])
+            parts += self._text_of(text[at : token.start()]), self._kept(token[0])
             self._before = ""
             at = token.end()
-        parts.append(self._shown(text[at:]))
+        parts.append(self._text_of(text[at:]))
         return "".join(parts)
 
-    def _shown(self, text: str) -> str:
-        shown = visible.text(text, self._before)
+    def _text_of(self, text: str) -> str:
+        visible_text = visible.text(text, self._before)
         self._before = text[-1:] or self._before
-        return shown
+        return visible_text
 
     def _kept(self, token: str) -> str:
         if token[0] == "\r":

@@ -25,10 +25,10 @@ class _State(TypedDict):
 
 def note(root: Root, now: float) -> None:
     """Write down, durably, that a root is ours from `now`, and which timers wait."""
-    files.write_state(root.adopted, {"at": now, "timers": found(root)})
+    files.write_state(root.adopted, {"at": now, "timers": timers_in(root)})
 
 
-def found(root: Root) -> list[str]:
+def timers_in(root: Root) -> list[str]:
     """Return the timers that a root has, whether RQ can read them or not."""
     entries = os.listdir(root.timers) if root.timers.is_dir() else []
     return sorted(

@@ -42,10 +42,10 @@ def advice(queue: QueueDir) -> str | None:
 
 def why_waiting(queue: QueueDir) -> str | None:
     """Return why a queue that RQ has never owned does not begin; None: it may."""
-    told = advice(queue)
-    if told is None or not adoption.is_foreign(queue) or _is_accepted(queue):
+    what_to_do = advice(queue)
+    if what_to_do is None or not adoption.is_foreign(queue) or _is_accepted(queue):
         return None
-    return f"{told}; `rq restore accept {queue.name}` lets it run as it is"
+    return f"{what_to_do}; `rq restore accept {queue.name}` lets it run as it is"
 
 
 def _is_accepted(queue: QueueDir) -> bool:

@@ -58,10 +58,10 @@ def _pid(path: Path) -> str:
 def scripts(root: Root) -> dict[str, str]:
     """Return the queues that run a script of the ancestor where RQ has its own, and what
     to do; those that wait because of it say it themselves."""
-    found = {name: root.queue(name) for name in definitions.queues_of(root)}
+    queues = {name: root.queue(name) for name in definitions.queues_of(root)}
     return {
         name: advice
-        for name, queue in found.items()
+        for name, queue in queues.items()
         if (advice := ancestor_script.advice(queue)) is not None
         and ancestor_script.why_waiting(queue) is None
     }

@@ -103,7 +103,7 @@ def test_a_file_goes_when_the_last_of_its_bodies_is_gone(kept):
     kept.move()
     node, jobs = kept.node, sorted(kept.node.jobs.by_id)
     assert node.desk.remove(jobs, "acked", kept.now) == len(BODIES)
-    given = node.messages.pop(b"k", 200, Room(), kept.now)
+    given = node.messages.pop(b"k", 200, 0, Room(), kept.now)
     node.messages.ack(b"k", [msg_id for msg_id, _ in given], kept.now)
     kept.commit()
     kept._settle()

@@ -14,6 +14,7 @@ from rq.broker import check, compaction, reliable
 from rq.broker import place as place_of_node
 from rq.broker.bounds import Room
 from rq.broker.clock import LONG, Clock, Machine, Reading
+from rq.broker.group_desk import Getting
 from rq.errors import Damaged
 from rq.journal import history
 
@@ -217,12 +218,12 @@ def test_a_check_names_a_job_whose_body_is_gone_or_damaged(kept):
 
 def test_a_group_has_no_event_again_that_only_a_snapshot_knows_of(kept):
     kept.node.emit(came(7, kept.now + 60), kept.now)
-    assert kept.node.consumers.get(b"e", b"g", 0.0, kept.now).number == 7
+    assert kept.node.consumers.get(b"e", Getting(b"g", 0.0), 0, kept.now).number == 7
     kept.commit()
     kept.snapshot()
     node = kept.again()
     assert node.groups.events == 1
-    assert node.consumers.get(b"e", b"g", 0.0, kept.now) is None
+    assert node.consumers.get(b"e", Getting(b"g", 0.0), 0, kept.now) is None
 
 
 # ---- time
@@ -256,7 +257,7 @@ def newest(kept, clocks):
     node, now, wall_ms = kept.node, kept.now, int(clocks.wall * 1000)
     kept.add(b"job")
     (msg_id,) = node.messages.push(b"k", [b"message"], now, wall_ms)
-    node.messages.pop(b"k", 1, Room(), now)
+    node.messages.pop(b"k", 1, 0, Room(), now)
     number = node.groups.next_number(wall_ms * 1000)
     node.emit(came(number, now + 1), now)
     return node.jobs.last_ctime, msg_id, number

@@ -55,8 +55,8 @@ class LogPages:
         message = await facts_of(self._site, name, msg_id)
         file = self._log(name, msg_id)
         size = _size(file)
-        asked = _whole(req, "from", -1)
-        start = await self._site.pools.file(begin_of, file, asked, size)
+        from_byte = _whole(req, "from", -1)
+        start = await self._site.pools.file(begin_of, file, from_byte, size)
         values = {
             "facts": message,
             "message": message,
@@ -220,14 +220,14 @@ def _size(file: File | None) -> int:
         return 0 if fd is None else os.fstat(fd).st_size
 
 
-def begin_of(file: File | None, asked: int, size: int) -> int:
+def begin_of(file: File | None, from_byte: int, size: int) -> int:
     """Return at which byte the view of a file begins: near the one that is asked for; of
     less than 0, so that its last ones are shown."""
-    start = size - FIRST if asked < 0 else asked
+    start = size - FIRST if from_byte < 0 else from_byte
     with _opened(file) as fd:
         if fd is None or not 0 < start < size:
             return max(0, min(start, size))
-        most = size - start if asked < 0 else _BEFORE
+        most = size - start if from_byte < 0 else _BEFORE
         # The byte before: a view that begins with a line begins where it was asked to.
         piece = os.pread(fd, most + 1, start - 1)
         return start - 1 + logevents.line_start(piece)
