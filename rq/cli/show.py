@@ -30,7 +30,8 @@ def show(root: Root, words: list[str]) -> int:
         term.print_json({**message, "log": log, "attempts": kept["attempts"]})
         return 0
     _print_story(message)
-    pairs = [*_facts(message), *_result(message), ("log", log)]
+    facts = [*_facts(message), *_result(message), ("log", log)]
+    pairs = [(term.plain(name), value) for name, value in facts]
     width = max(len(name) for name, _ in pairs)
     for name, value in pairs:
         print(f"  {name:<{width}}  {term.plain(value)}")

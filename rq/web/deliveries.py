@@ -9,6 +9,7 @@ import falcon
 from falcon.asgi import Request, Response
 
 from rq.access.roles import Role
+from rq.config import secrets
 from rq.replies import Owed
 from rq.web import forms, views
 from rq.web.answers import say
@@ -62,7 +63,8 @@ async def listed(site: Site, names: Sequence[str]) -> list[OwedRow]:
 
 def _row(queue: str, debt: Owed) -> OwedRow:
     path = f"/owed/{queue}/{in_address(debt['key'])}"
-    return cast(OwedRow, {"queue": queue, "path": path, **debt})
+    target = secrets.host_only(debt["target"])
+    return cast(OwedRow, {"queue": queue, "path": path, **debt, "target": target})
 
 
 def of_address(key: str) -> str:

@@ -243,13 +243,22 @@ except Exception as error:
 
 def test_secrets_of_a_config_are_for_admins(tmp_path):
     secret = {"API_TOKEN": "sesame", "LANG": "C"}
-    with running_queue(tmp_path, env_vars=secret) as queue:
+    hook = "https://me:pw@hooks.example/T00/sesame"
+    settings = {"exec_prefix": "env KEY=sesame", "on_err": [hook, "ops@x.example"]}
+    with running_queue(tmp_path, env_vars=secret, **settings) as queue:
         open_to_others(queue.root.path)
         socket = queue.dir.socket
         assert client.ask(socket, "config")[1]["env_vars"] == secret
+        assert hook in str(client.ask(socket, "notices"))
         with acting_as(STRANGER, 0):
-            shown = client.ask(socket, "config")[1]["env_vars"]
-    assert shown == {"API_TOKEN": "(hidden)", "LANG": "C"}
+            shown = client.ask(socket, "config")[1]
+            told = str(client.ask(socket, "notices"))
+    assert shown["env_vars"] == {"API_TOKEN": "(hidden)", "LANG": "(hidden)"}
+    assert shown["exec_prefix"] == "(hidden)"
+    for text in (told, str(shown["on_err"])):
+        assert "https://hooks.example/(hidden)" in text
+        assert "ops@x.example" in text
+    assert "sesame" not in str(shown) + told
 
 
 @pytest.mark.skipif(shutil.which("unshare") is None, reason="util-linux is missing")

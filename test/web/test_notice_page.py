@@ -50,7 +50,7 @@ def test_the_page_says_whom_it_tells_and_what_it_told(t, web, post):
     wait_until(post.raw)
     shown = web.page("/q/t")
     assert OPS in shown
-    assert "me:(hidden)@hooks.example/<b>x" in shown
+    assert "https://hooks.example/(hidden)" in shown
     assert "secret@" not in shown.partition('id="owed"')[0]
     notices = web.get("/q/t/queue.json").json["notices"]
     assert {row["matter"] for row in notices["tells"]} == {"err", "slow"}

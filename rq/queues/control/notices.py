@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rq import replies
 from rq.access.roles import Role
+from rq.config import secrets
 from rq.config.notices import Matter, Notice, targets
 from rq.config.settings import QueueConfig
 from rq.errors import WrongState
@@ -15,7 +16,11 @@ from rq.spool.news import News
 
 def listed(ctx: Context, arg: bytes) -> Ok[replies.NoticesView]:
     """Answer whom the queue tells of what, and how that stands."""
-    return "ok", view(ctx.owner.settings, ctx.owner.spool.news)
+    tells = view(ctx.owner.settings, ctx.owner.spool.news)
+    if not ctx.connection.asker.principal.may(Role.ADMIN):
+        for row in tells["tells"]:
+            row["whom"] = [secrets.host_only(target) for target in row["whom"]]
+    return "ok", tells
 
 
 def view(settings: Settings, news: News) -> replies.NoticesView:
@@ -55,7 +60,9 @@ def test(ctx: Context, arg: bytes) -> Ok[list[str]]:
             "these, in its config or in config/config.json"
         )
     owner.wake()
-    return "ok", whom
+    if ctx.connection.asker.principal.may(Role.ADMIN):
+        return "ok", whom
+    return "ok", [secrets.host_only(target) for target in whom]
 
 
 COMMANDS: dict[str, Command] = {

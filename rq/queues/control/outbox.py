@@ -6,6 +6,7 @@ from itertools import islice
 
 from rq import replies
 from rq.access.roles import Role
+from rq.config import secrets
 from rq.errors import BadInput, NoSuchMessage, WrongState
 from rq.queues import arguments
 from rq.queues.control.command import Command, Context, Ok, asker, object_in
@@ -30,10 +31,15 @@ def owed(ctx: Context, arg: bytes) -> Ok[list[replies.Owed]]:
     owner = ctx.owner
     if "key" in request:
         of = _place(owner, str(request["key"]))
-        return "ok", [] if of is None else [entry_view(owner, of)]
-    most = arguments.limit(request, MOST, MOST)
-    # What was owed first is in doubt first.
-    return "ok", [entry_view(owner, of) for of in islice(owner.spool.owed, most)]
+        places = [] if of is None else [of]
+    else:  # what was owed first is in doubt first
+        most = arguments.limit(request, MOST, MOST)
+        places = list(islice(owner.spool.owed, most))
+    rows = [entry_view(owner, of) for of in places]
+    if not ctx.connection.asker.principal.may(Role.ADMIN):
+        for row in rows:
+            row["target"] = secrets.host_only(row["target"])
+    return "ok", rows
 
 
 def entry_view(owner: Owner, of: Of) -> replies.Owed:

@@ -7,9 +7,11 @@ from typing import Annotated, TypedDict, cast
 from falcon.asgi import Request
 
 from rq.access.roles import Role
+from rq.config import secrets
 from rq.kinds import Kind
 from rq.replies import NoticesView
 from rq.web import views
+from rq.web.answers import sees_secrets
 from rq.web.api.operation import OF_OWNERS, Operation
 from rq.web.site import Site
 
@@ -23,11 +25,18 @@ class Tested(TypedDict):
 
 
 async def list_notices(site: Site, req: Request, body: None, name: str) -> NoticesView:
-    return await views.notices(site.owners, name)
+    view = await views.notices(site.owners, name)
+    if not sees_secrets(req):
+        for row in view["tells"]:
+            row["whom"] = [secrets.host_only(target) for target in row["whom"]]
+    return view
 
 
 async def test_notice(site: Site, req: Request, body: None, name: str) -> Tested:
-    return {"whom": cast(list[str], await site.owners.demand(name, "test_notice"))}
+    whom = cast(list[str], await site.owners.demand(name, "test_notice"))
+    if not sees_secrets(req):
+        whom = [secrets.host_only(target) for target in whom]
+    return {"whom": whom}
 
 
 ROWS = (

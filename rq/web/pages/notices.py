@@ -36,7 +36,7 @@ async def of_queue(site: Site, name: str) -> Notices:
     if not view["tells"]:
         return {"tells": [], "last": []}
     tells = [
-        cast(TellsRow, {**row, "whom": secrets.masked({"w": row["whom"]})["w"]})
+        cast(TellsRow, {**row, "whom": list(map(secrets.host_only, row["whom"]))})
         for row in view["tells"]
     ]
     return {"tells": tells, "last": await _last(site, name)}
@@ -49,8 +49,13 @@ async def _last(site: Site, name: str) -> list[MessageRow]:
     rows = [row for rows in lists for row in rows if row.get("param2") == name]
     newest = sorted(rows, key=lambda row: row["msg_id"], reverse=True)[:_LAST]
     return [
-        cast(MessageRow, {**secrets.masked(row), "text": _text(row)}) for row in newest
+        cast(MessageRow, {**row, "param1": _whom(row), "text": _text(row)})
+        for row in newest
     ]
+
+
+def _whom(row: MessageRow) -> str:
+    return secrets.host_only(str(row.get("param1") or ""))
 
 
 async def _rows(site: Site, state: State) -> list[MessageRow]:

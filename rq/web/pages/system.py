@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 from falcon.asgi import Request, Response
 
 from rq import __version__
+from rq.config import secrets
 from rq.config.settings import RootConfig
 from rq.web import views
+from rq.web.answers import sees_secrets
 from rq.web.pages import facts, page
 from rq.web.pages.overview import supervisor_facts
 
@@ -48,7 +50,7 @@ class System:
             "trouble": facts.trouble(status, []),
             "warnings": site.warnings(),
             "disk": disk,
-            "config": settings(site.config),
+            "config": settings(site.config, open_to=sees_secrets(req)),
             "versions": versions(),
         }
         await page.show(req, resp, site, "system.html", {"facts": system})
@@ -63,23 +65,25 @@ class Setting:
     default: bool  # it is what it is without a config file
 
 
-def settings(config: RootConfig) -> list[Setting]:
-    """Return the settings in force, without passwords."""
+def settings(config: RootConfig, *, open_to: bool) -> list[Setting]:
+    """Return the settings in force, without passwords; `open_to`: with what is for admins."""
     plain = RootConfig()
     return [
         Setting(
             name=field.name,
-            value=_safe(field.name, getattr(config, field.name)),
+            value=_safe(field.name, getattr(config, field.name), open_to=open_to),
             default=getattr(config, field.name) == getattr(plain, field.name),
         )
         for field in fields(RootConfig)
     ]
 
 
-def _safe(name: str, value: object) -> object:
+def _safe(name: str, value: object, *, open_to: bool) -> object:
     if name == "basic_auth" and isinstance(value, Mapping) and value:
         users = value.get("users") or {}
         return {"realm": value.get("realm", ""), "users": sorted(map(str, users))}
+    if not open_to:
+        value = secrets.masked({name: value})[name]
     if name == "worker_env" and isinstance(value, Mapping):
         return {key: value[key] for key in sorted(value)}
     return list(value) if isinstance(value, tuple) else value
