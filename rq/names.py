@@ -35,7 +35,6 @@ _AUTHORITY = re.compile(
     r"(?::(?P<port>[0-9]{0,5}))?",
     re.ASCII | re.IGNORECASE,
 )
-CLEANER = "cleaner"  # the queue that removes messages
 URL_LIMIT = 8192  # characters
 IDS_PER_MILLISECOND = 1000
 _ID_DIGITS = 13  # of the last part of an id that RQ gave, until 2286
@@ -128,16 +127,6 @@ def is_ancestors_attachment(text: str) -> bool:
 def is_remote(dest: str) -> bool:
     """Return whether `dest` names a queue on some host, by URL."""
     return REMOTE.match(dest) is not None
-
-
-def leads_to_cleaner(dest: str) -> bool:
-    """Return whether `dest` may lead to the queue that removes messages, wherever it
-    names it: its readers differ.
-
-    >>> [leads_to_cleaner(d) for d in ("cleaner", "http://h/q/cleaner?x", "cleaners")]
-    [True, True, False]
-    """
-    return CLEANER in PARTS.split(dest)
 
 
 def is_url(value: object) -> bool:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import grp
 import ipaddress
+import logging
 import pwd
-from collections.abc import Iterable
+import socket
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from rq import names
@@ -18,6 +20,7 @@ from rq.config.settings import RootConfig
 from rq.errors import BadConfig, NotKnown, NotPermitted, WrongHost
 
 ANYBODY = "anybody"
+log = logging.getLogger(__name__)
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 NO_NAME = ""
@@ -49,6 +52,7 @@ class Gate:
         own = {config.host.lower(), config.addr.strip("[]").lower()}
         self._hosts = (_LOOPBACK_NAMES | own) - {NO_NAME}
         self._networks = networks(config)
+        self._relays = _addresses_of(config.trusted_relays)
         # Their names are looked up now: not a request of them reads /etc/passwd.
         self._locals = {
             uid: Principal(name=user_name(uid), role=role)
@@ -67,6 +71,10 @@ class Gate:
         either = _LOOPBACKS if address in _LOOPBACKS else {address}
         if not any(a in network for a in either if a for network in self._networks):
             raise NotPermitted("This address is not among the allowed_ips.")
+
+    def trusts_relay(self, asker: Asker) -> bool:
+        """Whether `trusted_relays` names the host that asks; a proxy is no such host."""
+        return not asker.forwarded and _address(asker.address) in self._relays
 
     def admit(self, asker: Asker) -> Principal:
         """Return who asks, of a request without credentials.
@@ -179,6 +187,20 @@ def networks(config: RootConfig) -> list[Network]:
         raise BadConfig(
             f"allowed_ips: {error}; say 192.0.2.7 or 192.0.2.0/24"
         ) from None
+
+
+def _addresses_of(hosts: Sequence[str]) -> frozenset[Address]:
+    """Return the addresses of hosts; one whose name means nothing now has none."""
+    found: set[Address] = set()
+    for host in hosts:
+        try:
+            infos = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError) as error:
+            log.warning("trusted_relays: %s has no address: %s", host, error)
+            continue
+        ours = (_address(str(info[4][0])) for info in infos)
+        found.update(address for address in ours if address is not None)
+    return frozenset(found)
 
 
 def _address(text: str) -> Address | None:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
+from rq.guarded import Sender
+
 
 class Role(StrEnum):
     """What somebody may do. Each role may do what those before it may, except that a
@@ -48,6 +50,11 @@ class Principal:
 
     def may(self, role: Role) -> bool:
         return self.role.covers(role)
+
+    @property
+    def sender(self) -> Sender:
+        """Return as whom a guarded queue hears them."""
+        return Sender.OPERATOR if self.may(Role.OPERATOR) else Sender.PRODUCER
 
     def may_send(self, queue: str) -> bool:
         """Return whether they may send messages to a queue."""

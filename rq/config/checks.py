@@ -294,6 +294,7 @@ ROOT: dict[str, Callable[[object], object]] = {
     "admin_group": _text,
     "basic_auth": _object,
     "allowed_ips": _texts,
+    "trusted_relays": _texts,
     "open_without_auth": _flag,
     "local_users": _roles_of_names,
     "local_groups": _roles_of_names,

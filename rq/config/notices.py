@@ -7,11 +7,11 @@ all else the name of a queue; a list holds several.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from typing import NotRequired, TypedDict
 
-from rq import moments, names
+from rq import guarded, moments, names
 from rq.errors import BadInput
 
 
@@ -48,11 +48,8 @@ _BAD = r"\s@,;:<>()\[\]\\\""
 _PART = f"[^-{_BAD}][^{_BAD}]*"
 _ADDRESS = re.compile(f"{_PART}(?:@{_PART})?")
 _ALSO = {Matter.SLOW: ("seconds", "times"), Matter.QUIET: ("seconds",)}
+_AND = ", "  # between addresses of a letter
 _TARGETS = ("mail", "webhook", "queue")
-_NOT_TOLD = {
-    "notice": "brings notices to people",
-    "cleaner": "removes messages",
-}
 
 
 def targets(notice: Notice) -> list[str]:
@@ -61,28 +58,47 @@ def targets(notice: Notice) -> list[str]:
     >>> targets({"mail": ["a@b", "root"], "webhook": [], "queue": "alarm", "every": 10.0})
     ['mail:a@b, root', 'queue:alarm']
     """
-    mail = [f"mail:{', '.join(notice['mail'])}"] if notice["mail"] else []
+    mail = [f"mail:{_AND.join(notice['mail'])}"] if notice["mail"] else []
     queue = [f"queue:{notice['queue']}"] if notice["queue"] else []
     return [*mail, *notice["webhook"], *queue]
 
 
-def has_target(notice: Notice, target: str) -> bool:
-    """Return whether all of a target are among those whom a setting tells.
+def checked_target(text: str) -> str:
+    """Return a target as `targets` gives them; ValueError or BadInput if it is none."""
+    kind, _, to = text.partition(":")
+    if kind == "mail":
+        for address in to.split(_AND):
+            _address(address)
+    elif kind == "queue":
+        check_queue(names.queue_name(to))
+    elif kind in ("http", "https"):
+        _url(text)
+    else:
+        raise ValueError(f"{text!r:.80} is neither mail:ADDRESS, queue:NAME nor a URL")
+    return text
 
-    >>> notice = _from_short(["a@b", "root@b", "alarm"])
-    >>> [has_target(notice, t) for t in ("mail:root@b", "mail:a@b, c@d", "queue:alarm")]
-    [True, False, True]
+
+def still_told(notices: Iterable[Notice], target: str) -> str:
+    """Return what of a target some settings name; "" when they name none of it: who was
+    removed from the settings is told nothing any more.
+
+    >>> given = [_from_short(["a@b", "root@b", "alarm"])]
+    >>> [still_told(given, t) for t in ("mail:c@d, a@b", "mail:c@d", "queue:alarm")]
+    ['mail:a@b', '', 'queue:alarm']
     """
     kind, _, to = target.partition(":")
-    if kind == "mail":
-        return set(to.split(", ")) <= set(notice["mail"])
-    return target in targets({**notice, "mail": []})
+    if kind != "mail":
+        others = (targets({**notice, "mail": []}) for notice in notices)
+        return target if any(target in named for named in others) else ""
+    known = {address for notice in notices for address in notice["mail"]}
+    left = [address for address in to.split(_AND) if address in known]
+    return f"mail:{_AND.join(left)}" if left else ""
 
 
 def check_queue(name: str) -> None:
     """ValueError for a queue that is told nothing: it would take a notice for an order."""
-    if name in _NOT_TOLD:
-        raise ValueError(f"queue: {name} {_NOT_TOLD[name]}, it takes no notices")
+    if rule := guarded.QUEUES.get(name):
+        raise ValueError(f"queue: {name} {rule.does}, it takes no notices")
 
 
 def wanted(

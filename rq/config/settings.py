@@ -71,6 +71,8 @@ class RootConfig:
     admin_group: str | None = None  # its members may ask all of RQ's sockets
     basic_auth: Mapping[str, Any] | None = None
     allowed_ips: tuple[str, ...] = ()
+    # Hosts whose relays may send to queues that act with RQ's rights (`rq.guarded`).
+    trusted_relays: tuple[str, ...] = ()
     open_without_auth: bool = False  # anybody who reaches the web may do anything
     # Users and groups of this machine that need no login over loopback: name and role.
     local_users: Mapping[str, str] = field(default_factory=dict)

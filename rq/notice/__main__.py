@@ -11,7 +11,7 @@ import time
 from functools import partial
 
 import rq
-from rq import client, config, script
+from rq import client, config, names, script
 from rq.config import notices
 from rq.config.mail import missing
 from rq.config.settings import RootConfig
@@ -26,6 +26,10 @@ from rq.webhook import outcome, settings, signing, tries
 from rq.webhook.post import post
 
 _ASK = 30.0  # seconds
+_TEST = "test"  # a matter
+_REMOVED = (
+    "{target:.80} is told nothing: the settings of queue {queue} do not name it now"
+)
 
 
 def _verdict() -> tuple[Verb, str]:
@@ -35,38 +39,42 @@ def _verdict() -> tuple[Verb, str]:
 
 
 def _try() -> tuple[Verb, str]:
-    target, queue, matter, text = script.params()
+    named, queue, matter, text = script.params()
     root = config.find_root(None)
     try:
-        story = stories.read(queue, matter, text)
-        root.queue(queue)
+        notices.checked_target(named)
+        story = stories.read(names.queue_name(queue), matter, text)
     except (BadInput, ValueError) as error:
         return Verb.ERR, str(error)
-    main_config = config.read_root(root)
-    is_told = _is_told(root, main_config, story, target)
-    log = last_lines.of(root, story) if is_told else ""
+    if not root.queue(story.queue).config.exists():
+        return Verb.ERR, f"there is no queue {story.queue} any more"
+    try:
+        main_config = config.read_root(root)
+        target = _still_told(root, main_config, story, named)
+    except BadConfig as error:
+        return Verb.RESEND, str(error)
+    if not target:
+        return Verb.ERR, _REMOVED.format(target=named, queue=story.queue)
+    return _bring(root, main_config, story, target)
+
+
+def _bring(root: Root, main: RootConfig, story: Story, target: str) -> tuple[Verb, str]:
+    log = last_lines.of(root, story)
     kind, _, to = target.partition(":")
     if kind == "mail":
-        return _mail(main_config, to, story, log)
+        return _mail(main, to, story, log)
     if kind == "queue":
         return _hand_on(root, to, story, log)
-    if kind in ("http", "https"):
-        return _post(root, target, story, log)
-    return Verb.ERR, f"param1 is {target!r:.80}: it is mail:…, queue:… or a URL"
+    return _post(root, target, story, log)
 
 
-def _is_told(root: Root, main: RootConfig, story: Story, target: str) -> bool:
-    """Return whether the settings name whom it is for. Whoever may send messages may send
-    one here, and must not be brought a log that they may not read."""
-    try:
-        own = config.read_queue(root.queue(story.queue))
-    except BadConfig:
-        return False
+def _still_told(root: Root, main: RootConfig, story: Story, target: str) -> str:
+    """Return whom of those for whom it was owed the settings still name, "" for none:
+    who is told nothing is shown no log either. A test is for all whom they name."""
+    own = config.read_queue(root.queue(story.queue))
     wanted = notices.wanted(partial(getattr, own), partial(getattr, main))
-    return any(
-        matter == story.matter and notices.has_target(notice, target)
-        for matter, notice in wanted.items()
-    )
+    about = [n for m, n in wanted.items() if story.matter in (m, _TEST)]
+    return notices.still_told(about, target)
 
 
 def _key() -> str:
@@ -96,10 +104,6 @@ def _hand_on(root: Root, to: str, story: Story, log: str) -> tuple[Verb, str]:
         "x_notice": f"{story.queue}/{story.matter}",
         "_key": f"notice/{_key()}",
     }
-    try:
-        notices.check_queue(to)
-    except ValueError as error:
-        return Verb.ERR, str(error)
     try:
         path = root.queue(to)
         if not path.config.exists():

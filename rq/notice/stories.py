@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from rq import causes, wording
+from rq import causes, names, wording
 from rq.errors import BadInput
 from rq.nesting import Json
 from rq.states import State
@@ -38,13 +38,16 @@ class Story:
 
 
 def read(queue: str, matter: str, text: str) -> Story:
-    """Return the story in a message; BadInput if there is none."""
+    """Return the story in a message; BadInput if there is none, or its message has no id
+    that one can have."""
     try:
         values: Json = json.loads(text)
     except ValueError:
         values = None
     if not isinstance(values, dict):
         raise BadInput("param4 is not a JSON object that tells what a queue has to say")
+    if values.get("msg_id"):
+        names.msg_id(values["msg_id"])  # it becomes part of a path
     return Story(queue=queue, matter=matter, values=values)
 
 

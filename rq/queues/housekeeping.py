@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
 
-from rq import config
+from rq import config, guarded
 from rq.config import files
 from rq.errors import BadConfig, DiskFailed, RQError
+from rq.guarded import Sender
 from rq.layout import QueueDir
 from rq.message import Message
 from rq.queues.concurrency.tasks import Tasks, in_slices
@@ -307,6 +308,9 @@ def _keeper(owner: Owner) -> door.Keeper:
         owner.backlog.add(message.msg_id, message)
         owner.wake()
 
+    def check_sender(is_ours: bool) -> None:
+        guarded.check(owner.name, Sender.OPERATOR if is_ours else Sender.PRODUCER)
+
     return door.Keeper(
         spool=owner.spool,
         stands_for=owner.stands_for,
@@ -314,6 +318,7 @@ def _keeper(owner: Owner) -> door.Keeper:
         aside=functools.partial(owner.loop.run_in_executor, owner.pools.looks),
         take=take,
         is_open=lambda: owner.admission.takes_deposits,
+        check_sender=check_sender,
     )
 
 

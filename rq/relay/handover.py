@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rq import config, host_back_off, names, script
+from rq import config, guarded, host_back_off, names, script
 from rq.errors import Refused, RQError
+from rq.guarded import Sender
 from rq.host_back_off import Wait
 from rq.kinds import PASSING, Kind
 from rq.layout import Root
@@ -61,6 +62,8 @@ def run(task: Task, lines: Lines) -> Report:
     key = tasks.key(task, store.installation(task.root), again)
     outgoing = _Outgoing(task=task, to=to, fields=fields, key=key)
     own = peers.is_own(to, main)
+    if own:
+        guarded.check(to.queue, Sender.RELAY)
     if own and not task.message.force_remote:
         return _deliver_here(outgoing, keeper)
     remote = Remote(to, lines.to(to, _peer(task.root, to, own=own)))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from rq import guarded
 from rq.layout import Root
 
-_NOT_ROUTED = frozenset({"rq_router", "relay", "cleaner", "webhook", "notice"})
+_NOT_ROUTED = frozenset({"rq_router", "relay", *guarded.QUEUES})
 
 
 def addressed(root: Root, name: str) -> str:

@@ -24,6 +24,7 @@ class Arrival:
     name: str
     inode: int = 0
     foreign: bool = False
+    trusted: bool = False  # all of it belongs to our own user, or to root
     key: str = ""
     request: Json = None  # the content of its file msg
     attachments: dict[str, Attachment] = field(default_factory=dict)
@@ -52,7 +53,7 @@ def look_at(dir_fd: int, name: str) -> Arrival:
             if not deposit.foreign:
                 _sync(dir_fd, f"new/{name}", attachments)
             inode = os.fstat(deposit.fd).st_ino
-            about = inode, deposit.foreign, deposit.key
+            about = inode, deposit.foreign, deposit.trusted, deposit.key
             return Arrival(name, *about, request, attachments)
     except Exception as error:  # noqa: BLE001 - raised again when its turn comes
         return Arrival(name, error=error)

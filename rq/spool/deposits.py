@@ -26,6 +26,7 @@ class Deposit:
     fd: int
     files: tuple[str, ...]  # attachments
     foreign: bool  # some of it belongs to another user
+    trusted: bool  # and that is root at the most
     key: str  # tells it from all others as long as it lies there
 
     def msg(self) -> bytes:
@@ -121,7 +122,9 @@ def _looked_at(fd: int) -> Deposit:
         names.attachment(name)
     _inside(fd, JOB, owners)  # its script's log is appended to
     key = f"door/{info.st_ino:x}.{info.st_ctime_ns:x}"
-    return Deposit(fd, tuple(sorted(files)), owners != {os.geteuid()}, key)
+    ours = os.geteuid()
+    whose = owners != {ours}, owners <= {ours, 0}
+    return Deposit(fd, tuple(sorted(files)), *whose, key)
 
 
 def _inside(fd: int, directory: str, owners: set[int]) -> list[str]:

@@ -16,7 +16,7 @@ from typing import Any
 
 from rq import durable, names
 from rq.causes import Cause
-from rq.errors import BadInput, NotUnique
+from rq.errors import BadInput, NotPermitted, NotUnique
 from rq.layout import ATTACH, folder
 from rq.logs import fields
 from rq.message import Message, from_request
@@ -34,6 +34,10 @@ log = logging.getLogger(__name__)
 Aside = Callable[..., Awaitable[Any]]
 
 
+def _anything(_by_us: bool) -> None:
+    """Take deposits of every user."""
+
+
 def _nobody(message: Message) -> None:
     """Return who stands for a message of a queue without unique messages."""
 
@@ -49,6 +53,9 @@ class Keeper:
     is_open: Callable[[], bool]  # asked before each: whether anything may come in
     # Asked in the step in which a message is accepted: who stands for it; NotUnique.
     stands_for: Callable[[Message], str | None] = _nobody
+    # NotPermitted when the queue takes no deposits of other users: it is told whether one
+    # is of our own user, or of root.
+    check_sender: Callable[[bool], None] = _anything
 
 
 @dataclass(slots=True)
@@ -148,6 +155,7 @@ async def _let_in(keeper: Keeper, arrival: Arrival, unsynced: OSError | None) ->
             if not _is_there(spool, arrival):
                 return False  # its depositor has taken it away
             raise arrival.error
+        keeper.check_sender(arrival.trusted)
         if arrival.foreign:
             return await _let_copy_in(keeper, arrival)
         if not _is_there(spool, arrival):
@@ -155,7 +163,7 @@ async def _let_in(keeper: Keeper, arrival: Arrival, unsynced: OSError | None) ->
         if unsynced is not None:
             raise unsynced
         _take(keeper, arrival)
-    except BadInput as error:
+    except (BadInput, NotPermitted) as error:
         _refuse(spool, name, str(error))
     return True
 

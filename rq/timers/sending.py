@@ -10,8 +10,9 @@ import time
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
 
-from rq import client, names
+from rq import client, guarded, names
 from rq.errors import NotUnique, Refused, RQError, Unreachable
+from rq.guarded import Sender
 from rq.kinds import Kind
 from rq.layout import Root
 from rq.timers import outcomes
@@ -203,6 +204,7 @@ class Sending:
 
     async def _send(self, timer: Timer, key: str) -> str:
         """Return the URL of the message that the queue has accepted under a key."""
+        guarded.check(timer.queue, Sender.TIMER)
         socket = self.held.root.queue(timer.queue).socket
         message = {**timer.fields, "dest": timer.dest, "_key": key}
         reply = await client.ask_async(

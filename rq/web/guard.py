@@ -25,7 +25,7 @@ from rq.web.connection import ADMITTED
 from rq.web.credentials import Credentials
 from rq.web.origin import SAFE, asker_of, check_origin, check_spelling
 from rq.web.policy import CONTENT_POLICY
-from rq.web.rights import check_right
+from rq.web.rights import check_guarded, check_right
 from rq.web.routes import CLOSED, Right
 from rq.web.site import Site
 
@@ -52,10 +52,11 @@ class Guard:
 
     async def process_request(self, req: Request, resp: Response) -> None:
         """Authenticate the client, before the request is routed."""
-        req.context.principal = None
+        req.context.principal, req.context.trusted_relay = None, False
         check_spelling(req)
         asker = asker_of(req)
         self._gate.check_address(asker)
+        req.context.trusted_relay = self._gate.trusts_relay(asker)
         if req.path in self._health:
             return
         req.context.may_sign_in = True
@@ -78,6 +79,7 @@ class Guard:
         right = rights.get(req.method, default)
         req.context.role = right.role
         check_right(req.context.principal, right, params)
+        check_guarded(req, right, params)
 
     async def process_response(
         self, req: Request, resp: Response, resource: object, succeeded: bool

@@ -10,7 +10,7 @@ import falcon
 import orjson
 from falcon.asgi import Request, Response
 
-from rq import moments, names, wire
+from rq import fieldnames, guarded, moments, names, wire
 from rq.access.gate import ANYBODY
 from rq.access.roles import Principal, Role
 from rq.errors import (
@@ -22,6 +22,7 @@ from rq.errors import (
     OtherQueue,
     RQError,
 )
+from rq.guarded import Sender
 from rq.kinds import Kind
 from rq.lines.owners import Reply
 from rq.message import too_large
@@ -117,6 +118,8 @@ class Messages:
     async def _reply(self, req: Request, name: str, form: Form) -> bytes:
         command, fields = request_of(form, time.time())
         check_dest(req, name, fields)
+        if fieldnames.is_handed_on(fields, str(fields.get("_key"))):
+            rights.demand_guarded(req, name, Sender.RELAY)
         data = orjson.dumps(fields)
         if len(data) > forms.REQUEST:  # the socket would speak of frames
             return orjson.dumps(wire.failure(too_large(len(data)), with_kind=True))
@@ -279,8 +282,8 @@ def check_dest(req: Request, queue: str, fields: Mapping[str, object]) -> None:
     one that would run in another queue than it says."""
     principal: Principal = req.context.principal
     dest = fields.get("dest")
-    if queue == names.CLEANER or names.leads_to_cleaner(str(dest)):
-        rights.demand(req, Role.OPERATOR)
+    if to := guarded.named_in(str(dest)):
+        rights.demand_guarded(req, to, principal.sender)
     if principal.is_limited and dest not in (None, queue):
         raise OtherQueue(
             f"{principal.name} may send to {', '.join(principal.queues)}; a message of "

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 
 from falcon.asgi import Request
 
+from rq import guarded
 from rq.access.roles import Principal, Role
 from rq.errors import NotPermitted, OtherQueue
+from rq.guarded import Sender
 from rq.web.routes import Right
 
 
@@ -32,6 +34,21 @@ def check_right(
             f"{principal.name} may ask of {', '.join(principal.queues)}; "
             f"this is about {what}."
         )
+
+
+def check_guarded(req: Request, right: Right, params: Mapping[str, str]) -> None:
+    """Raise NotPermitted when a route sends to a guarded queue what that does not take
+    from whoever asks."""
+    queue = right.queue or params.get("name", "")
+    if right.role is Role.PRODUCER and req.context.principal is not None:
+        demand_guarded(req, queue, req.context.principal.sender)
+
+
+def demand_guarded(req: Request, queue: str, sender: Sender) -> None:
+    """Raise NotPermitted unless a queue takes messages from `sender`, or the operator
+    admits relays of the host that asks."""
+    if not req.context.trusted_relay:
+        guarded.check(queue, sender)
 
 
 def demand(req: Request, role: Role) -> None:

@@ -6,12 +6,13 @@ import http.client
 import json
 import os
 import random
+import re
 import sys
 import time
 from collections.abc import Mapping
 
 import rq
-from rq import config, script
+from rq import config, names, script
 from rq.errors import RQError
 from rq.nesting import Json
 from rq.outbound import connection
@@ -21,9 +22,16 @@ from rq.webhook import body, outcome, settings, signing, tries
 from rq.webhook.post import post
 from rq.webhook.settings import Settings
 
+# A dot parts the id from the time in what is signed.
+_ID = re.compile(r"[A-Za-z0-9_-]{1,200}")
+
 
 def _try() -> tuple[Verb, str]:
     url, text, webhook_id, _ = script.params()
+    if not names.is_url(url):
+        return Verb.ERR, f"param1 is {url!r:.80}, no URL that begins with http(s)://"
+    if webhook_id and not _ID.fullmatch(webhook_id):
+        return Verb.ERR, f"param3 is {webhook_id!r:.80}, no id of a webhook"
     story = _story(text)
     if story is None:
         return Verb.ERR, "param2 is not a JSON object that says how a message ended"

@@ -7,13 +7,14 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rq import names
+from rq import guarded
 from rq.access.roles import Principal, Role
 from rq.broker.bridge import ids
 from rq.broker.bridge.holdings import Holdings, Taken
 from rq.broker.bridge.leases import Leases, Wanted
 from rq.broker.bridge.queues import Asker, Queues, name_in
 from rq.broker.dialects.call import Refusal
+from rq.errors import NotPermitted
 from rq.resp import Value
 
 MOST_QUEUES = 100  # in one command
@@ -51,12 +52,17 @@ class Request:
             does = "send to" if sends else "ask of"
             name = self.principal.name
             raise Refusal(f"NOPERM this user ({name}) may not {does} queue {queue}")
-        if sends and queue == names.CLEANER and not self.principal.may(Role.OPERATOR):
-            raise Refusal(
-                f"NOPERM this user ({self.principal.name}) may not send to queue "
-                f"{queue}, which removes messages: it takes the role {Role.OPERATOR}"
-            )
+        if sends:
+            self._check_guarded(queue)
         return queue
+
+    def _check_guarded(self, queue: str) -> None:
+        try:
+            guarded.check(queue, self.principal.sender)
+        except NotPermitted as error:
+            name = self.principal.name
+            why = f"this user ({name}) may not send to queue {queue}"
+            raise Refusal(f"NOPERM {why}: {error}") from None
 
     def queues_of(self, words: Sequence[bytes]) -> list[str]:
         """Return the queues that a command names; Refusal when it names others as well."""

@@ -19,6 +19,7 @@ from rq.queues.control import (
     lease_words,
     notices,
     outbox,
+    proof,
     query,
     restore,
     transactions,
@@ -39,6 +40,7 @@ COMMANDS: dict[str, Command] = {
     **lease_list.COMMANDS,
     **transactions.COMMANDS,
     **outbox.COMMANDS,
+    **proof.COMMANDS,
     **notices.COMMANDS,
     **restore.COMMANDS,
 }

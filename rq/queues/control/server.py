@@ -18,6 +18,7 @@ from rq.access.roles import Role
 from rq.config.admin import Admin
 from rq.errors import Closed, DiskFailed, Displaced, Down, RQError, not_done
 from rq.proc.listening import Listener
+from rq.queues.control import proof
 from rq.queues.control.clients import Clients
 from rq.queues.control.command import Command, Context, Reply
 from rq.queues.control.commands import COMMANDS
@@ -87,7 +88,7 @@ class Server:
         except RQError as error:
             self._replies.refuse(slot, error, at_once=True)
             return
-        self._run(slot, command, self._contexts[connection], arg)
+        self._run(slot, (word, command), self._contexts[connection], arg)
         if command.creates and self._pace.behind:
             self._pace.pause(connection)
         if self._owner.spool.group_full:
@@ -109,9 +110,16 @@ class Server:
             why = self._owner.spool.journal_failed
             raise DiskFailed(f"the journal cannot be written: {why}")
 
-    def _run(self, slot: Slot, command: Command, context: Context, arg: bytes) -> None:
+    def _run(
+        self, slot: Slot, asked: tuple[str, Command], context: Context, arg: bytes
+    ) -> None:
+        word, command = asked
         try:
-            reply = command.handler(context, arg)
+            reply = (
+                proof.answer(context, word, command, arg)
+                if command.creates
+                else command.handler(context, arg)
+            )
         except Exception as error:  # noqa: BLE001 - a command is one of the four places
             self._replies.refuse(slot, _failure(error), at_once=command.always)
             return

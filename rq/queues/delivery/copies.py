@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from rq import client, names, pipe
+from rq import client, guarded, names, pipe
 from rq.causes import Cause
 from rq.config.admin import Admin, admin_status
 from rq.errors import (
@@ -14,6 +14,7 @@ from rq.errors import (
     Down,
     NoSuchMessage,
     NoSuchQueue,
+    NotPermitted,
     NotPlain,
     NotWhole,
     Refused,
@@ -23,6 +24,7 @@ from rq.errors import (
     WrongState,
     of_call,
 )
+from rq.guarded import Sender
 from rq.layout import Root, folder
 from rq.message import MESSAGE_LIMIT, Attachment, JsonObject, Message, to_keep
 from rq.nesting import Json
@@ -180,7 +182,7 @@ async def dup(
     try:
         check_sender(owner.settings, request.dest)
         name = _existing(owner.root, request.dest)
-    except (BadInput, Refused) as error:
+    except (BadInput, NotPermitted, Refused) as error:
         raise Refused(f"dup failed - {error}") from None
     copy = _copied(message, _NOT_DUPED)
     copy["dest"] = request.dest
@@ -196,13 +198,12 @@ async def dup(
 
 
 def check_sender(settings: Settings, dest: str) -> None:
-    """Refused when the scripts of a queue may not send there: one that runs as another
-    user has no right to remove messages, whatever its message says."""
-    if settings.queue.user and names.leads_to_cleaner(dest):
-        raise Refused(
-            f"a script that runs as {settings.queue.user} sends nothing to "
-            f"{names.CLEANER}, which removes messages"
-        )
+    """NotPermitted when the scripts of a queue may not send there: what they copy are the
+    words of whoever sent their message. On other hosts, which may know no guard, a script
+    may that has RQ's own rights."""
+    queue = guarded.named_in(dest)
+    if queue and (settings.queue.user or not names.is_remote(dest)):
+        guarded.check(queue, Sender.SCRIPT)
 
 
 def target(root: Root, dest: str) -> str:

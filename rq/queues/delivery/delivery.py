@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Collection, Mapping, Sequence
 
-from rq import back_off, client, wire
+from rq import back_off, client, guarded, wire
 from rq.errors import OutcomeUnknown, RQError, Unreachable
 from rq.logs import fields
 from rq.message import JsonObject, to_keep
@@ -19,7 +19,8 @@ from rq.spool import Spool
 from rq.spool.outbox import Of, Owed
 
 LOOK = 5.0  # seconds between looks at what could not be delivered
-_MANY = "create_messages"
+MANY = "create_messages"
+OWED_BY = "owed_by"  # in it, for a guarded queue: the queue that owes all of them
 _GROUP = 100  # entries that one request delivers …
 _GROUP_BYTES = 1024 * 1024  # … and of their messages, unless it is one
 _REFUSALS = 10  # in a row, before the queue is tried again after a pause
@@ -130,7 +131,7 @@ class Delivery:
         socket = self._root.queue(dest).socket
         command, request = self._request(entries)
         reply = await client.ask_async(socket, command, request)
-        rows = client.demanded(reply) if command == _MANY else [reply]
+        rows = client.demanded(reply) if command == MANY else [reply]
         failures: dict[Of, RQError] = {}
         for of, row in zip(group, rows, strict=True):
             failure = wire.failure_in(row)
@@ -143,13 +144,16 @@ class Delivery:
 
     def _request(self, entries: Sequence[Owed]) -> tuple[str, Mapping[str, object]]:
         """Return the command that delivers entries, and its argument."""
+        entry = entries[0]
+        whose = {"queue": self._name, "msg_id": entry.msg_id}
+        if not entry.files and entry.dest in guarded.QUEUES:
+            messages = [_with_key(entry) for entry in entries]
+            return MANY, {"messages": messages, OWED_BY: self._name}
         if len(entries) > 1:
-            return _MANY, {"messages": [_with_key(entry) for entry in entries]}
-        [entry] = entries
+            return MANY, {"messages": [_with_key(entry) for entry in entries]}
         if not entry.files:
             return "create_message", _with_key(entry)
         self._spool.settle(entry.msg_id)  # its attachments lie where it ended
-        whose = {"queue": self._name, "msg_id": entry.msg_id}
         return "take_copy", {"message": entry.message, **whose, "_key": entry.key}
 
 

@@ -124,6 +124,7 @@ class Ends:
 
     def _copy(self, message: Message, dup: said.Dup, result: str | None) -> OutEntry:
         owner = self._owner
+        copies.check_sender(owner.settings, dup.dest)
         copies.target(owner.root, dup.dest)
         due = owner.spool.clock() + dup.delay
         return copies.owed_copy(message, dup.dest, due, result)

@@ -8,7 +8,7 @@ from typing import cast
 from falcon import code_to_http_status
 from falcon.asgi import Request
 
-from rq import names
+from rq import guarded, names
 from rq.access.roles import Principal, Role
 from rq.kinds import HEADER, URN, Kind
 from rq.nesting import Json
@@ -169,8 +169,9 @@ def _may_send(principal: Principal, dest: str) -> bool:
     is_elsewhere = names.is_remote(dest)
     if is_elsewhere and principal.is_limited:
         return False
-    least = Role.OPERATOR if names.leads_to_cleaner(dest) else Role.VIEWER
-    return principal.may(least) and principal.may_send(RELAY if is_elsewhere else dest)
+    if guarded.named_in(dest) and not (is_elsewhere and principal.may(Role.OPERATOR)):
+        return False
+    return principal.may_send(RELAY if is_elsewhere else dest)
 
 
 def _row(
