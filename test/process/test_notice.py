@@ -361,7 +361,7 @@ def forged(notice, whom, matter, **story):
     return short(notice.ok("create_message", fields))
 
 
-def test_a_notice_that_somebody_else_has_written_shows_a_log_to_no_stranger(tmp_path):
+def test_a_notice_that_an_operator_has_written_reaches_no_stranger(tmp_path):
     alarmed = "#!/bin/sh\necho done >&3\n"
     with (
         telling(tmp_path, on_output={"mail": OPS, "every": 60}) as (
@@ -374,17 +374,16 @@ def test_a_notice_that_somebody_else_has_written_shows_a_log_to_no_stranger(tmp_
         msg_id = queue.send(param1="echo secret; echo done >&3")
         until_told(post, 1)
         about = {"msg_id": msg_id, "printed": [0, 9999]}
-        forged(notice, "mail:eve@example.org", "output", **about)
+        left = [forged(notice, "mail:eve@example.org", "output", **about)]
         forged(notice, f"mail:{OPS}, eve@example.org", "output", **about)
-        forged(notice, f"mail:{OPS}", "err", **about)
-        forged(notice, "queue:alarm", "output", **about)
-        until_told(post, 4)
-        wait_until(lambda: alarm.ok("detail")["counts"]["done"] == 1)
-        assert (
-            sum("secret" in body.partition("What it")[2] for body in post.bodies()) == 1
-        )
-        [row] = rows(alarm, "done")
-        assert "secret" not in json.loads(alarm.get(row["msg_id"])["param4"])["log"]
+        left.append(forged(notice, f"mail:{OPS}", "err", **about))
+        left.append(forged(notice, "queue:alarm", "output", **about))
+        for each in left:
+            notice.until(each, "err")
+            assert "do not name it now" in notice.get(each)["status"]
+        letters = until_told(post, 2)
+        assert {letter["To"] for letter in letters} == {OPS}
+        assert sum(alarm.ok("detail")["counts"].values()) == 0
 
 
 def test_a_notice_gives_no_orders_to_the_cleaner(tmp_path):
