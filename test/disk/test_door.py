@@ -164,7 +164,7 @@ def plant_directory(folder_path):
 
 def plant_name(folder_path):
     (folder_path / "attach").mkdir()
-    (folder_path / "attach" / ";rm -rf").write_bytes(b"x")
+    (folder_path / "attach" / "-rf").write_bytes(b"x")
 
 
 def plant_log(folder_path):

@@ -1,5 +1,6 @@
 """The journal on disk: lines, groups, segments, and what a torn or failing one leaves."""
 
+import math
 import os
 from concurrent.futures import ThreadPoolExecutor
 
@@ -333,7 +334,9 @@ def break_write(owner):
 
 
 def break_sync(owner):
-    """Let the next sync fail, and no write: /dev/null takes all and syncs nothing."""
+    """Let the next sync fail, and no write: /dev/null takes all and syncs nothing. The
+    journal would see that it is another file, and does not look."""
+    owner.spool.journal._look_at = math.inf
     put_in_place(owner, os.devnull, os.O_RDWR)
 
 
