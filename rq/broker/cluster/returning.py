@@ -30,7 +30,7 @@ from rq.broker.jobs import Jobs
 from rq.broker.outlet import Outlet
 
 HOLD = 2.0  # seconds without a word until a node is not waited for any more
-_LONGEST = 120.0  # seconds, if its mark is lost, and it goes on talking
+LONGEST = 120.0  # seconds, if its mark is lost, and it goes on talking
 _AT_ONCE = 400  # jobs that are looked at in a turn
 _LOOKED = 200  # jobs of a queue, to find one that is not held
 
@@ -120,7 +120,7 @@ class Holding:
         self._since = now
         for node in nodes:
             self._away.discard(node)
-            self._latest[node] = now + _LONGEST
+            self._latest[node] = now + LONGEST
             self._wait(node, now)
 
     def _wait(self, node: str, now: float) -> None:

@@ -312,6 +312,8 @@ class Host:
     def _obey(self, client, words):
         name, *args = words
         command = TABLE[name]
+        if self.node.cannot_keep() is not None:
+            self.world.ledger.without.add(client)
         if command.grows and self.is_failing:
             self.answers.append((client, _FAILING))
             return

@@ -36,6 +36,7 @@ class Ledger:
         self.acked = set()
         self.acked_by = {}  # by job: when which nodes answered that, which had it
         self.unsure = set()  # acknowledged by clients that had no answer
+        self.without = set()  # producers whose nodes kept no copy when they were asked
         self.deleted = set()  # also those whose producers had no answer
         self.at_hand = []  # ids and nodes of deliveries, the latest last
         self.lost_disks = set()
@@ -43,11 +44,12 @@ class Ledger:
         self.is_old = False  # a disk that came back from an old copy unknown to others
         self.is_over = False  # all is collected: nothing may come again
 
-    def note(self, host, words, value, about):
+    def note(self, host, client, value, asked):
         """Take an answer that has reached its client."""
+        _, words, about = asked
         match words[0]:
             case "ADDJOB":
-                self._answered(host, words, value)
+                self._answered(host, client, words, value)
             case "GETJOB":
                 if isinstance(value, list):
                     for _, job_id, *_ in value:
@@ -55,12 +57,12 @@ class Ledger:
             case "ACKJOB":
                 self._acked(host, value, about)
 
-    def _answered(self, host, words, value):
+    def _answered(self, host, client, words, value):
         """The producer of a job has its answer."""
         if isinstance(value, Status):
             self._added(host, words, value.text)
         elif "Not enough reachable" in getattr(value, "text", ""):
-            self._refused(host, words)
+            self._refused(host, client, words)
 
     def _acked(self, host, value, job_id):
         """Who acknowledged a job has the answer."""
@@ -111,21 +113,27 @@ class Ledger:
         if clean and promise.delivered > 1:
             raise Broken(f"{job_id} came again, and nothing was wrong")
 
-    def _refused(self, host, words):
-        """A producer that waits is refused only if too few are left whom nobody suspects."""
+    def _refused(self, host, client, words):
+        """A producer that waits is refused only if too few are left whom nobody suspects.
+        A node that kept none of the job when it was asked has no copy of it later."""
         options = dict(zip(words[4::2], words[5::2], strict=False))
-        keeps = host.node.cannot_keep() is None
+        keeps = client not in self.without and host.node.cannot_keep() is None
         left = keeps + len(host.members.counted)
         if "ASYNC" not in words and options.get("REPLICATE", 1) <= left:
             raise Broken(f"refused, though {left} nodes count")
 
     def _see_return(self, host, job_id):
         """A node hands out nothing that was acknowledged, before it came back, on a node
-        that has told it so: their link stands since then."""
+        that has told it so: their link stands since then. Who deletes a job, or loses
+        all of them, forgets with it that it was acknowledged, and has nothing to tell."""
         world, links = self._world, self._world.links
         if not world.orderly or host.node_id in self.lost_disks:
             return
+        if job_id in self.deleted:
+            return
         for other, at in self.acked_by.get(job_id, {}).items():
+            if other in self.lost_disks:
+                continue
             pair = other, host.node_id
             since = links.since.get(pair)
             back = max(links.back.get(pair[::-1], 0.0), host.up_since)

@@ -7,6 +7,7 @@ from random import Random
 from harness.simulation.ledger import Broken
 from harness.simulation.steps import QUEUES, plan
 from harness.simulation.world import ACKS, STAYS, World
+from rq.broker.cluster.returning import LONGEST
 from rq.broker.job import State
 
 _PLENTY = 1 << 30
@@ -217,6 +218,8 @@ class Run:
         numbers, seconds = range(len(self.world.members)), _DRAIN
         if chance.random() < 0.5:
             numbers, seconds = range(1), 2 * _DRAIN
+        if self.world.faulty and not self.world.orderly:
+            seconds += int(LONGEST)  # a mark may be lost, and jobs are held for so long
         waits = chance.random() < 0.5
         for number in numbers if waits else ():
             self.world.ask(self._host(number).node_id, *_WAIT, about=STAYS)

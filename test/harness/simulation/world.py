@@ -130,7 +130,7 @@ class World:
         if asked is None or asked[0] != host.node_id:
             return
         _, words, about = asked
-        self.ledger.note(host, words, value, about)
+        self.ledger.note(host, client, value, asked)
         if about in (ACKS, STAYS) and isinstance(value, list):
             for _, job_id, *_ in value:
                 self.later(0.01, self._ack, host.node_id, job_id)
