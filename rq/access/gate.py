@@ -191,7 +191,7 @@ def networks(config: RootConfig) -> list[Network]:
 
 def _addresses_of(hosts: Sequence[str]) -> frozenset[Address]:
     """Return the addresses of hosts; one whose name means nothing now has none."""
-    found: set[Address] = set()
+    addresses: set[Address] = set()
     for host in hosts:
         try:
             infos = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
@@ -199,8 +199,8 @@ def _addresses_of(hosts: Sequence[str]) -> frozenset[Address]:
             log.warning("trusted_relays: %s has no address: %s", host, error)
             continue
         ours = (_address(str(info[4][0])) for info in infos)
-        found.update(address for address in ours if address is not None)
-    return frozenset(found)
+        addresses.update(address for address in ours if address is not None)
+    return frozenset(addresses)
 
 
 def _address(text: str) -> Address | None:

@@ -89,9 +89,9 @@ def still_told(notices: Iterable[Notice], target: str) -> str:
     kind, _, to = target.partition(":")
     if kind != "mail":
         others = (targets({**notice, "mail": []}) for notice in notices)
-        return target if any(target in named for named in others) else ""
-    known = {address for notice in notices for address in notice["mail"]}
-    left = [address for address in to.split(_AND) if address in known]
+        return target if any(target in told_now for told_now in others) else ""
+    named = {address for notice in notices for address in notice["mail"]}
+    left = [address for address in to.split(_AND) if address in named]
     return f"mail:{_AND.join(left)}" if left else ""
 
 

@@ -49,6 +49,7 @@ MAY = {  # each with what it joins
     "control.waiting_view": "says why a message waits, whoever could take it",
     "control.message_list": "shows all that is known of many messages",
     "control.queue_view": "shows every part",
+    "control.proof": "asks what is owed, here or elsewhere, before a command runs",
     "control.outbox": "shows what is owed, with settings and health",
 }
 

@@ -41,7 +41,7 @@ from rq.spool import outbox
 MOST = 5000  # keys of a request
 PATIENCE = 20.0  # seconds that an owner has to answer
 _KEY = re.compile(r"[0-9a-f]{8}/\d+/\d+(/[0-9a-f]{32})?", re.ASCII)
-_COPY, _ONE = "take_copy", "create_message"
+_COPY, _SINGLE = "take_copy", "create_message"
 
 
 class Claim(NamedTuple):
@@ -86,7 +86,7 @@ def _said(word: str, arg: bytes) -> _Claims | None:
         messages = [row for row in given if isinstance(row, dict)]
         return _Claims(request.get(OWED_BY), _claims(messages))
     claims = _claims([request])
-    if word == _ONE:  # so the version before delivers: it does not say whose it is
+    if word == _SINGLE:  # so the version before delivers: it does not say whose it is
         return _Claims(None, claims)
     if claims:
         text = f"_key {claims[0].key} is one of those under which owners deliver"

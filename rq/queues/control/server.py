@@ -111,9 +111,9 @@ class Server:
             raise DiskFailed(f"the journal cannot be written: {why}")
 
     def _run(
-        self, slot: Slot, asked: tuple[str, Command], context: Context, arg: bytes
+        self, slot: Slot, named: tuple[str, Command], context: Context, arg: bytes
     ) -> None:
-        word, command = asked
+        word, command = named
         try:
             reply = (
                 proof.answer(context, word, command, arg)
