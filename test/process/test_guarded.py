@@ -3,10 +3,12 @@ owner's is proved."""
 
 import json
 import os
+from types import SimpleNamespace
 
 import pytest
 from harness.post import Post, notice_queue
 from harness.queues import kept, running_queue, short
+from harness.timers import past, timers
 from harness.waiting import wait_until
 from process.test_webhook import WEBHOOK
 
@@ -136,6 +138,23 @@ def test_the_relay_of_this_host_counts_as_its_sender(order):
         task = Task(order.root, order.root.path, message, "x")
         with pytest.raises(NotPermitted, match="not from a relay"):
             handover.run(task, None)
+
+
+def test_a_timer_sends_only_where_operators_plan_work(order):
+    order.root.timers.mkdir(exist_ok=True)
+    message = {"dest": order.name, "param1": "x"}
+    timer = order.root.timers / f"{order.name}.json"
+    timer.write_text(json.dumps({"period": 86400, "msg": message}))
+    before, site = total(order), SimpleNamespace(root=order.root)
+    order.root.log.mkdir(exist_ok=True)
+    with timers(site):
+        if Sender.TIMER in guarded.QUEUES[order.name].takes:
+            wait_until(lambda: total(order) == before + 1)
+        else:
+            error = wait_until(lambda: past(site, order.name).get("error"))
+            assert "not from timers" in error
+            assert total(order) == before
+    timer.unlink()
 
 
 def test_the_table_says_who_may():
