@@ -3,12 +3,14 @@
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from harness.checkout import CHECKOUT
+from harness.waiting import wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.long, pytest.mark.slow]
 
@@ -36,11 +38,7 @@ ALONE, SIDE_BY_SIDE = "unit", "fuzz"  # parts: in one process, in several
 def run(checkout, tests, *words, file="test_sample.py", part=ALONE, **env):
     """Run `tests`, lines of Python, as a part of a checkout of their own; return exit
     status, counts, output."""
-    shutil.copytree(CHECKOUT / "test/runner", checkout / "test/runner")
-    (checkout / ".venv").symlink_to(CHECKOUT / ".venv")
-    (checkout / "pyproject.toml").write_text(CONFIG)
-    (checkout / "test" / part).mkdir()
-    (checkout / "test" / part / file).write_text(FAILS_AT + tests)
+    laid_out(checkout, tests, part, file)
     ran = subprocess.run(
         [sys.executable, "-s", checkout / "test/runner", part, *words],
         cwd=checkout,
@@ -52,6 +50,15 @@ def run(checkout, tests, *words, file="test_sample.py", part=ALONE, **env):
     assert not ran.stderr, ran.stderr
     counts = re.findall(r"^(\d+) passed, (\d+) failed, 0 skipped$", ran.stdout, LINES)
     return ran.returncode, *map(int, counts[0]), ran.stdout
+
+
+def laid_out(checkout, tests, part=ALONE, file="test_sample.py"):
+    """Make a checkout that has the runner, and `tests` as one of its parts."""
+    shutil.copytree(CHECKOUT / "test/runner", checkout / "test/runner")
+    (checkout / ".venv").symlink_to(CHECKOUT / ".venv")
+    (checkout / "pyproject.toml").write_text(CONFIG)
+    (checkout / "test" / part).mkdir()
+    (checkout / "test" / part / file).write_text(FAILS_AT + tests)
 
 
 def test_what_contributing_says_of_the_environment_reaches_the_tests(tmp_path):
@@ -171,3 +178,45 @@ def test_of_the_slow_tests_a_share_is_run(tmp_path, ci, commit, words, expected)
     said = {"CI": ci, "RQ_TEST_COMMIT": commit}
     status, passed, failed, _ = run(tmp_path, SLOW, *words, **said)
     assert (status, passed, failed) == (0, expected, 0)
+
+
+def test_signals_that_are_ignored_where_it_starts_are_not_in_tests(tmp_path):
+    tests = """import signal
+def test_a():
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGQUIT) is signal.SIG_DFL
+"""
+    before = {
+        n: signal.signal(n, signal.SIG_IGN) for n in (signal.SIGINT, signal.SIGQUIT)
+    }
+    try:
+        status, passed, _, output = run(tmp_path, tests)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert (status, passed) == (0, 1), output
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_runner_that_is_ended_ends_what_its_tests_started(tmp_path, number):
+    tests = """import os, subprocess
+def test_a():
+    child = subprocess.Popen(["sleep", "300"], start_new_session=True)
+    path = Path(__file__).with_name("pids")
+    path.with_suffix(".new").write_text(f"{os.getpid()} {child.pid}")
+    path.with_suffix(".new").rename(path)
+    child.wait()
+"""
+    laid_out(tmp_path, tests)
+    runner = subprocess.Popen(
+        [sys.executable, "-s", tmp_path / "test/runner", ALONE],
+        cwd=tmp_path,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    pids = tmp_path / "test" / ALONE / "pids"
+    wait_until(pids.exists, seconds=60)
+    runner.send_signal(number)
+    assert runner.wait(60) == 128 + number
+    assert not [pid for pid in pids.read_text().split() if Path("/proc", pid).exists()]

@@ -22,7 +22,7 @@ import table
 from checks import CHECKS, TOOLS
 from owners import give_back
 from parts import PARTS, Part, soak_seconds
-from processes import CHECKOUT, become_subreaper, call
+from processes import CHECKOUT, become_subreaper, call, end_leftovers, take_signals
 from table import Row
 
 FULL = os.environ.get("CI") == "true"
@@ -279,9 +279,11 @@ def count(report: Path, row: Row) -> None:
 
 
 if __name__ == "__main__":
+    take_signals()
     try:
         sys.exit(main())
-    except KeyboardInterrupt:
-        sys.exit(130)
+    except KeyboardInterrupt as signalled:
+        end_leftovers(grace=0.0)
+        sys.exit(128 + signalled.args[0])
     finally:
         give_back(CHECKOUT)

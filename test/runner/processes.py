@@ -64,6 +64,30 @@ def wait_for(pid: int, limit: float) -> int:
     return -signal.SIGALRM if late else os.waitstatus_to_exitcode(ended[1])
 
 
+def take_signals() -> None:
+    """Begin with the signals that a terminal gives, and end by TERM and HUP as by Ctrl-C.
+
+    A runner that was started in the background of a shell, or by some CI, inherits that
+    INT and QUIT are ignored, and so would every test of Ctrl-C. What it handles itself
+    has its default again in its children.
+    """
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+    for number in _ENDING:
+        signal.signal(number, _end)
+
+
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def _end(number: int, _frame: object) -> None:
+    for (
+        each
+    ) in _ENDING:  # a second one would interrupt the end of what the tests started
+        signal.signal(each, signal.SIG_IGN)
+    raise KeyboardInterrupt(number)
+
+
 def become_subreaper() -> None:
     """Inherit what the tests orphan, so that it can be named and ended."""
     if sys.platform == "linux":
