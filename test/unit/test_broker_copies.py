@@ -317,12 +317,27 @@ def test_a_job_is_held_as_long_as_its_holder_talks_and_two_seconds_more():
     cluster = Cluster(2)
     job_id = cluster.add(A, "REPLICATE", 2, "RETRY", 60)
     node = returned(cluster, A, tells=False)
+    node.desk.holding.linked(cluster.ids[B], cluster.now)
     for _ in range(5):
         cluster.pass_by(1.9)
         node.receive(cluster.ids[B], SetAck(cluster_job(B), ()), cluster.now)
         assert cluster.get(A) is None
     cluster.pass_by(2.1)
     assert cluster.get(A) == job_id
+
+
+def test_a_holder_whose_link_stood_all_along_is_waited_for_two_seconds():
+    cluster = Cluster(2)
+    job_id = cluster.add(A, "REPLICATE", 2, "RETRY", 60)
+    node, other = cluster.nodes[A], cluster.ids[B]
+    cluster.now += 0.1
+    node.desk.holding.silent(other)  # as others say of it, perhaps
+    node.desk.holding.heard(other, cluster.now)
+    cluster.pass_by(1.9)
+    assert cluster.get(A) is None
+    node.receive(other, SetAck(cluster_job(B), ()), cluster.now)
+    cluster.pass_by(0.3)
+    assert cluster.get(A) == job_id  # no mark is behind what it says
 
 
 def cluster_job(number):

@@ -9,7 +9,8 @@ knows of none of that when its first client asks. So two things are true:
 - Who was away (it starts, or stood still, or others were silent for longer than the node
   time-out) hands out no job of before that may be on a node whose mark has not come. It
   waits as long as that node tells something, and two seconds more; a node of an earlier
-  version sends no mark, and two seconds are all. A link that breaks meanwhile begins anew.
+  version sends no mark, and two seconds are all; so they are if no link was made anew, as
+  when others said that it does not answer. A link that breaks meanwhile begins anew.
 
 A partition is not waited for: a node that does not answer, and is suspected, holds up nothing
 until it is heard of again. That a node answers a ping says nothing: what it tells may be a
@@ -110,6 +111,7 @@ class Holding:
         self._away: set[str] = set()  # nodes that were silent for too long, and are
         self._waited: dict[str, Deadline[str]] = {}  # by node whose mark is to come
         self._latest: dict[str, float] = {}
+        self._linked: set[str] = set()  # of those: whose link was made since
         self._since = 0.0  # jobs that came later are not held
         self._beat_at = 0.0
 
@@ -120,6 +122,7 @@ class Holding:
         self._since = now
         for node in nodes:
             self._away.discard(node)
+            self._linked.discard(node)
             self._latest[node] = now + LONGEST
             self._wait(node, now)
 
@@ -146,13 +149,15 @@ class Holding:
         """The link of a node to this one stands: now it tells what it knows."""
         self.heard(node, now)
         if node in self._waited:
+            self._linked.add(node)
             self._wait(node, now)
 
     def tells(self, node: str, now: float) -> None:
-        """A node has said something of a job: a mark of it, which is behind that, counts
-        if it sends one."""
+        """A node has said something of a job: its mark is behind that, if it sends one.
+        It does so only over a link that is new."""
         self.heard(node, now)
-        if node in self._waited and self._outlet.peers.takes_marks(node):
+        marks = node in self._linked and self._outlet.peers.takes_marks(node)
+        if node in self._waited and marks:
             self._wait(node, now)
 
     def marked(self, node: str, _message: Mark, _now: float) -> None:
