@@ -123,16 +123,19 @@ class Ledger:
             raise Broken(f"refused, though {left} nodes count")
 
     def _see_return(self, host, job_id):
-        """A node hands out nothing that was acknowledged, before it came back, on a node
-        that has told it so: their link stands since then. Who deletes a job, or loses
-        all of them, forgets with it that it was acknowledged, and has nothing to tell."""
+        """A node hands out nothing of before that was acknowledged, while it was away, on
+        a node of which it knows that it may have a copy, once their link stands. Who
+        deletes a job, or loses all of them, forgets with it that it was acknowledged,
+        and has nothing to tell."""
         world, links = self._world, self._world.links
         if not world.orderly or host.node_id in self.lost_disks:
             return
-        if job_id in self.deleted:
+        job = host.node.jobs.by_id.get(job_id)
+        spread = host.node.jobs.spreads.by_job.get(job_id)
+        if job is None or spread is None or job_id in self.deleted:
             return
         for other, at in self.acked_by.get(job_id, {}).items():
-            if other in self.lost_disks:
+            if other in self.lost_disks or other not in spread.may_have:
                 continue
             pair = other, host.node_id
             since = links.since.get(pair)
@@ -141,6 +144,7 @@ class Ledger:
             if since is None or there is None or not at < since <= world.now:
                 continue
             is_back = since - back < 0.01 and there.up_since < at
+            is_back = is_back and job.created - host.ahead < back
             if is_back and there.free_at - since < 1.0 and not there.is_failing:
                 raise Broken(
                     f"{job_id} was acknowledged before {host.node_id[:4]} was back"

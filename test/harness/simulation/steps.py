@@ -21,6 +21,9 @@ def plan(seed):
     for _ in range(number):
         wait = chance.choice([0.001, 0.01, 0.1, 0.5, 2.0])
         steps.append((wait, *chance.choice(kinds)(chance, size)))
+    chance = Random(f"{seed}/return")
+    if faulty and chance.random() < 0.15:
+        steps += _return(chance, size)
     return size, faulty, steps
 
 
@@ -136,6 +139,26 @@ def _reset(chance, size):
 
 def _restore(chance, size):
     return "restore", chance.randrange(size), chance.random()
+
+
+def _return(chance, size):
+    """Let one node be away while another one hands out and acknowledges what it has, and
+    be asked for that as soon as it is back."""
+    away = chance.randrange(size)
+    other = (away + chance.randrange(1, size)) % size
+    steps = [(0.01, "heal"), (0.5, "restart", away, 0.0), (0.5, "restart", other, 0.0)]
+    words = ("ADDJOB", "q", "b", 2000, "RETRY", 1, "REPLICATE", min(size, 3))
+    steps += [(0.1, "add", away, words)] * 3
+    if chance.random() < 0.5:
+        steps.append((2.0, "kill", away, False, 1.0))
+        back = "restart", away, 0.0
+    else:
+        others = [each for each in range(size) if each != away]
+        steps += [(0.5, "part", away, each, False) for each in others]
+        back = ("heal",)
+    steps += [(2.0, "consume", other)] * 4
+    steps.append((chance.choice([0.001, 0.01, 0.1]), *back))
+    return steps + [(chance.choice([0.01, 0.1, 1.0]), "consume", away)] * 4
 
 
 _OF_WORK = [_add, _add, _add, _add_once, _consume, _consume]
