@@ -79,7 +79,13 @@ def test_a_value_whose_name_says_secret_is_hidden(name):
 
 @pytest.mark.parametrize("name", ["LANG", "PATH", "MONKEY", "KEYBOARD", "HOST", "TZ"])
 def test_a_value_whose_name_does_not_is_shown(name):
-    assert secrets.masked({"env_vars": {name: "x"}}) == {"env_vars": {name: "x"}}
+    assert secrets.masked({"spark": {name: "x"}}) == {"spark": {name: "x"}}
+
+
+@pytest.mark.parametrize("setting", ["env_vars", "worker_env"])
+def test_of_an_environment_the_names_are_shown_alone(setting):
+    masked = secrets.masked({setting: {"LANG": "sesame", "TZ": "sesame"}})
+    assert masked == {setting: dict.fromkeys(["LANG", "TZ"], secrets.HIDDEN)}
 
 
 @pytest.mark.parametrize(
