@@ -92,6 +92,7 @@ def test_an_unknown_command_is_an_error_in_the_ancestors_way(queue):
 def test_a_queue_that_is_down_answers_questions_about_itself_only(down):
     always = {
         "kinds",
+        "owes",
         "ping",
         "uptime",
         "config",

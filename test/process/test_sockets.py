@@ -35,7 +35,7 @@ GROUP = grp.getgrgid(1).gr_name  # of whom this test's admins are members
 
 ROLES = {
     "queue": {
-        Role.VIEWER: "kinds ping uptime config status detail get_message get_message_state "
+        Role.VIEWER: "kinds owes ping uptime config status detail get_message get_message_state "
         "get_message_status num_messages messages list owed show_txn list_txns "
         "restored await_end leases show_bulk list_bulks get_attempts notices",
         Role.PRODUCER: "wake create_message create_messages prep_message single_que "
@@ -62,7 +62,7 @@ ROLES = {
         Role.OPERATOR: "run pause resume",
     },
 }
-OWN = {"mind", "take_copy", "define_queue", "undefine_queue"}
+OWN = {"owes", "mind", "take_copy", "define_queue", "undefine_queue"}
 OTHERS = {"queue": Role.OPERATOR, "supervisor": Role.PRODUCER, "timers": Role.PRODUCER}
 
 

@@ -499,6 +499,7 @@ def test_status_tells_what_the_command_line_needs(shared):
         "since",
         "restarts",
         "reason",
+        "held",
     }
     assert abs(one["since"] - time.time()) < 30
 
