@@ -11,7 +11,7 @@ order, and what counts is who gives it:
   operator has moved. The receiver believes no sender's word, and no key, for that: it
   asks the owner that is named (`queues.control.proof`).
 - A timer may where the operator, who alone writes timers, plans such work.
-- All else is said by whoever sent a message: a copy or a forward by a script repeats the
+- All else is said by the producer of a message: a copy or a forward by a script repeats the
   params that its message came with, the router does the same, and so does a relay, of this
   host or of another one. These are refused, whatever rights the script has.
 

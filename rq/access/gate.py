@@ -66,7 +66,7 @@ class Gate:
         if not self._networks:
             return
         address = _address(asker.address)
-        # Whoever may come over one loopback may come over the other: browsers that say
+        # A client that may come over one loopback may come over the other: browsers that say
         # `localhost` try ::1 first.
         either = _LOOPBACKS if address in _LOOPBACKS else {address}
         if not any(a in network for a in either if a for network in self._networks):

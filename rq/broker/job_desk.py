@@ -54,7 +54,7 @@ class JobDesk:
         self._jitters = Random(random.getrandbits(64))  # needs no secret, and no call
         self._draws: list[bytes] = []  # for ids to come
         self._held_for: frozenset[str] = frozenset()  # nodes, when it was looked at
-        self.look_at = 0.0  # for queues that nobody uses
+        self.look_at = 0.0  # for unused queues
         self._look_began = 0.0
         self._looked_at = 0  # number of the queue
 

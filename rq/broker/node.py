@@ -299,7 +299,7 @@ class Node:
 
     def _make_room(self, now: float) -> None:
         """Let go what may go, in slices: unused queues, and while memory is full jobs
-        that never come again. After what somebody asked there is one more look, and as
+        that never come again. After a client's command there is one more look, and as
         long as memory is full they go on; else an idle node is not woken for it."""
         if self.desk.looks(now):
             self.desk.look(now)

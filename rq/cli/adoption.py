@@ -29,7 +29,7 @@ def agreed(root: Root, *, adopt: bool) -> bool:
     """Say what RQ will do with queues that another RQ has filled: which messages it will
     remove, and when, and what waits; ask whether to start, unless told to `adopt`.
 
-    Without a terminal nobody can be asked: a root of the Ruby RQ is not taken over. A
+    Without a terminal no operator can be asked: a root of the Ruby RQ is not taken over. A
     queue in a root of ours is, for nothing is removed at once.
     """
     is_ruby = not root.adopted.exists() and spool_adoption.is_ancestors(root)

@@ -38,7 +38,7 @@ def timers_in(root: Root) -> list[str]:
 
 def held(root: Root, timer: str) -> float | None:
     """Return since when a timer waits, in epoch seconds; None: it does not. BadConfig
-    when nobody can tell."""
+    when the file cannot be read."""
     state = _read(root)
     return state["at"] if timer in state["timers"] else None
 

@@ -1,7 +1,7 @@
 """Which values of a config are secrets; hides them from those who are not admins.
 
 Three kinds. Of some settings (`env_vars`, `worker_env`, `exec_prefix`) every value may be
-one, whatever its name is. The address of a webhook is one as a whole, for whoever has it
+one, whatever its name is. The address of a webhook is one as a whole, for who knows it
 may post there: its host is shown. Elsewhere names tell (`password`, `token`, …).
 """
 

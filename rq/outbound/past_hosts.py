@@ -2,7 +2,7 @@
 asks for permission allows those that the history names. Once; later ones need a person.
 
 It runs before any process of RQ takes a message: a message that is sent to an internal
-host afterwards cannot allow its own host. The Ruby RQ asked nobody either, and wrote no
+host afterwards cannot allow its own host. The Ruby RQ asked for no permission either, and wrote no
 journal: of its queues the folders tell, and for webhooks, too.
 """
 

@@ -38,7 +38,7 @@ def check_right(
 
 def check_guarded(req: Request, right: Right, params: Mapping[str, str]) -> None:
     """Raise NotPermitted when a route sends to a guarded queue what that does not take
-    from whoever asks."""
+    from the one who asks."""
     queue = right.queue or params.get("name", "")
     if right.role is Role.PRODUCER and req.context.principal is not None:
         demand_guarded(req, queue, req.context.principal.sender)

@@ -48,6 +48,16 @@ def lives(pid: int) -> bool:
     return words[0] not in "ZX" and not is_ending
 
 
+@contextlib.contextmanager
+def standing_still(pid: int) -> Iterator[None]:
+    """Let a process stand still while the block runs."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
 def end(pid: int) -> None:
     """Kill a process that a test has started."""
     with contextlib.suppress(ProcessLookupError):

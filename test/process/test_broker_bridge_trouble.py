@@ -1,7 +1,6 @@
 """Queues of RQ as clients of the broker use them, when processes die or do not answer, and
 when what is asked makes no sense."""
 
-import contextlib
 import json
 import os
 import signal
@@ -9,6 +8,7 @@ import time
 
 import pytest
 from harness.broker import Refused, Simple, broker_in
+from harness.processes import standing_still
 from harness.queues import SETTINGS, running_queue
 from harness.waiting import wait_until
 
@@ -32,16 +32,6 @@ def add(client, body="b", *options, queue="rq:p"):
     job_id = client.ask("ADDJOB", queue, body, 0, *options)
     assert isinstance(job_id, Simple), job_id
     return job_id.encode()
-
-
-@contextlib.contextmanager
-def stopped(pid):
-    """Let a process stand still."""
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(pid, signal.SIGCONT)
 
 
 def got(client, *words):
@@ -132,7 +122,7 @@ def test_what_is_leased_for_a_client_that_is_gone_is_given_back(broker, queue):
     client, other = broker.start(), broker.client()
     msg_id = queue.send()
     other.ask("CLIENT", "SETNAME", "other")
-    with stopped(queue.pid):
+    with standing_still(queue.pid):
         client.send("GETJOB", "FROM", "rq:p")
         client.close()
         wait_until(lambda: len(other.ask("CLIENT", "LIST").splitlines()) == 1)
@@ -164,7 +154,7 @@ def test_what_comes_beside_is_given_back(tmp_path, broker, queue):
         client.send("GETJOB", "FROM", "rq:p", "rq:r")
         wait_until(lambda: other.ask("QSTAT", "rq:r")[9] == 1)
         time.sleep(0.3)  # until the owners have been asked
-        with stopped(broker.process.pid):
+        with standing_still(broker.process.pid):
             sent = {"rq:p": queue.send(), "rq:r": second.send()}
             wait_until(
                 lambda: (

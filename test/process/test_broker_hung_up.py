@@ -4,11 +4,9 @@ The broker stands still while one client adds and another one hangs up, so that 
 both in one turn, whichever was first.
 """
 
-import contextlib
-import signal
-
 import pytest
 from harness.broker import Client, broker_in
+from harness.processes import standing_still
 from harness.waiting import wait_until
 
 pytestmark = pytest.mark.process
@@ -44,15 +42,6 @@ def shared(tmp_path_factory):
         yield broker
 
 
-@contextlib.contextmanager
-def stopped(broker):
-    broker.process.send_signal(signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        broker.process.send_signal(signal.SIGCONT)
-
-
 @pytest.mark.parametrize("hangs_up_first", [True, False], ids=["first", "after"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_came_for_a_client_that_hung_up_is_had_by_the_next(
@@ -64,7 +53,7 @@ def test_what_came_for_a_client_that_hung_up_is_had_by_the_next(
         waiter = Client(shared.port)
         waiter.send(*waits)
         wait_until(lambda: b"blocked_clients:1" in client.ask("INFO", "clients"))
-        with stopped(shared):
+        with standing_still(shared.process.pid):
             if hangs_up_first:
                 waiter.close()
             client.send(*adds)

@@ -1,11 +1,9 @@
 """A node that comes back hands out nothing that others have acknowledged meanwhile, and a
 link that has just dropped refuses no producer."""
 
-import contextlib
-import signal
-
 import pytest
 from harness.brokers import TIMEOUT, nodes_in
+from harness.processes import standing_still
 from harness.waiting import wait_until
 
 pytestmark = pytest.mark.process
@@ -40,15 +38,6 @@ def handed_by(client):
     return [row[1].decode() for row in client.answer() or []]
 
 
-@contextlib.contextmanager
-def stopped(broker):
-    broker.process.send_signal(signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        broker.process.send_signal(signal.SIGCONT)
-
-
 def acknowledge(nodes, jobs):
     for number, job_id in enumerate(jobs):
         assert nodes.ask(1 + number % 2, "ACKJOB", job_id) in (0, 1)
@@ -65,7 +54,7 @@ def test_what_others_acknowledged_is_not_handed_out_by_who_returns(nodes, how):
         nodes.start(0)
         handed = handed_by(nodes.clients[0])
     else:
-        with stopped(nodes.brokers[0]):
+        with standing_still(nodes.brokers[0].process.pid):
             doubt(nodes, 0)
             acknowledge(nodes, jobs[:-1])
             # It stands in the socket when the node wakes.

@@ -104,8 +104,8 @@ def test_what_names_no_owner_or_one_that_does_not_answer_is_busy(pulled, order):
     dead.config.write_text("{}")
     by = {"messages": [owed], "owed_by": "dead"}
     assert "does not say whether it owes this" in order.refused("create_messages", by)
-    gone = {"messages": [owed], "owed_by": "nobody"}
-    assert "there is no queue nobody" in order.refused("create_messages", gone)
+    gone = {"messages": [owed], "owed_by": "absent"}
+    assert "there is no queue absent" in order.refused("create_messages", gone)
     path = {"messages": [owed], "owed_by": "../t"}
     assert "invalid characters" in order.refused("create_messages", path)
 

@@ -54,7 +54,7 @@ def test_a_person_who_says_no_has_started_and_changed_nothing(root):
     assert ancestor.everything(root) == before
 
 
-def test_where_nobody_can_be_asked_nothing_is_started_and_it_says_how(root):
+def test_without_a_terminal_nothing_is_started_and_it_says_how(root):
     before = ancestor.everything(root)
     up = rq("up", "--no-samples", root=root)
     assert up.returncode == 1

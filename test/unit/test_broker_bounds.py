@@ -289,7 +289,7 @@ def test_unused_queues_go_sooner_when_memory_is_short(jobs, seconds):
 
 
 def _left_alone(run, most=600):
-    """Nobody asks any more: let the node do what it asks to be woken for."""
+    """No client asks any more: let the node do what it asks to be woken for."""
     for turn in range(most):
         at = run.node.next_tick()
         if at is None or at > run.now + 60:
@@ -298,7 +298,7 @@ def _left_alone(run, most=600):
     raise AssertionError("it wakes for ever")
 
 
-def test_what_may_go_goes_by_a_timer_in_slices_when_nobody_asks():
+def test_what_may_go_goes_by_a_timer_in_slices_when_no_client_asks():
     run = Run()
     kept = _fill(run, 46, "k")
     for number in range(30):

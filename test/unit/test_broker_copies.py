@@ -297,7 +297,7 @@ def test_a_deletion_that_a_node_has_missed_is_said_when_it_returns():
     assert cluster.holders(job_id) == []
 
 
-def test_a_job_waits_for_each_of_its_holders_and_for_nobody_else():
+def test_a_job_waits_for_each_of_its_holders_and_for_no_other_node():
     cluster = Cluster(3)
     both = cluster.add(A, "REPLICATE", 2, "RETRY", 60)
     (holder,) = set(cluster.holders(both)) - {A}
@@ -377,11 +377,17 @@ def test_a_node_that_stood_still_holds_before_it_has_noticed_by_itself():
     assert holding.stood_still
 
 
-def test_a_node_that_is_not_suspected_counts_and_is_asked_until_the_time_is_over():
+def waiting_for_three(timeout):
+    """A producer waits for three copies; of three nodes one has just gone, unsuspected."""
     cluster = Cluster(3)
     cluster.kill(B)
     cluster.unsuspected = {cluster.ids[B]}
-    assert cluster.ask(A, "ADDJOB", "q", "b", 4000, "REPLICATE", 3) is None
+    assert cluster.ask(A, "ADDJOB", "q", "b", timeout, "REPLICATE", 3) is None
+    return cluster
+
+
+def test_a_node_that_is_not_suspected_counts_and_is_asked_until_the_time_is_over():
+    cluster = waiting_for_three(4000)
     cluster.pass_by(1)
     assert cluster.answers == {}
     cluster.dead.clear()
@@ -398,10 +404,7 @@ def test_a_node_that_is_not_suspected_counts_and_is_asked_until_the_time_is_over
 
 
 def test_without_a_time_a_producer_is_refused_when_a_node_is_suspected():
-    cluster = Cluster(3)
-    cluster.kill(B)
-    cluster.unsuspected = {cluster.ids[B]}
-    assert cluster.ask(A, "ADDJOB", "q", "b", 0, "REPLICATE", 3) is None
+    cluster = waiting_for_three(0)
     cluster.pass_by(10)
     assert cluster.answers == {}
     cluster.unsuspected.clear()

@@ -268,7 +268,7 @@ def take_back(run, client):
     run.keep()
 
 
-def test_messages_that_go_back_come_in_their_places_whoever_had_them():
+def test_messages_that_go_back_come_in_their_places_whichever_client_had_them():
     run = Run()
     ids = run.ask("RQ.PUSH", "k", *"abcdef")
     for client, count in ((1, 2), (2, 1), (3, 1)):

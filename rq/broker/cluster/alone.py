@@ -20,5 +20,5 @@ class Nobody:
         return False
 
     def takes_marks(self, _node_id: str) -> bool | None:
-        """Nobody does."""
+        """There is no node that does."""
         return False

@@ -9,8 +9,8 @@ knows of none of that when its first client asks. So two things are true:
 - Who was away (it starts, or stood still, or others were silent for longer than the node
   time-out) hands out no job of before that may be on a node whose mark has not come. It
   waits as long as that node tells something, and two seconds more; a node of an earlier
-  version sends no mark, and two seconds are all; so they are if no link was made anew, as
-  when others said that it does not answer. A link that breaks meanwhile begins anew.
+  version sends no mark, and two seconds are all; so they are if its link stood all
+  the time, as when others said that it does not answer. A new link begins from the start.
 
 A partition is not waited for: a node that does not answer, and is suspected, holds up nothing
 until it is heard of again. That a node answers a ping says nothing: what it tells may be a

@@ -11,7 +11,7 @@ outbox, and only for such keys something has to be proved:
   from the true one.
 - An owner that does not answer has not said no: the sender hears `busy`, and the delivery
   is tried again.
-- The owner answers from its memory, and asks nobody. So two owners that deliver to each
+- The owner answers from its memory, and asks no other process. So two owners that deliver to each
   other do not wait in a circle.
 - What was accepted under a key is known by it: it was proved then, and is not asked for
   again.
@@ -64,7 +64,7 @@ def answer(
     ctx: Context, word: str, command: Command, arg: bytes
 ) -> Reply | Awaitable[Reply]:
     """Answer a command that makes messages; NotPermitted when a guarded queue takes none
-    from whoever asks."""
+    from the one who asks."""
     if ctx.owner.name not in guarded.QUEUES:
         return command.handler(ctx, arg)
     guarded.check(ctx.owner.name, ctx.connection.asker.principal.sender)

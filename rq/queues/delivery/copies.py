@@ -199,7 +199,7 @@ async def dup(
 
 def check_sender(settings: Settings, dest: str) -> None:
     """NotPermitted when the scripts of a queue may not send there: what they copy are the
-    words of whoever sent their message. On other hosts, which may know no guard, a script
+    words of the producer of their message. On other hosts, which may know no guard, a script
     may that has RQ's own rights."""
     queue = guarded.named_in(dest)
     if queue and (settings.queue.user or not names.is_remote(dest)):

@@ -114,7 +114,7 @@ class Ledger:
             raise Broken(f"{job_id} came again, and nothing was wrong")
 
     def _refused(self, host, client, words):
-        """A producer that waits is refused only if too few are left whom nobody suspects.
+        """A producer that waits is refused only if too few are left that are not suspected.
         A node that kept none of the job when it was asked has no copy of it later."""
         options = dict(zip(words[4::2], words[5::2], strict=False))
         keeps = client not in self.without and host.node.cannot_keep() is None
