@@ -8,7 +8,7 @@ may post there: its host is shown. Elsewhere names tell (`password`, `token`, â€
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from rq.config.settings import API_EXEC_PREFIX
 
@@ -54,6 +54,11 @@ def host_only(text: str) -> str:
     ('https://hooks.example/(hidden)', 'mail:a@b, c@d')
     """
     return _WEB.sub(_host, text)
+
+
+def hosts_only(targets: Iterable[str]) -> list[str]:
+    """Return whom a queue tells, for those who are not admins."""
+    return [host_only(target) for target in targets]
 
 
 def _host(match: re.Match[str]) -> str:

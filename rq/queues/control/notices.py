@@ -19,7 +19,7 @@ def listed(ctx: Context, arg: bytes) -> Ok[replies.NoticesView]:
     tells = view(ctx.owner.settings, ctx.owner.spool.news)
     if not ctx.connection.asker.principal.may(Role.ADMIN):
         for row in tells["tells"]:
-            row["whom"] = [secrets.host_only(target) for target in row["whom"]]
+            row["whom"] = secrets.hosts_only(row["whom"])
     return "ok", tells
 
 
@@ -62,7 +62,7 @@ def test(ctx: Context, arg: bytes) -> Ok[list[str]]:
     owner.wake()
     if ctx.connection.asker.principal.may(Role.ADMIN):
         return "ok", whom
-    return "ok", [secrets.host_only(target) for target in whom]
+    return "ok", secrets.hosts_only(whom)
 
 
 COMMANDS: dict[str, Command] = {

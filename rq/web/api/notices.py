@@ -28,14 +28,14 @@ async def list_notices(site: Site, req: Request, body: None, name: str) -> Notic
     view = await views.notices(site.owners, name)
     if not sees_secrets(req):
         for row in view["tells"]:
-            row["whom"] = [secrets.host_only(target) for target in row["whom"]]
+            row["whom"] = secrets.hosts_only(row["whom"])
     return view
 
 
 async def test_notice(site: Site, req: Request, body: None, name: str) -> Tested:
     whom = cast(list[str], await site.owners.demand(name, "test_notice"))
     if not sees_secrets(req):
-        whom = [secrets.host_only(target) for target in whom]
+        whom = secrets.hosts_only(whom)
     return {"whom": whom}
 
 

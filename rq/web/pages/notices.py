@@ -36,7 +36,7 @@ async def of_queue(site: Site, name: str) -> Notices:
     if not view["tells"]:
         return {"tells": [], "last": []}
     tells = [
-        cast(TellsRow, {**row, "whom": list(map(secrets.host_only, row["whom"]))})
+        cast(TellsRow, {**row, "whom": secrets.hosts_only(row["whom"])})
         for row in view["tells"]
     ]
     return {"tells": tells, "last": await _last(site, name)}
