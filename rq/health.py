@@ -54,6 +54,7 @@ def of_helpers(facts: SupervisorStatus) -> Iterator[Trouble]:
         yield Trouble(who=f"queue/{name}", said="is not used", why=why, kind="warn")
     for name, why in (facts.get("scripts") or {}).items():
         yield Trouble(who=name, said="has the wrong script", why=why, queue=name)
+    yield from _of_displaced(facts)
     for name in facts.get("held_timers") or ():
         why = (
             "the Ruby RQ left it, and it may start what RQ does itself (cleaner): `rq timer "
@@ -69,6 +70,13 @@ def of_helpers(facts: SupervisorStatus) -> Iterator[Trouble]:
 def children(facts: SupervisorStatus) -> Sequence[ChildView]:
     """Return the children that a supervisor tells of; none when it does not answer."""
     return facts.get("children") or []
+
+
+def _of_displaced(facts: SupervisorStatus) -> Iterator[Trouble]:
+    minded = {child.get("name") for child in children(facts)}
+    for name, why in (facts.get("displaced") or {}).items():
+        if name not in minded:  # else its child says so
+            yield Trouble(who=name, said="is held", why=why, stops=True)
 
 
 def _of_helper(child: ChildView) -> Trouble | None:

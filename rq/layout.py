@@ -121,6 +121,11 @@ class Root:
         return self.path / "config" / "adopted.json"
 
     @property
+    def displaced(self) -> Path:
+        """Queues that lost their directory while they ran."""
+        return self.path / "config" / "displaced.json"
+
+    @property
     def tokens(self) -> Path:
         """The tokens that were given to programs, as digests."""
         return self.path / "config" / "tokens.json"

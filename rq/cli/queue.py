@@ -10,6 +10,7 @@ import orjson
 
 from rq import client, moments
 from rq.cli import change, newqueue, owner, place, status, term
+from rq.config import displaced
 from rq.layout import Root
 
 _UNTIL = "it goes on by itself then: 18:00, +2h, or 2026-01-02T03:04"
@@ -53,7 +54,8 @@ def queue(root: Root, words: list[str]) -> int:
     if args.what == "ls":
         return _ls(root, as_json=args.json)
     for name in args.queues:  # a mistyped name must not leave the work half done
-        place.queue_dir(root, name)
+        if args.what != "restart" or name not in displaced.read(root):
+            place.queue_dir(root, name)
     more = _pause(args) if args.what == "pause" else {}
     for name in args.queues:
         print(f"{name} {_tell(root, args.what, name, more)}")

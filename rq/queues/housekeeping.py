@@ -205,10 +205,14 @@ class Housekeeping:
     def _save_rates(self) -> None:
         """Save the counters of the hour, once a minute and if they changed."""
         now = time.monotonic()
-        if self.owner.rates.changed and now - self._rates_saved >= rates.STEP:
+        if self._has_rates() and now - self._rates_saved >= rates.STEP:
             self._rates_saved = now
             loop = self.owner.loop
             loop.run_in_executor(None, _save, self.owner.queue, self._rates())
+
+    def _has_rates(self) -> bool:
+        """Whether there are counters to write, and a directory of ours to hold them."""
+        return self.owner.rates.changed and not self.owner.spool.displaced
 
     def _rates(self) -> Mapping[str, object]:
         depth = self.owner.spool.depth
@@ -293,7 +297,7 @@ class Housekeeping:
     def end(self) -> None:
         """Do no more chores: the queue ends."""
         self._ended = True
-        if self.owner.rates.changed:
+        if self._has_rates():
             _save(self.owner.queue, self._rates())
 
     def stop_retaining(self) -> None:

@@ -41,6 +41,7 @@ class SupervisorStatus(TypedDict, total=False):
     timers: HelperState
     unusable: Mapping[str, str]
     scripts: Mapping[str, str]
+    displaced: Mapping[str, str]  # queues that lost their directory, and what to do
     held_timers: Sequence[str]  # of the Ruby RQ: they wait for the operator
 
 

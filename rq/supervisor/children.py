@@ -17,6 +17,7 @@ STABLE = 60.0  # seconds up, after which earlier failures are forgotten
 LATE = 60.0  # seconds of starting, after which `status` says so
 HELPER_SILENCE = 120.0  # seconds of starting, after which a helper is killed
 DO_NOT_RESTART = 3  # exit status of a queue that only a person can mend
+DISPLACED = 4  # of one that has lost its directory
 
 
 class Kind(StrEnum):
@@ -55,6 +56,7 @@ class Process:
     stop_again: bool = False  # a restart was asked for
     killed: bool = False  # KILL was sent in this state
     log_from: int = 0  # bytes of its log that were there when it was started
+    place: tuple[int, int] | None = None  # of a queue: what its directory was, and is
     patience: float = 30.0  # seconds from TERM to KILL
 
     @property
@@ -93,7 +95,7 @@ class Process:
         self.failures += 1
         self.restarts += 1
         self.reason = reason
-        if status == DO_NOT_RESTART:
+        if status in (DO_NOT_RESTART, DISPLACED):
             self._fire(ChildEvent.GIVE_UP, now)
 
     def revive(self) -> None:

@@ -20,7 +20,7 @@ import orjson
 from rq import __version__, client, config, logs, names, trash, wire
 from rq.access.roles import Role
 from rq.access.sockets import Asker
-from rq.config import admin, adopted, broker
+from rq.config import admin, adopted, broker, displaced
 from rq.config.settings import RootConfig
 from rq.errors import (
     BadConfig,
@@ -124,6 +124,7 @@ class Commands:
             "timers": _state_of(self._root.timers_state),
             "unusable": _unusable(self._root),
             "scripts": ancestor.scripts(self._root),
+            "displaced": _displaced(self._root),
             "held_timers": adopted.timers(self._root),
         }
 
@@ -165,6 +166,11 @@ class Commands:
         return ["ok", name]
 
     async def _restart(self, name: str) -> Reply:
+        is_released = displaced.release(self._root, name)
+        if is_released and self._root.queue(name).config.is_file():
+            self._table.mind_queue(name)
+        elif is_released:  # scandir makes it, if a link declares it
+            return ["ok", name]
         if name not in self._table.queues():
             raise NoSuchQueue("invalid queue name")
         if self._table.is_deleting(name):
@@ -220,8 +226,10 @@ class Commands:
         name = definitions.name_in(data)
         if self._table.is_deleting(name):
             raise Busy(f"queue {name} is being deleted; it comes back after that")
-        name = definitions.define(self._root, data)
         is_minded = name in self._table.queues()
+        if self._minder.has_strayed(name):
+            displaced.note(self._root, name, time.time())  # its owner has yet to see it
+        name = definitions.define(self._root, data)
         self._table.mind_queue(name)
         if is_minded:
             self._minder.reload(name)
@@ -240,6 +248,9 @@ class Commands:
             removed = trash.put(self._root, self._root.queue(name))
             log.info("a link to a queue was moved to %s", removed)
             return ["ok", "started deleting queue"]
+        is_released = displaced.release(self._root, name)
+        if is_released and not self._root.queue(name).path.exists():
+            return ["ok", f"queue {name} has no directory, and is held no more"]
         if name not in self._table.queues():
             raise NoSuchQueue("no such queue")
         definitions.begin_deletion(self._root, name)
@@ -308,6 +319,13 @@ def _until(value: Json, now: float) -> float | None:
     if until <= now:
         raise BadInput("until is over already: say a time to come")
     return until
+
+
+def _displaced(root: Root) -> Mapping[str, str]:
+    try:
+        return {name: displaced.why(name) for name in displaced.read(root)}
+    except BadConfig:  # each start of a queue says it
+        return {}
 
 
 def _unusable(root: Root) -> dict[str, str]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from rq import config, names, trash
-from rq.config import files
+from rq.config import displaced, files
 from rq.errors import BadConfig, BadInput, CannotRead, Refused, WrongState
 from rq.layout import QueueDir, Root
 from rq.nesting import Json
@@ -70,6 +70,7 @@ def mark_of(queue: QueueDir) -> Mapping[str, Json]:
 def create(root: Root, data: Mapping[str, Json]) -> str:
     """Make a queue that somebody asked for through the API; return its name."""
     name = names.queue_name(data.get("name"))
+    check_in_place(root, name)
     queue = root.queue(name)
     checked = config.queue_config(data, queue.config)
     if checked.user:
@@ -92,6 +93,7 @@ def define(root: Root, data: Mapping[str, Json]) -> str:
     if not isinstance(settings, dict):
         raise BadInput("a definition is {config, link, form}")
     name = names.queue_name(settings.get("name"))
+    check_in_place(root, name)
     queue = root.queue(name)
     checked = config.queue_config(settings, queue.config)
     if is_alias(root, name):
@@ -107,6 +109,13 @@ def define(root: Root, data: Mapping[str, Json]) -> str:
     files.make_queue(queue, checked.to_json(), mark)
     _link_form(queue, data.get("form"))
     return name
+
+
+def check_in_place(root: Root, name: str) -> None:
+    """Refused when a queue of this name lost its directory, and the operator has not said
+    that another one may take its place."""
+    if name in displaced.read(root):
+        raise Refused(f"queue {name} is held: {displaced.why(name)}")
 
 
 def name_in(data: Mapping[str, Json]) -> str:

@@ -16,6 +16,8 @@ from collections.abc import Coroutine
 from pathlib import Path
 
 from rq import logs
+from rq.config import displaced
+from rq.errors import RQError
 from rq.layout import Root
 from rq.proc import locks
 from rq.states import Child
@@ -76,7 +78,10 @@ class Minder:
         process.log_from = ends.log_size(self.root, process)
         self._given_up.note_start(key)
         try:
-            self._launch(key, process)
+            if process.kind is Kind.QUEUE and process.name in displaced.read(self.root):
+                self._ended(key, children.DISPLACED, displaced.why(process.name))
+            else:
+                self._launch(key, process)
         except Exception as error:  # noqa: BLE001 (the pass goes on with the others)
             self._not_started(key, error)
 
@@ -124,6 +129,8 @@ class Minder:
     def _hold(self, key: Key, process: Process, held: Handle) -> None:
         self._handles[key] = held
         process.pid = held.pid
+        if process.kind is Kind.QUEUE:
+            process.place = _place_of(self.root.queue(process.name).path)
         if held.pid is not None:
             held.on_end(lambda: self._process_gone(key, held))
 
@@ -214,12 +221,37 @@ class Minder:
         if key[0] is Kind.FORKS:
             self._forks_ended()
         reason = reason or error or ends.sentence(self.root, process, status)
+        if status == children.DISPLACED or self._vanished(key):
+            reason, status = self._hold_back(process.name), children.DISPLACED
         process.ended(time.monotonic(), status, reason)
         self._given_up.note_end(key, gave_up=process.state is Child.FATAL)
+        process.place = None
+        if status == children.DISPLACED:
+            self.table.forget_if_gone(process.name)
         level = logging.INFO if process.state is Child.DOWN else logging.WARNING
         name = logs.fields(kind=process.kind, name=process.name, state=process.state)
         log.log(level, "ended %s", name + " " + logs.fields(reason=reason))
         self.table.wake()
+
+    def _vanished(self, key: Key) -> bool:
+        kind, name = key
+        is_deleting = name in self.table.deleting
+        return kind is Kind.QUEUE and not is_deleting and self.has_strayed(name)
+
+    def has_strayed(self, name: str) -> bool:
+        """Whether the path of a queue leads elsewhere than when its owner began; the owner
+        may not have seen it yet, or was killed before it did."""
+        process = self.table.queues().get(name)
+        began = None if process is None else process.place
+        return began is not None and began != _place_of(self.root.queue(name).path)
+
+    def _hold_back(self, name: str) -> str:
+        """Hold a queue until the operator has decided; return why, in a sentence."""
+        try:
+            displaced.note(self.root, name, time.time())
+        except (OSError, RQError) as error:
+            log.error("queue %s cannot be noted as held: %s", name, error)
+        return displaced.why(name)
 
     def _forks_ended(self) -> None:
         """Go on without a fork server: what it forked lives, what was asked is lost."""
@@ -307,3 +339,12 @@ def _adopted_if_there(socket: Path) -> Handle | None:
     except OSError as error:
         log.warning("a queue is not adopted yet: %s", logs.fields(reason=error))
         return None
+
+
+def _place_of(path: Path) -> tuple[int, int]:
+    """Return which directory a path leads to; one that is none equals no other."""
+    try:
+        about = path.stat()
+    except OSError:
+        return 0, 0
+    return about.st_dev, about.st_ino

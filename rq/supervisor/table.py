@@ -77,6 +77,12 @@ class Table:
             self.forgetting.add(name)
         self.wake()
 
+    def forget_if_gone(self, name: str) -> None:
+        """Mind a queue no longer when there is none of its name on disk."""
+        if not self.root.queue(name).config.is_file():
+            self.queue(name).wanted = False
+            self.forgetting.add(name)
+
     def mind_queue(self, name: str) -> Process:
         process = self._mind(Kind.QUEUE, name)
         if name in self.forgetting:  # its directory came back before its process ended

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +15,7 @@ import pytest
 from harness.processes import lives
 from harness.queues import RunningQueue, running_queue
 from harness.sockets import old_line
+from harness.supervisor import Daemon, daemon_on
 from harness.waiting import wait_until
 
 from rq.client import Connection
@@ -148,3 +151,88 @@ def test_a_seal_is_no_change_of_the_directory(tmp_path: Path) -> None:
             queue.run()
             queue.ok("seal")
         queue.run()
+
+
+# ---- what the supervisor does then
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[Daemon]:
+    with daemon_on(tmp_path / "root") as daemon:
+        yield daemon
+        mounts = Path("/proc/mounts").read_text().split("\n")
+        for line in [line for line in mounts if str(tmp_path) in line]:
+            subprocess.run(["umount", "-l", line.split(" ")[1]], check=True)
+
+
+def looked(daemon: Daemon) -> None:
+    """Wait until scandir has looked at all links once more."""
+    name = f"after{len(list(daemon.root.scandir.iterdir()))}"
+    daemon.link(name, daemon.define(name))
+    daemon.until_up(name)
+
+
+def held(daemon: Daemon) -> str:
+    return str(daemon.ask("status")["displaced"].get("a", ""))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sees_it", [True, False], ids=["seen", "killed before"])
+def test_a_queue_that_vanished_is_not_made_again_until_the_operator_says_so(
+    daemon: Daemon, sees_it: bool
+) -> None:
+    daemon.link("a", daemon.define("a"))
+    daemon.start()
+    pid = daemon.until_up("a")["pid"]
+    if not sees_it:
+        os.kill(pid, signal.SIGSTOP)
+    shutil.rmtree(daemon.root.queue("a").path)
+    if not sees_it:
+        os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: "rq queue restart a" in held(daemon), 60)
+    looked(daemon)
+    assert not daemon.root.queue("a").path.exists()
+    wait_until(lambda: "a" not in daemon.ask("queues"), 60)
+    daemon.stop()
+    daemon.start()
+    looked(daemon)
+    assert held(daemon)
+    assert not daemon.root.queue("a").path.exists()
+    made = {"name": "a", "script": str(daemon.script)}
+    assert "a is held" in daemon.ask("create_queue", made)[1]
+    assert daemon.ask("restart_queue", "a") == ["ok", "a"]
+    daemon.until_up("a")
+    assert not held(daemon)
+
+
+@pytest.mark.slow
+def test_a_queue_that_was_mounted_over_begins_with_what_was_there_before(
+    daemon: Daemon,
+) -> None:
+    daemon.link("a", daemon.define("a"))
+    daemon.start()
+    daemon.until_up("a")
+    assert daemon.ask_queue("a", "create_message", {"dest": "a", "due": 4e9})[0] == "ok"
+    place = daemon.root.queue("a").path
+    other = daemon.root.path / "other"
+    other.mkdir()
+    shutil.copy(place / "config.json", other)
+    mounted("--bind", str(other), str(place))
+    wait_until(lambda: "rq queue restart a" in held(daemon), 60)
+    wait_until(lambda: daemon.child("a")["state"] == "FATAL", 60)
+    looked(daemon)
+    assert sorted(other.iterdir()) == [other / "config.json"]
+    subprocess.run(["umount", place], check=True)
+    assert daemon.ask("restart_queue", "a") == ["ok", "a"]
+    daemon.until_up("a")
+    assert daemon.messages("a") == 1
+
+
+@pytest.mark.slow
+def test_a_queue_that_vanished_can_be_deleted(daemon: Daemon) -> None:
+    daemon.start()
+    daemon.create("a")
+    shutil.rmtree(daemon.root.queue("a").path)
+    wait_until(lambda: held(daemon), 60)
+    assert daemon.ask("delete_queue", "a")[0] == "ok"
+    assert not held(daemon)

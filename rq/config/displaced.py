@@ -1,0 +1,51 @@
+"""Queues that lost their directory while they ran: it was removed, moved, mounted over, or a
+backup was laid over it.
+
+Such a queue is never made again by itself: after an umount, say, it would take messages into
+the place beneath, and after the next mount they would be gone. The supervisor notes it here,
+durably, starts it no more, and lets neither scandir nor the API make one of its name. It
+begins with what lies there then when the operator restarts it, or deletes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rq import config
+from rq.config import files
+from rq.errors import BadConfig
+from rq.layout import Root
+
+
+def read(root: Root) -> Mapping[str, float]:
+    """Return the queues that are held, and since when (epoch seconds). BadConfig: the file
+    cannot be read."""
+    if not root.displaced.exists():
+        return {}
+    try:
+        held = config.read_json(root.displaced)
+        return {str(name): float(str(at)) for name, at in held.items()}
+    except ValueError as error:
+        raise BadConfig(f"{root.displaced} is damaged ({error}); remove it") from None
+
+
+def note(root: Root, name: str, now: float) -> None:
+    """Hold a queue."""
+    files.write_state(root.displaced, {name: now, **read(root)})
+
+
+def release(root: Root, name: str) -> bool:
+    """Hold a queue no more; return whether it was held."""
+    held = dict(read(root))
+    if held.pop(name, None) is None:
+        return False
+    files.write_state(root.displaced, held)
+    return True
+
+
+def why(name: str) -> str:
+    """Return why a queue is held, and what the operator can do, in a sentence."""
+    return (
+        "its directory was removed, moved or replaced while it ran: put it back, or see "
+        f"what lies there now, then `rq queue restart {name}`"
+    )
