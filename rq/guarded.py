@@ -73,10 +73,12 @@ def check(queue: str, sender: Sender) -> None:
 
 
 def named_in(dest: str) -> str | None:
-    """Return the guarded queue to which `dest` may lead, wherever it names it: its readers
-    differ. None: it leads to none.
+    """Return the guarded queue to which `dest` may lead, wherever behind its host it names
+    it: its readers differ. None: it leads to none.
 
     >>> [named_in(d) for d in ("cleaner", "http://h/q/notice?x", "notices", "mail")]
     ['cleaner', 'notice', None, None]
+    >>> named_in("http://webhook/q/mail")
     """
-    return next((part for part in names.PARTS.split(dest) if part in QUEUES), None)
+    parts = names.PARTS.split(names.REMOTE.sub("", dest))
+    return next((part for part in parts if part in QUEUES), None)

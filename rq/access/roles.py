@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
@@ -55,6 +55,10 @@ class Principal:
     def sender(self) -> Sender:
         """Return as whom a guarded queue hears them."""
         return Sender.OPERATOR if self.may(Role.OPERATOR) else Sender.PRODUCER
+
+    def at_most_producing(self) -> Principal:
+        """Return them with no more than the right to send."""
+        return replace(self, role=Role.PRODUCER) if self.may(Role.PRODUCER) else self
 
     def may_send(self, queue: str) -> bool:
         """Return whether they may send messages to a queue."""

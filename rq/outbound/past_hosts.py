@@ -148,8 +148,10 @@ def _of_webhooks(root: Root, now: float) -> set[str]:
             urls.update(str(message.params.get("param1", "")) for message in posted)
         for message in _of_ancestor(queue, _WAITING, 0.0):
             urls.update(message.post_run_webhook)
+    own = config.read_root(root)
     targets = [to for url in urls if (to := _target(url, peers.origin)) is not None]
-    return {to.place for to in targets}
+    # Producers chose these addresses; they have no business with the web of this root.
+    return {to.place for to in targets if not peers.is_web_of(to, own)}
 
 
 def _of_ancestor(

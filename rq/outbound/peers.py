@@ -6,6 +6,7 @@ from __future__ import annotations
 import base64
 import difflib
 import functools
+import ipaddress
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -123,9 +124,22 @@ def _split(url: str) -> tuple[SplitResult, int]:
 
 def is_own(to: Target, own: RootConfig) -> bool:
     """Return whether a target is a queue of this root."""
+    return is_web_of(to, own) and to.prefix == own.relative_root.rstrip("/")
+
+
+def is_web_of(to: Target, own: RootConfig) -> bool:
+    """Return whether a target is served by the web of this root, whatever its path is."""
     hosts = {own.host.lower(), own.addr.lower(), "localhost", "127.0.0.1", "::1"}
-    same_place = to.prefix == own.relative_root.rstrip("/")
-    return to.host in hosts and to.port == own.port and same_place
+    is_ours = to.host.rstrip(".") in hosts or _is_address_here(to.host)
+    return is_ours and to.port == own.port
+
+
+def _is_address_here(host: str) -> bool:
+    try:
+        ip = ipaddress.ip_address(host)
+        return ip.is_loopback or addresses.is_own(ip)
+    except ValueError:
+        return False
 
 
 @dataclass(frozen=True, slots=True)

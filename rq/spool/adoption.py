@@ -35,14 +35,16 @@ def is_foreign(queue: QueueDir) -> bool:
 
 
 def is_ancestors(root: Root) -> bool:
-    """Return whether RQ has never run in a root that the ancestor filled: of its queues
-    none has a journal, and one at least was not made by RQ, which leaves a mark."""
+    """Return whether RQ has never run in a root that the ancestor filled: there are queues,
+    none has a journal, and none was made by RQ, which leaves a mark."""
     queues = [
         QueueDir(path)
         for path in (root.queues.iterdir() if root.queues.is_dir() else ())
         if names.is_queue_name(path.name) and QueueDir(path).config.is_file()
     ]
-    return all(map(is_foreign, queues)) and any(map(_is_of_ancestor, queues))
+    return bool(queues) and all(
+        is_foreign(queue) and _is_of_ancestor(queue) for queue in queues
+    )
 
 
 def _is_of_ancestor(queue: QueueDir) -> bool:

@@ -33,7 +33,7 @@ def advice(queue: QueueDir) -> str | None:
     name = None if script is None else _replaced(queue, script)
     if name is None:
         return None
-    link = Root(queue.path.parent.parent).scandir / queue.name
+    link = _root_of(queue).scandir / queue.name
     return (
         f"it runs {script} of the Ruby RQ, which moves folders without asking RQ: "
         f"`ln -sfn {BUNDLED / name} {link}` replaces it by RQ's own"
@@ -43,9 +43,20 @@ def advice(queue: QueueDir) -> str | None:
 def why_waiting(queue: QueueDir) -> str | None:
     """Return why a queue that RQ has never owned does not begin; None: it may."""
     what_to_do = advice(queue)
-    if what_to_do is None or not adoption.is_foreign(queue) or _is_accepted(queue):
+    if what_to_do is None or not _was_ancestors(queue) or _is_accepted(queue):
         return None
     return f"{what_to_do}; `rq restore accept {queue.name}` lets it run as it is"
+
+
+def _was_ancestors(queue: QueueDir) -> bool:
+    """Return whether RQ takes a queue over: it has never owned it, and has not made it, as
+    its mark would tell; in a root that was the ancestor's a link may have been marked."""
+    is_made = queue.scandir_mark.exists() and not _root_of(queue).adopted.exists()
+    return adoption.is_foreign(queue) and not is_made
+
+
+def _root_of(queue: QueueDir) -> Root:
+    return Root(queue.path.parent.parent)
 
 
 def _is_accepted(queue: QueueDir) -> bool:
@@ -58,8 +69,9 @@ def _script_of(queue: QueueDir) -> Path | None:
         script = config.read_json(queue.config).get("script")
     except BadConfig:
         return None
-    root = queue.path.parent.parent
-    return (root / script).resolve() if isinstance(script, str) else None
+    return (
+        (_root_of(queue).path / script).resolve() if isinstance(script, str) else None
+    )
 
 
 def _replaced(queue: QueueDir, script: Path) -> str | None:

@@ -65,6 +65,7 @@ class Timers:
             if why:
                 raise BadConfig(why)
             timer = parse(path)
+            past = self.past.get(timer.name) or self._new(timer.name)
         except CannotRead as error:  # the next look reads it, changed or not
             self._broken(name, str(error))
             return
@@ -73,8 +74,7 @@ class Timers:
         else:
             self.errors.pop(name, None)
             self.timers[timer.name] = timer
-            past = self.past.get(timer.name)
-            self.past[timer.name] = with_rule(past or self._new(timer.name), timer, now)
+            self.past[timer.name] = with_rule(past, timer, now)
         if stamp is not None:
             self.stamps[name] = stamp
 
@@ -101,6 +101,7 @@ class Timers:
             # `ln -sfn` may remove a link for a moment: that is not a new timer.
             if now - self.gone_since[name] >= GONE_FOR:
                 self.past.pop(name, None)
+                adopted.release(self.root, name)
 
     # ---- what was done
 

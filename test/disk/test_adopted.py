@@ -1,12 +1,17 @@
 """Since when a queue is ours: what cannot be told makes nothing old."""
 
+import json
 import os
 
 import pytest
 from harness.limits import no_descriptors
 from harness.spool import Owner
 
-from rq.spool import adoption
+from rq.config import adopted
+from rq.config.settings import RootConfig
+from rq.layout import STATE_DIRS, Root
+from rq.outbound import peers
+from rq.spool import adoption, ancestor_script
 
 LONG_AGO, ADOPTED = 1425204000.0, 1_800_000_000.0
 
@@ -40,3 +45,46 @@ def test_a_queue_that_nothing_lay_in_was_always_ours(tmp_path):
         (queue.path / name).mkdir(exist_ok=True)
     adoption.note(queue, ADOPTED)
     assert adoption.at(queue) == 0.0
+
+
+def laid_out(root, name, *, made_by_rq):
+    """Make a queue as the ancestor did, or as RQ does."""
+    queue = root.queue(name)
+    for state in STATE_DIRS:
+        (queue.path / state).mkdir(parents=True)
+    script = root.path / "own" / "run"
+    script.parent.mkdir(exist_ok=True)
+    script.write_text("#!/usr/bin/env ruby\n")
+    queue.config.write_text(json.dumps({"name": name, "script": str(script)}))
+    if made_by_rq:
+        queue.scandir_mark.write_text("{}")
+    return queue
+
+
+def test_a_root_in_which_rq_made_a_queue_is_no_root_of_the_ancestor(tmp_path):
+    root = Root(tmp_path)
+    laid_out(root, "mail", made_by_rq=False)
+    assert adoption.is_ancestors(root)
+    laid_out(root, "pdf", made_by_rq=True)
+    assert not adoption.is_ancestors(root)
+
+
+def test_a_queue_that_rq_made_runs_whatever_its_name_and_its_script_are(tmp_path):
+    root = Root(tmp_path)
+    assert ancestor_script.why_waiting(laid_out(root, "relay", made_by_rq=False))
+    made = laid_out(root, "cleaner", made_by_rq=True)
+    assert ancestor_script.why_waiting(made) is None
+    root.config_dir.mkdir()
+    adopted.note(
+        root, ADOPTED
+    )  # scandir may have marked what the ancestor's link declares
+    assert ancestor_script.why_waiting(made)
+
+
+def test_no_webhook_of_the_past_lets_in_the_web_of_the_root_itself(tmp_path):
+    own = RootConfig(host="rq.example", port=3333)
+    for host in ("127.0.0.1", "127.0.0.9", "[::1]", "localhost.", "RQ.example"):
+        to = peers.origin(f"http://{host}:3333/api/v1/queues/cleaner/messages")
+        assert peers.is_web_of(to, own), host
+    for place in ("127.0.0.1:3334", "192.0.2.7:3333", "rq.example.org:3333"):
+        assert not peers.is_web_of(peers.origin(f"http://{place}/q/x"), own), place

@@ -7,6 +7,7 @@ import os
 import pytest
 from harness.limits import no_descriptors
 
+from rq.config import adopted
 from rq.errors import CannotRead
 from rq.layout import Root
 from rq.timers import folder, state
@@ -46,6 +47,52 @@ def test_a_timer_that_cannot_be_read_now_is_read_at_the_next_look(
     assert timers.errors == {"daily.json": said}
     timers.look(2.0, 0.0)
     assert (list(timers.timers), timers.errors) == (["daily"], {})
+
+
+@pytest.fixture
+def adopted_root(tmp_path):
+    """A root of the Ruby RQ with a timer, that RQ has taken over."""
+    root = Root(tmp_path)
+    for place in (root.timers, root.config_dir):
+        place.mkdir()
+    add_timer(root, "old")
+    adopted.note(root, 1000.0)
+    return root
+
+
+def add_timer(root, name):
+    path = root.timers / f"{name}.json"
+    path.write_text(json.dumps({"period": 60, "msg": {"dest": "q"}}))
+    return path
+
+
+def test_a_timer_of_which_it_cannot_be_told_whether_it_waits_stops_no_other(
+    adopted_root,
+):
+    timers = Timers(adopted_root, {"other": Past()})
+    add_timer(adopted_root, "other")
+    whole = adopted_root.adopted.read_text()
+    adopted_root.adopted.write_text("{")
+    timers.look(0.0, 0.0)
+    timers.leave_out(0.0)
+    assert list(timers.timers) == ["other"]
+    assert "adopted.json" in timers.errors["old.json"]
+    adopted_root.adopted.write_text(whole)
+    add_timer(adopted_root, "old").touch()
+    timers.look(1.0, 0.0)
+    assert timers.past["old"].paused == 1000.0
+
+
+def test_a_timer_that_was_removed_holds_no_later_one_of_its_name(adopted_root):
+    timers = Timers(adopted_root, {})
+    timers.look(0.0, 0.0)
+    assert timers.past["old"].paused == 1000.0
+    (adopted_root.timers / "old.json").unlink()
+    timers.look(1.0, 0.0)
+    timers.look(1.0 + folder.GONE_FOR, 0.0)
+    add_timer(adopted_root, "old")
+    timers.look(5.0, 0.0)
+    assert timers.past["old"].paused is None
 
 
 @pytest.mark.parametrize("begun", [None, 900.0])

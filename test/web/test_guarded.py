@@ -15,6 +15,7 @@ from rq.config.settings import RootConfig
 from rq.layout import Root
 from rq.web import app, site
 from rq.web.site import Site
+from rq.webhook import signing
 
 pytestmark = pytest.mark.process
 
@@ -73,6 +74,20 @@ def test_what_a_relay_hands_over_is_refused_though_it_asks_as_an_admin(web, more
     form = {"mesg": json.dumps({"dest": "notice", "_method": "prep", **more})}
     refused = web.post("/q/notice/new_message", form)
     assert (refused.status, "not from a relay" in refused.text) == (403, True)
+
+
+@pytest.mark.parametrize(
+    "path", ["/q/notice/new_message", "/api/v1/queues/cleaner/messages", "/q/x/restart"]
+)
+def test_what_a_webhook_posts_here_is_at_most_a_producer_s(web, path):
+    """It comes from RQ's own user, to an address that a producer gave."""
+    sent = signing.headers("msg_1", 0, b"{}", [])
+    refused = web.ask(
+        "POST", path, b"{}", **{"Content-Type": "application/json"}, **sent
+    )
+    assert refused.status == 403, refused
+    told = web.ask("POST", path, b"{}", **{"Content-Type": "application/json"})
+    assert told.status != 403, told
 
 
 def test_a_host_that_the_operator_names_may_relay_there(tmp_path):

@@ -55,6 +55,7 @@ class _Story(TypedDict):
     times: _Times
     status: str
     outcome: Facts
+    orig_msg_id: NotRequired[str]
     cut: NotRequired[bool]  # only these are told: the whole is too long
 
 
@@ -154,7 +155,7 @@ def _cut(story: _Story) -> _Story:
     outcome: Facts = {**story["outcome"], "text": text[:_TEXT]}
     if "result" in outcome:
         outcome["result"] = outcome["result"][:_TEXT]
-    return {
+    cut: _Story = {
         "msg_id": story["msg_id"],
         "id": story["id"],
         "queue": story["queue"],
@@ -165,6 +166,9 @@ def _cut(story: _Story) -> _Story:
         "outcome": outcome,
         "cut": True,
     }
+    if "orig_msg_id" in story:  # it says that what is posted to a queue was handed on
+        cut["orig_msg_id"] = story["orig_msg_id"]
+    return cut
 
 
 def _webhook_id(story: _Story, number: int, text: str) -> str:
