@@ -10,6 +10,7 @@ that lay behind others that it never took.
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 
 from rq.broker import large
@@ -41,7 +42,8 @@ class Handing:
         self._later = later
         self._soon = soon
         # By client: where an answer begins, and what lets be as it was what it hands.
-        self._noted: dict[int, list[tuple[int, TakeBack]]] = {}
+        # The bytes only grow, so what has left is at the left.
+        self._noted: dict[int, deque[tuple[int, TakeBack]]] = {}
 
     def answered(
         self, connection: Connection, value: Value | Blocked
@@ -76,7 +78,7 @@ class Handing:
                 if connection is None:
                     take_back(self._store.clock.now())
                 else:
-                    noted = self._noted.setdefault(client, [])
+                    noted = self._noted.setdefault(client, deque())
                     noted.append((connection.at, take_back))
 
     def lost(self, connection: Connection) -> None:
@@ -98,12 +100,11 @@ class Handing:
         for client, noted in list(self._noted.items()):
             connection = self._connections[client]
             taken = connection.taken
-            left = [each for each in noted if each[0] >= taken]
+            while noted and noted[0][0] < taken:
+                noted.popleft()
             # What has no answer, for the client wants none, is had as well.
-            if not left or (taken == connection.at and not connection.waits):
+            if not noted or (taken == connection.at and not connection.waits):
                 del self._noted[client]
-            else:
-                self._noted[client] = left
 
     def _answer_one(self, client: int, value: Value) -> None:
         connection = self._connections.get(client)

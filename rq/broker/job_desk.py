@@ -53,7 +53,6 @@ class JobDesk:
         self._random = random
         self._jitters = Random(random.getrandbits(64))  # needs no secret, and no call
         self._draws: list[bytes] = []  # for ids to come
-        self._held_for: frozenset[str] = frozenset()  # nodes, when it was looked at
         self.look_at = 0.0  # for unused queues
         self._look_began = 0.0
         self._looked_at = 0  # number of the queue
@@ -114,16 +113,16 @@ class JobDesk:
         ):  # while it waited, and the time for that is not looked at yet
             due = self.again(job.retry, now)
         self._outlet.emit(Given(job.job_id, due), now, sync=not job.retry)
-        self._outlet.hand(client, partial(self.take_back, job.job_id))
+        self._outlet.hand(client, partial(self.take_back, job.job_id, due))
         if not queue.jobs:
             self._outlet.emptied(queue.name, now)
         return job
 
-    def take_back(self, job_id: str, now: float) -> None:
-        """A client was handed a job, and cannot have had a byte of the answer: let it
-        be as it was."""
+    def take_back(self, job_id: str, due: float, now: float) -> None:
+        """A client was handed a job that was to come again at `due`, and cannot have had a
+        byte of the answer: let it be as it was, unless more has become of it since."""
         job = self.jobs.by_id.get(job_id)
-        if job is None or job.state is not State.ACTIVE:
+        if job is None or job.state is not State.ACTIVE or job.due != due:
             return
         due = self.again(job.retry, now)
         self._outlet.emit(Queued(job_id, due, job.nacks, job.deliveries), now)
@@ -265,14 +264,13 @@ class JobDesk:
     @property
     def has_released(self) -> bool:
         """Whether jobs are held no longer, and who waits for them is not served yet."""
-        return bool(self._held_for - self.holding.nodes)
+        return self.holding.has_released
 
     def _release(self, now: float) -> None:
         """Serve those who wait for jobs that were held until now."""
-        before = self._held_for
         self.holding.tick(now)
-        self._held_for = self.holding.nodes
-        if before - self._held_for:
+        if self.holding.has_released:
+            self.holding.has_released = False
             self.unserved |= dict.fromkeys(self.waiters.queues())
 
     def _act(self, job: Job, now: float) -> bool:

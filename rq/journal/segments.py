@@ -177,7 +177,8 @@ class Segments:
         """
         segment = self.current
         held = {self._place.path: self._dir_fd}
-        if segment.fd >= 0:
+        # One that is followed has given its name away, if no event was in it.
+        if segment.fd >= 0 and not self.followed:
             held[self._place.active / segment.name] = segment.fd
         for path, fd in held.items():
             try:

@@ -1,5 +1,6 @@
 """The journal on disk: lines, groups, segments, and what a torn or failing one leaves."""
 
+import errno
 import math
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -8,6 +9,7 @@ import orjson
 import pytest
 from harness.limits import files_of, no_descriptors
 
+from rq import durable
 from rq.errors import Damaged, DiskFailed
 from rq.journal import history, line
 from rq.journal.segment_file import read_header, segment_name
@@ -341,6 +343,24 @@ def break_sync(owner):
 
 
 broken = pytest.mark.parametrize("break_journal", [break_write, break_sync])
+
+
+def test_a_large_first_group_is_written_again_though_the_name_was_given_away(
+    owner, monkeypatch
+):
+    def fails(*_):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    text = {f"param{n}": "x" * 120_000 for n in range(1, 5)}
+    with monkeypatch.context() as patched:
+        for _ in range(SMALLEST // 480_000 + 1):
+            owner.submit(**text)
+        patched.setattr(durable, "sync_path", fails)
+        with pytest.raises(DiskFailed):
+            owner.spool.commit()
+    owner.spool.look_at_place()
+    assert owner.spool.displaced is None
+    owner.spool.commit()
 
 
 @broken

@@ -366,6 +366,40 @@ def test_who_waits_for_a_job_that_was_held_gets_it_when_it_is_free():
     assert cluster.answers[cluster.ids[A], 7][0][1] == job_id
 
 
+def test_who_waits_is_served_by_a_mark_that_comes_before_anything_else_is_due():
+    cluster = Cluster(2)
+    job_id = cluster.add(A, "REPLICATE", 2, "RETRY", 600)
+    cluster.pass_by(30)
+    node, other = cluster.nodes[A], cluster.ids[B]
+    node.desk.holding.silent(other)
+    node.desk.holding.heard(other, cluster.now)
+    assert cluster.ask(A, "GETJOB", "FROM", "q", client=7) is None
+    node.receive(other, Mark(), cluster.now)
+    cluster.pass_by(0.1)
+    assert cluster.answers[node.node_id, 7][0][1] == job_id
+
+
+def test_a_look_that_comes_late_is_no_stand_still_however_short_the_time_out():
+    holding = Cluster(2).nodes[A].desk.holding
+    holding.patience = 0.1
+    for at in range(10):
+        holding.beat(100 + at * 0.3)
+    assert not holding.stood_still
+
+
+def test_a_node_that_waits_for_a_greeting_to_send_its_mark_sleeps(monkeypatch):
+    cluster = Cluster(2)
+    cluster.add(A, "REPLICATE", 2, "RETRY", 600)
+    cluster.pass_by(5)
+    node = cluster.nodes[A]
+    monkeypatch.setattr(type(node.peers), "takes_marks", lambda *_: None)
+    node.replication.linked(cluster.ids[B], cluster.now)
+    for _ in range(3):
+        node.tick(cluster.now)
+    assert node.next_tick() != 0.0
+    assert node.replication.telling.is_busy
+
+
 def test_a_node_that_stood_still_holds_before_it_has_noticed_by_itself():
     cluster = Cluster(2)
     cluster.add(A, "REPLICATE", 2, "RETRY", 60)

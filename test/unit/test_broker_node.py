@@ -5,7 +5,7 @@ from harness.broker_node import Run, read
 
 from rq.broker.dialects.call import Blocked
 from rq.broker.reliable import page
-from rq.resp import NIL_ARRAY, Status
+from rq.resp import NIL_ARRAY, NilArray, Status
 
 # ---- what Disque promises
 
@@ -266,6 +266,17 @@ def take_back(run, client):
     for back in theirs:
         back(run.now)
     run.keep()
+
+
+def test_a_job_that_came_again_meanwhile_is_not_taken_from_the_next_client():
+    run = Run()
+    job_id = run.ask("ADDJOB", "q", "b", 0, "RETRY", 1)
+    assert run.ask("GETJOB", "NOHANG", "FROM", "q", client=1)
+    run.pass_by(2)
+    ((_, given, _),) = run.ask("GETJOB", "NOHANG", "FROM", "q", client=2)
+    assert given == job_id.text
+    take_back(run, 1)
+    assert isinstance(run.ask("GETJOB", "NOHANG", "FROM", "q", client=3), NilArray)
 
 
 def test_messages_that_go_back_come_in_their_places_whichever_client_had_them():

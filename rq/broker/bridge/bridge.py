@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Coroutine, Sequence
 from typing import Protocol
 
@@ -50,7 +51,7 @@ class Bridge:
         self._groups: dict[str, bytes] = {}
         self._served: dict[int, Request] = {}  # by client: its last command
         # By client: what it was handed, and where the answer begins (see Connection).
-        self._handed: dict[int, list[tuple[int, Request]]] = {}
+        self._handed: dict[int, deque[tuple[int, Request]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         if self._queues is not None:
             self._holdings = Holdings(self._queues)
@@ -160,15 +161,16 @@ class Bridge:
         connection.answer_waiting(*values)
 
     def _note_handed(self, connection: Connection, request: Request) -> None:
-        handed = self._handed.get(connection.number, [])
-        handed = [each for each in handed if each[0] >= connection.taken]
-        self._handed[connection.number] = [*handed, (connection.at, request)]
+        handed = self._handed.setdefault(connection.number, deque())
+        while handed and handed[0][0] < connection.taken:
+            handed.popleft()
+        handed.append((connection.at, request))
 
     def lost(self, connection: Connection) -> None:
         """A client is gone; what it was handed in an answer of which it had no byte is
         given back."""
         request = self._served.pop(connection.number, None)
-        handed = self._handed.pop(connection.number, [])
+        handed = self._handed.pop(connection.number, ())
         if request is not None:
             request.gone.set()
         for at, each in handed:

@@ -32,8 +32,12 @@ from rq.broker.outlet import Outlet
 
 HOLD = 2.0  # seconds without a word until a node is not waited for any more
 LONGEST = 120.0  # seconds, if its mark is lost, and it goes on talking
+_STALL = 1.0  # seconds that a node must have stood still, at least
 _AT_ONCE = 400  # jobs that are looked at in a turn
 _LOOKED = 200  # jobs of a queue, to find one that is not held
+
+
+_TOLD: Iterator[str] = iter(())  # all but the mark, which waits for its greeting
 
 
 class Telling:
@@ -52,7 +56,12 @@ class Telling:
     @property
     def goes_on(self) -> bool:
         """Whether there is more to tell, and room for it on its way."""
-        return any(map(self._outlet.peers.has_room, self._left))
+        peers = self._outlet.peers
+        return any(
+            peers.has_room(node)
+            for node, left in self._left.items()
+            if left is not _TOLD or peers.takes_marks(node) is not None
+        )
 
     @property
     def is_busy(self) -> bool:
@@ -73,7 +82,7 @@ class Telling:
         """All is told. Whether a node takes a mark is known when it has answered once."""
         del self._left[node]
         if self._outlet.peers.takes_marks(node) is None:
-            self._left[node] = iter(())
+            self._left[node] = _TOLD
         elif self._outlet.peers.takes_marks(node):
             self._outlet.send(node, Mark())
 
@@ -111,6 +120,7 @@ class Holding:
         self._away: set[str] = set()  # nodes that were silent for too long, and are
         self._waited: dict[str, Deadline[str]] = {}  # by node whose mark is to come
         self._latest: dict[str, float] = {}
+        self.has_released = False  # a node was waited for, and is not any more
         self._linked: set[str] = set()  # of those: whose link was made since
         self._since = 0.0  # jobs that came later are not held
         self._beat_at = 0.0
@@ -127,14 +137,16 @@ class Holding:
             self._wait(node, now)
 
     def _wait(self, node: str, now: float) -> None:
-        self._end(node)
+        self._cancel(node)
         until = min(now + HOLD, self._latest[node])
         self._waited[node] = Deadline(node, until)
         self.deadlines.add(self._waited[node])
 
-    def _end(self, node: str) -> None:
-        if (before := self._waited.pop(node, None)) is not None:
-            self.deadlines.cancel(before)
+    def _cancel(self, node: str) -> bool:
+        if (before := self._waited.pop(node, None)) is None:
+            return False
+        self.deadlines.cancel(before)
+        return True
 
     def silent(self, node: str) -> None:
         """A node does not answer: it is waited for when it is heard of again."""
@@ -163,7 +175,7 @@ class Holding:
     def marked(self, node: str, _message: Mark, _now: float) -> None:
         """A node has told all."""
         self._away.discard(node)
-        self._end(node)
+        self.has_released |= self._cancel(node)
 
     def beat(self, now: float) -> None:
         """This node runs, which it says several times a second while it is in a cluster:
@@ -172,7 +184,9 @@ class Holding:
         self._beat_at = now
 
     def _look_at_clock(self, now: float) -> None:
-        if self._beat_at and now - self._beat_at > self.patience:
+        # A look comes late on a busy machine: of so short a time nothing can be told.
+        patience = max(self.patience, _STALL)
+        if self._beat_at and now - self._beat_at > patience:
             self._beat_at = now
             self.stood_still = True
             self.begin(self._outlet.peers.others, now)
@@ -182,13 +196,9 @@ class Holding:
         for deadline in self.deadlines.due(now, len(self._waited) or 1):
             if self._waited.get(deadline.what) is deadline:
                 del self._waited[deadline.what]
+                self.has_released = True
 
     # ---- what is held
-
-    @property
-    def nodes(self) -> frozenset[str]:
-        """Those who are waited for."""
-        return frozenset(self._waited)
 
     def free(self, jobs: Iterable[Job], now: float) -> Iterator[Job]:
         """Give those of the first jobs that are not held."""
