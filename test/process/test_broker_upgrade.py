@@ -46,7 +46,9 @@ def comparable(words, answer):
         pairs = dict(zip(answer[::2], answer[1::2], strict=True))
         return {name: pairs[name] for name in STAYS}
     if "PENDING" in words:
-        return [[*row[:3], row[4]] for row in answer]
+        # When it was handed out is the time of day less what has passed, both in whole
+        # milliseconds: of two answers one may say a millisecond more.
+        return [[*row[:2], row[2] // 1000, row[4]] for row in answer]
     return answer
 
 
