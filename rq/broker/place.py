@@ -72,7 +72,7 @@ def take(place: Place) -> int:
         durable.make_dirs(str(place.path / name))
     for each in (place.path, place.path.parent, *(path.parent for path in missing)):
         durable.sync_path(each)
-    lock = locks.lock(place.lock)
+    lock = locks.lock_soon(place.lock)
     if lock is None:
         raise Busy(f"another process runs the broker in {place.path}: end that first")
     return lock

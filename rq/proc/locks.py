@@ -9,9 +9,12 @@ from __future__ import annotations
 import fcntl
 import os
 import stat
+import time
 from pathlib import Path
 
 _MODE = 0o600
+_DYING = 2.0  # seconds that a process that was killed may take to end
+_LOOK = 0.01  # seconds between two tries
 
 
 def lock(path: Path) -> int | None:
@@ -20,6 +23,16 @@ def lock(path: Path) -> int | None:
     The lock lives as long as the returned descriptor and is never inherited.
     """
     return _taken(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def lock_soon(path: Path) -> int | None:
+    """Take the lock file `path`, which a process that was just killed may hold for a
+    moment: until all its threads, and a child that is about to run another program, have
+    ended. None when it is held for longer."""
+    until = time.monotonic() + _DYING
+    while (fd := lock(path)) is None and time.monotonic() < until:
+        time.sleep(_LOOK)
+    return fd
 
 
 def lock_waiting(path: Path) -> int:

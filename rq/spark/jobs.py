@@ -238,7 +238,7 @@ def _end(sender: sending.Sender, q: Work, pipe: Pipe) -> str | None:
     origin = sending.origin(q.queue, q.batch_id, q.remaining)
     wrote = q.writes.key if q.writes.tables else ""
     prepared = sender.prepare(q.letters, q.remaining, origin, wrote)
-    q.writes.decide(origin)
+    q.writes.decide(origin, [message.msg_id for message in q.remaining])
     q.writes.publish()
     sender.commit(prepared)
     pipe.say(Verb.RESULT, q.figures([entry.name for entry in prepared]))

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import cast
 
 from rq import client, lineage, names
-from rq.errors import BadInput
+from rq.errors import BadInput, NoSuchMessage, WrongState
 from rq.layout import JOB, Root
 from rq.nesting import Json
 from rq.spark import writes
@@ -76,6 +76,7 @@ class _Note:
 
     sent: list[Prepared]
     wrote: str = ""  # the key of its tables
+    is_old: bool = False  # queues may have forgotten what was sent
 
     @property
     def key(self) -> str:
@@ -115,11 +116,16 @@ class Sender:
             script_files.write_json(message.folder, f"{JOB}/{NOTE}", note)
         return prepared
 
-    def commit(self, prepared: Iterable[Prepared]) -> None:
-        """Let prepared messages be accepted; harmless when they have been."""
+    def commit(self, prepared: Iterable[Prepared], *, forgotten: bool = False) -> None:
+        """Let prepared messages be accepted; harmless when they have been. `forgotten`:
+        their queues may know neither key nor message any more."""
         for entry in prepared:
             request = {"msg_id": entry.msg_id, "_key": entry.key}
-            self._ask(entry.queue, "commit_message", request)
+            try:
+                self._ask(entry.queue, "commit_message", request)
+            except (NoSuchMessage, WrongState):
+                if not forgotten:
+                    raise
 
     def sent_before(self, batch: Batch) -> dict[str, Result]:
         """Return the messages that an earlier start has dealt with, and what it made.
@@ -161,7 +167,7 @@ class Sender:
         elif not self._is_sent(note.sent[0]):
             wrote = None
         if wrote is not None:
-            self.commit(note.sent)
+            self.commit(note.sent, forgotten=note.is_old)
             return Result(note.sent, wrote)
         for entry in note.sent:
             self._reply(entry.queue, "delete_message", {"msg_id": entry.msg_id})
@@ -206,9 +212,9 @@ def _noted(given: Given, queue: str) -> _Note | None:
     if note is None:
         return None  # none, or torn: then nothing was decided
     sent = [Prepared(*entry) for entry in note.get("sent", [])]
-    noted = _Note(sent, str(note.get("wrote", "")))
     is_old = time.time() - float(note.get("time", 0)) > REMEMBERED
-    # What was decided is finished, however long its place was not there.
-    if is_old and not (noted.wrote and writes.is_unfinished(queue, noted.wrote)):
+    noted = _Note(sent, str(note.get("wrote", "")), is_old)
+    # What was decided is finished, and not made again, however long that is ago.
+    if is_old and not (noted.wrote and writes.is_decided(queue, noted.wrote)):
         return None
     return noted

@@ -7,7 +7,9 @@
 5. The files get their names, and each place a manifest, `_rq/NAME.json`, last.
 
 A later start that finds the note does 5 again if 4 was done; if not, nothing was written.
-What a start that was killed before 4 has left is removed by the next one that writes.
+What a start that was killed before 4 has left is removed by the next one that writes. What
+was decided is remembered for a week, and for as long as one of its messages may run again:
+a queue that was down, or a message in err that is retried, comes back later than that.
 """
 
 from __future__ import annotations
@@ -31,8 +33,11 @@ from rq.proc import locks
 from rq.spark import targets
 from rq.spark.staging import Stage, Staged
 from rq.spark.targets import OURS, Target
+from rq.states import State
 
-REMEMBERED = 7 * 86400.0  # seconds; longer than the notes beside the messages
+REMEMBERED = 7 * 86400.0  # seconds, at least
+# Where a message is that may run again. It may move while it is looked for.
+_MAY_RUN = (State.QUE, State.RUN, State.ERR, State.DISMISSED, State.QUE, State.RUN)
 _LOCK, _PLACES, _LIST, _DONE = "lock", "places.json", "list.json", "done"
 _AT_ONCE = 16  # requests to a store
 
@@ -67,6 +72,7 @@ _Decision = TypedDict(
         "name": str,  # how files and manifest begin
         "from": Mapping[str, Json],  # the messages that the tables are made of
         "time": float,
+        "messages": list[str],  # all of them; no older RQ wrote these
         "tables": list[dict[str, Any]],
     },
 )
@@ -104,15 +110,16 @@ class Writes:
         self.tables.append(table)
         return table
 
-    def decide(self, origin: Mapping[str, Json]) -> None:
-        """From now on all tables are written, whatever happens; `origin`: the messages
-        that they are made of."""
+    def decide(self, origin: Mapping[str, Json], messages: Sequence[str] = ()) -> None:
+        """From now on all tables are written, whatever happens; `origin`: what readers
+        see of the messages that they are made of, `messages`: their ids."""
         if not self.tables:
             return
         decision: _Decision = {
             "name": self._name,
             "from": origin,
             "time": time.time(),
+            "messages": list(messages),
             "tables": [asdict(table) for table in self.tables],
         }
         files.write_state(self._own / _LIST, decision)
@@ -159,10 +166,9 @@ def finish(queue: str, key: str) -> list[Table] | None:
         os.close(lock)
 
 
-def is_unfinished(queue: str, key: str) -> bool:
-    """Whether an earlier start has decided what is not to be seen yet, or not all of it."""
-    own = above(queue) / key
-    return _has(own, _LIST) and not _has(own, _DONE)
+def is_decided(queue: str, key: str) -> bool:
+    """Whether an earlier start has decided something."""
+    return _has(above(queue) / key, _LIST)
 
 
 # ---- leftovers
@@ -205,12 +211,29 @@ def _left(place: Path) -> Iterator[tuple[Path, int]]:
 
 
 def _is_over(path: Path) -> bool:
-    """Whether a start has decided nothing, or that long ago."""
+    """Whether a start has decided nothing, or that long ago and for messages that have
+    ended."""
     try:
         decided = (path / _LIST).stat().st_mtime
     except FileNotFoundError:
         return True
-    return _has(path, _DONE) and time.time() - decided > REMEMBERED
+    is_old = time.time() - decided > REMEMBERED
+    return is_old and _has(path, _DONE) and not _may_run_again(path)
+
+
+def _may_run_again(path: Path) -> bool:
+    """Whether a message of a decision is neither done nor removed, or cannot be seen."""
+    try:
+        decided = json.loads((path / _LIST).read_bytes())
+        queue = config.find_root(None).queue(path.parent.name)
+        messages = decided.get("messages", ())
+        return any(
+            queue.message(state, msg_id).exists()
+            for msg_id in messages
+            for state in _MAY_RUN
+        )
+    except OSError:
+        return True
 
 
 def _discard(stages: Sequence[Stage]) -> None:

@@ -208,17 +208,18 @@ class Transactions:
         return None if txn is None or txn.standing is Standing.ABORTED else txn
 
     def forget(self, now: float) -> None:
-        """Forget what was decided long ago."""
+        """Forget what was decided long ago. What is still of use stays, and keeps no
+        other: rows that wait, a chain that has not followed, messages to be discarded."""
         kept: list[Transaction] = []
         while self._decided:
             first = self._decided[0]
             # When the clock went back its time begins anew: it must not stay for ever.
             first.touched = min(first.touched, now)
-            if now <= first.ends or first.members or first.txn_id in self._bound:
+            if now <= first.ends:
                 break
             self._decided.popleft()
-            if first.left():
-                kept.append(first)  # and it keeps no others
+            if first.left() or first.members or first.txn_id in self._bound:
+                kept.append(first)
                 continue
             del self.by_id[first.txn_id]
             if first.key is not None and self.by_key.get(first.key) == first.txn_id:

@@ -2,10 +2,12 @@
 
 import os
 import shutil
+import threading
 
 import pytest
 from harness.spool import Owner, check_live
 
+from rq.proc import locks
 from rq.spool import check, folders, stopped_cleanly
 from rq.states import Event, State
 
@@ -102,6 +104,16 @@ def test_an_unclean_end_is_found_and_mended_without_starting_anything(owner):
     assert check.check(owner.queue, fix=True) == []
     assert stopped_cleanly(owner.queue)
     assert owner.queue.message(State.QUE, msg_id).is_dir()
+
+
+def test_the_lock_of_an_owner_that_was_just_killed_is_waited_for(owner):
+    owner.open()
+    owner.crash()
+    held = locks.lock(owner.queue.lock)
+    dies = threading.Timer(0.2, os.close, [held])
+    dies.start()
+    assert check.check(owner.queue, fix=True) == []
+    dies.join()
 
 
 def test_a_wrong_count_is_mended(owner):

@@ -249,6 +249,19 @@ def test_a_decision_is_forgotten_after_seven_days(owner):
     assert owner.spool.txns.get(one.txn_id) is None
 
 
+def test_a_chain_that_has_not_followed_keeps_no_later_decision(owner):
+    head, later = opened(owner), opened(owner, "k")
+    bound = decisions.open_one(owner.spool, None, 60.0, head.txn_id)
+    decisions.abort(owner.spool, head)
+    decisions.abort(owner.spool, later)
+    txns, next_week = owner.spool.txns, owner.clock() + 7 * 86400 + 1
+    txns.forget(next_week)
+    assert set(txns.by_id) == {head.txn_id, bound.txn_id}
+    decisions.abort(owner.spool, bound)
+    txns.forget(next_week)
+    assert not txns.by_id
+
+
 class Unlooked(dict):
     """A table in which one may look something up, and no more."""
 

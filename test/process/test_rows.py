@@ -338,6 +338,18 @@ def test_a_rule_that_comes_before_the_decision_holds_for_rows(queue):
     assert queue.ok("show_txn", {"txn": txn})["state"] == "open"
 
 
+def test_rows_that_were_accepted_before_a_rule_stand_and_are_met_by_what_comes(queue):
+    txn = opened(queue)
+    commit(queue, txn, hand_in(queue, txn, "a", "a"))
+    config = json.loads(queue.dir.config.read_text()) | {"unique": {"params": [1]}}
+    queue.dir.config.write_text(json.dumps(config))
+    wait_until(lambda: not queue.ok("open_txn", {})["takes_rows"], 30)
+    wait_until(lambda: queue.ok("detail")["rows"] == 0, 30)
+    word, _, how = queue.ask("create_message", {"dest": "t", "param1": "a"})[:3]
+    assert (word, how) == ("ok", "joined")
+    run_all(queue, ["a", "a"])
+
+
 def test_a_row_that_grows_with_its_due_is_refused_before(queue):
     txn = opened(queue)
     text = refused(

@@ -27,6 +27,7 @@ from rq.spark.duck_tables import DuckTables
 from rq.spark.given import Batch, Given
 from rq.spark.job_file import Job
 from rq.spark.spark_tables import SparkTables
+from rq.states import State
 
 SECRET = {
     "AWS_ACCESS_KEY_ID": "tests",
@@ -474,6 +475,28 @@ def test_what_could_not_be_removed_goes_with_the_memory_of_it(duck_tables, tmp_p
     assert not own.exists()
     assert not (out / "_rq" / key).exists()
     assert len(seen_rows(out)) == 2
+
+
+@pytest.mark.parametrize("state", [State.QUE, State.ERR, State.DONE])
+def test_what_a_message_wrote_that_may_run_again_is_remembered(
+    duck_tables, tmp_path, state
+):
+    out, queue = tmp_path / "out", Root(tmp_path / "root").queue("logs")
+    msg_id = "20260101.0000.00.000.001"
+    folder = queue.message(state, msg_id)
+    message = Given(msg_id, folder)
+    message.job.mkdir(parents=True)
+    first = begun(duck_tables, out)
+    note = {"time": time.time() - 30 * 86400.0, "sent": [], "wrote": first.key}
+    (message.job / sending.NOTE).write_text(json.dumps(note))
+    first.decide({}, [msg_id])
+    first.publish()
+    first.close()
+    os.utime(writes.above("logs") / first.key / "list.json", (1, 1))
+    begun(duck_tables, out).close()
+    sender = sending.Sender(Root(tmp_path / "root"), "logs")
+    before = sender.sent_before(Batch("b2", "logs", (message,)))
+    assert (msg_id in before) is (state is not State.DONE)
 
 
 def seen_rows(place):
