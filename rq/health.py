@@ -74,6 +74,8 @@ def children(facts: SupervisorStatus) -> Sequence[ChildView]:
 
 def _of_displaced(facts: SupervisorStatus) -> Iterator[Trouble]:
     minded = {child.get("name") for child in children(facts)}
+    if any(child.get("kind") == "broker" for child in children(facts)):
+        minded.add("broker/")  # the directory; a queue may be called broker
     for name, why in (facts.get("displaced") or {}).items():
         if name not in minded:  # else its child says so
             yield Trouble(who=name, said="is held", why=why, stops=True)

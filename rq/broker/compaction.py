@@ -77,6 +77,8 @@ class Compaction:
             return False
         try:
             if not self._writing.write_slice():
+                if self._is_displaced():
+                    return False
                 self._finishing = self._threads.submit(self._writing.finish)
         except OSError as error:
             self._given_up(error)
@@ -93,6 +95,17 @@ class Compaction:
             return
         self._look_at = now + _LOOK
         self.no_space = self._shortage(_lives(node) + SPARE)
+
+    def _is_displaced(self) -> bool:
+        """Whether a snapshot, which has a path, would be laid over another node's; one
+        that is being written is given up then."""
+        self._journal.look_at_place()
+        if self._journal.displaced is None:
+            return False
+        if self._writing is not None:
+            self._writing.abandon()
+            self._writing = None
+        return True
 
     def _shortage(self, needed: int) -> str | None:
         try:
@@ -122,6 +135,8 @@ class Compaction:
     def _begin(self, node: Node) -> None:
         self._is_wanted = False
         self._again_at = time.monotonic() + _AGAIN
+        if self._is_displaced():
+            return
         point = Checkpoint(
             position=self._journal.position,
             start=self._journal.start,
@@ -147,6 +162,8 @@ class Compaction:
         self.snapshots += 1
         self._bytes, self._again_at = self._began, 0.0
         self._size = _size(self._place)
+        if self._is_displaced():
+            return
         self._seal()
         upto = writing.point.position.seq
         self._threads.submit(self._forget, upto)

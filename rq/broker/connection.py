@@ -286,6 +286,17 @@ class Connection(asyncio.BufferedProtocol):
         # Now, not when the transport tells: jobs of this turn were not handed out.
         self._commands.lost(self)
 
+    def end_with(self, why: Value) -> None:
+        """End: in place of all answers that have not left, and are not promised, it gets
+        one that says why."""
+        is_asking = self.waits or bool(self._out)
+        self._out.clear()
+        self._out_bytes = 0
+        if is_asking:
+            self._put(encode(why, self.version))
+        self.closing = True
+        self.send()
+
     def answer_waiting(self, *values: Value) -> None:
         """Give the answers that it has waited for, and go on with its commands."""
         if self.principal is None:

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 from rq.broker.admin import watching
 from rq.broker.figures import SYNC
-from rq.errors import DiskFailed
+from rq.errors import DiskFailed, Displaced
 from rq.logs import fields
 
 if TYPE_CHECKING:
     from rq.broker.server import Server
 
 _LOOK = 1.0  # seconds between two looks for room
+_PLACE = 5.0  # seconds between two looks at the directory of a node with nothing to do
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +33,7 @@ class Durability:
         self._failing: str | None = None
         self._look_at: asyncio.TimerHandle | None = None
         self._is_short = False  # of room, as the log tells
+        self._place_at = loop.call_later(_PLACE, self._look_at_place)
 
     @property
     def trouble(self) -> str | None:
@@ -82,10 +84,20 @@ class Durability:
         self._look_at = None
         self._server.soon()
 
+    def _look_at_place(self) -> None:
+        """See whether the directory is still the node's; if not, it ends."""
+        self._place_at = self._loop.call_later(_PLACE, self._look_at_place)
+        self._store.look_at_place()
+        if self._store.displaced:
+            self._server.give_up(self._store.displaced)
+
     def _commit(self) -> bool:
         began = time.monotonic()
         try:
             self._store.commit()
+        except Displaced as error:
+            self._server.give_up(str(error))
+            return False
         except DiskFailed as error:
             if self._failing is None:
                 log.error("answers wait for the disk: %s", fields(reason=error))
@@ -98,6 +110,6 @@ class Durability:
 
     def close(self) -> None:
         """Do no more by itself."""
-        for handle in (self._sync_at, self._look_at):
+        for handle in (self._sync_at, self._look_at, self._place_at):
             if handle is not None:
                 handle.cancel()

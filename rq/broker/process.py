@@ -38,6 +38,7 @@ from rq.proc.listening import Bound
 PASSWORD = "RQ_BROKER_PASSWORD"  # in the environment of a node without a supervisor
 _SOME = 10_000  # events in one sync
 DO_NOT_RESTART = 3  # only a person can mend it
+DISPLACED = 4  # its directory is gone, or another
 
 log = logging.getLogger(__name__)
 
@@ -101,11 +102,10 @@ def _why(error: RQError | OSError) -> str:
 
 
 def run(setup: Setup) -> int:
-    """Run a node until TERM, SHUTDOWN, or the end of whoever holds its `life_fd`.
-    RQError, OSError: it cannot run, and why."""
+    """Run a node until TERM, SHUTDOWN, the end of the process that holds its `life_fd`, or
+    the loss of its directory; return its exit status. RQError, OSError: it cannot run, and why."""
     descriptors.raise_descriptor_limit()  # a client takes one
-    asyncio.run(_serve(setup, _sockets(setup)))
-    return 0
+    return asyncio.run(_serve(setup, _sockets(setup)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,7 +196,7 @@ def _path(setup: Setup, text: str) -> Path:
     return Path(text) if setup.root is None else setup.root.path / text
 
 
-async def _serve(setup: Setup, sockets: Sockets) -> None:
+async def _serve(setup: Setup, sockets: Sockets) -> int:
     loop = asyncio.get_running_loop()
     place, chosen = setup.place, setup.chosen
     with ThreadPoolExecutor(2, "broker") as threads:
@@ -226,6 +226,7 @@ async def _serve(setup: Setup, sockets: Sockets) -> None:
         finally:
             server.close()
     log.info("stopped")
+    return DISPLACED if store.displaced else 0
 
 
 def _begin(node: Node, store: Store, place: Place) -> None:

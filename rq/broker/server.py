@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import logging
 import socket
 import time
 from collections.abc import Mapping
@@ -40,6 +41,8 @@ from rq.resp import Failure, Inline, Value
 _COMMANDS: Mapping[bytes, Command | AdminCommand] = {**_ADMIN, **_DIALECTS}
 _AGAIN = 0.5  # seconds until a sync that failed is tried again
 _SLICE = 0.002  # seconds between two slices of a snapshot
+
+log = logging.getLogger(__name__)
 
 
 class Server:
@@ -282,7 +285,8 @@ class Server:
         self.cluster.send_early()
         self.durability.keep(now)
         if not self.durability.reach():
-            self._turn_at = self._loop.call_later(_AGAIN, self._turn)
+            if not self._is_over:
+                self._turn_at = self._loop.call_later(_AGAIN, self._turn)
             return
         self._send()
         self.cluster.send_letters()
@@ -318,6 +322,23 @@ class Server:
 
     # ---- the end
 
+    def give_up(self, why: str) -> None:
+        """The directory is not the node's any more, and no start would find what is
+        written: answer nothing that is not durable, and end."""
+        if self._is_over:
+            return
+        self._is_over = True
+        log.error(
+            "%s: it was removed, moved, mounted over, or a backup was laid over it; "
+            "nothing more is accepted, and this process ends",
+            why,
+        )
+        failure = Failure(f"ERR {why}: the broker accepts nothing, and ends")
+        for connection in list(self.connections.values()):
+            connection.end_with(failure)
+        if not self.stop.done():
+            self.stop.set_result(None)
+
     def close(self) -> None:
         """End cleanly: what was answered is durable, what was not is not answered."""
         self.arrivals.close()
@@ -325,10 +346,11 @@ class Server:
         self.backlog.close()
         self._anew.close()
         self.bridge.close()
-        self.durability.keep(self.store.clock.now())
-        if self.durability.reach():
-            for connection in self._touched.values():
-                connection.send()
+        if not self.store.displaced:
+            self.durability.keep(self.store.clock.now())
+            if self.durability.reach():
+                for connection in self._touched.values():
+                    connection.send()
         self.arrivals.end()
         self._is_over = True
         for handle in (self._turn_at, self._timer):

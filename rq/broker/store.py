@@ -95,6 +95,15 @@ class Store:
         """Whether the journal has all that it makes ahead."""
         return self._journal.is_ready
 
+    @property
+    def displaced(self) -> str | None:
+        """Why nothing is written any more: the path of the directory leads elsewhere."""
+        return self._journal.displaced
+
+    def look_at_place(self) -> None:
+        """See whether the directory is still where it was: `displaced` tells."""
+        self._journal.look_at_place()
+
     def append(self, events: Iterable[Event], now: float) -> None:
         """Take events; they are durable after `commit`."""
         ts, is_short = int(now * 1e6), self._moving.is_short
@@ -114,7 +123,8 @@ class Store:
         return self._journal.write(last=False)
 
     def commit(self) -> None:
-        """Make all durable that was taken; DiskFailed: try again later."""
+        """Make all durable that was taken; DiskFailed: try again later. Displaced: never
+        again."""
         now = self.clock.now()
         if now >= self._clock_at:
             self._clock_at = now + CLOCK_SECONDS
@@ -154,9 +164,13 @@ class Store:
     # ---- the end
 
     def close(self) -> None:
-        """Make all durable, and end. DiskFailed: what nobody was told may be lost."""
+        """Make all durable, and end. DiskFailed: what nobody was told may be lost. One that
+        is displaced writes no more: what lies at its path is another's."""
         self._compaction.close()
         self._moving.close()
+        if self.displaced:
+            os.close(self._dir_fd)
+            return
         try:
             self._note_clock()
             self._journal.commit()

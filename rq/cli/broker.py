@@ -25,6 +25,7 @@ from rq.cli import (
 )
 from rq.cli.named_files import FRESH, Files
 from rq.config import broker as config
+from rq.config import displaced
 from rq.config.broker import BrokerConfig
 from rq.errors import Refused
 from rq.layout import Root
@@ -209,7 +210,9 @@ def _accept(root: Root, args: argparse.Namespace) -> int:
     if done.returncode:
         return FAILED
     if place.is_running(root):
-        place.ask_supervisor(root, "broker")
+        place.ask_supervisor(root, "broker", "accept")
+    else:
+        displaced.release(root, displaced.BROKER)
     print("the broker's directory is accepted; `rq broker enable` starts it")
     return OK
 

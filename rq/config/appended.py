@@ -1,13 +1,15 @@
 """A file that grows by durable lines, behind a first line that names it.
 
 Each line begins with its checksum, so that what a cut write has left is no line. After a
-failed write or sync it takes none any more: its owner begins another.
+failed write or sync it takes none any more: its owner begins another. So it is when the
+file was removed or replaced: what is written then, no start would find.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from errno import ESTALE
 from pathlib import Path
 from zlib import crc32
 
@@ -24,6 +26,7 @@ class Appended:
     def __init__(self, path: Path, name: str) -> None:
         """Begin it anew, durably."""
         head = _line(name)
+        self._path = path
         durable.write_durable(path, head)
         self._fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
         self.size = len(head)
@@ -34,6 +37,8 @@ class Appended:
         data = b"".join(map(_line, values))
         durable.crash_point("append:before-write")
         try:
+            if not os.path.samestat(os.fstat(self._fd), os.stat(self._path)):
+                raise OSError(ESTALE, "another file lies there now", str(self._path))
             durable.write_at(self._fd, data, self.size)
             durable.sync_data(self._fd)
         except OSError:

@@ -1,10 +1,11 @@
-"""Queues that lost their directory while they ran: it was removed, moved, mounted over, or a
-backup was laid over it.
+"""Queues, and the broker, that lost their directory while they ran: it was removed, moved,
+mounted over, or a backup was laid over it.
 
 Such a queue is never made again by itself: after an umount, say, it would take messages into
 the place beneath, and after the next mount they would be gone. The supervisor notes it here,
 durably, starts it no more, and lets neither scandir nor the API make one of its name. It
-begins with what lies there then when the operator restarts it, or deletes it.
+begins with what lies there then when the operator restarts it, or deletes it. So it is with
+the broker, until `rq broker accept`.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ from rq.config import files
 from rq.errors import BadConfig
 from rq.layout import Root
 
+BROKER = "broker/"  # as the broker is noted: no queue can have this name
+
 
 def read(root: Root) -> Mapping[str, float]:
-    """Return the queues that are held, and since when (epoch seconds). BadConfig: the file
+    """Return the queues (and BROKER) that are held, and since when (epoch seconds). BadConfig: the file
     cannot be read."""
     if not root.displaced.exists():
         return {}
@@ -30,12 +33,12 @@ def read(root: Root) -> Mapping[str, float]:
 
 
 def note(root: Root, name: str, now: float) -> None:
-    """Hold a queue."""
+    """Hold a queue, or BROKER."""
     files.write_state(root.displaced, {name: now, **read(root)})
 
 
 def release(root: Root, name: str) -> bool:
-    """Hold a queue no more; return whether it was held."""
+    """Hold it no more; return whether it was held."""
     held = dict(read(root))
     if held.pop(name, None) is None:
         return False
@@ -44,8 +47,9 @@ def release(root: Root, name: str) -> bool:
 
 
 def why(name: str) -> str:
-    """Return why a queue is held, and what the operator can do, in a sentence."""
+    """Return why it is held, and what the operator can do, in a sentence."""
+    step = "rq broker accept" if name == BROKER else f"rq queue restart {name}"
     return (
         "its directory was removed, moved or replaced while it ran: put it back, or see "
-        f"what lies there now, then `rq queue restart {name}`"
+        f"what lies there now, then `{step}`"
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
 from collections import deque
 from pathlib import Path
@@ -32,9 +33,11 @@ class Line(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._alarm: asyncio.TimerHandle | None = None
+        self._socket: tuple[int, int] | None = None  # to which it was opened
 
     async def connect(self) -> Line:
         """Open the line; Unreachable when nobody answers there."""
+        self._socket = _socket_at(self._path)
         sock = client.connect(self._path, timeout=0)
         await self._loop.create_unix_connection(lambda: self, sock=sock)
         return self
@@ -53,6 +56,12 @@ class Line(asyncio.Protocol):
     @property
     def is_open(self) -> bool:
         return self._transport is not None and not self._transport.is_closing()
+
+    @property
+    def leads_there(self) -> bool:
+        """Whether a new line would not lead to another process: the directory of an owner
+        may have been moved, and another one begun in its place."""
+        return _socket_at(self._path) in (self._socket, None)
 
     def ask(self, payload: bytes, deadline: float) -> asyncio.Future[bytes]:
         """Send a request; the future holds its reply."""
@@ -119,6 +128,15 @@ class Line(asyncio.Protocol):
             _, future = self._waiting.popleft()
             if not future.done():
                 future.set_exception(error)
+
+
+def _socket_at(path: Path) -> tuple[int, int] | None:
+    """Return which socket has a name; None: there is none."""
+    try:
+        about = os.stat(path)
+    except OSError:
+        return None
+    return about.st_dev, about.st_ino
 
 
 async def ask_once(

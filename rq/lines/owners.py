@@ -218,6 +218,8 @@ class Owners:
         opening = self._lines.get((queue, lane))
         if opening is not None and (not opening.done() or _is_good(opening)):
             return await asyncio.shield(opening)
+        if opening is not None and not opening.cancelled() and not opening.exception():
+            opening.result().close()  # it may lead to an owner that was moved away
         opening = asyncio.ensure_future(Line(self._socket(queue)).connect())
         self._lines[queue, lane] = opening
         opening.add_done_callback(lambda done: self._opened((queue, lane), done))
@@ -253,6 +255,7 @@ def _lane(command: str) -> str:
 
 
 def _is_good(opening: asyncio.Future[Line]) -> bool:
-    return (
-        not opening.cancelled() and not opening.exception() and opening.result().is_open
-    )
+    if opening.cancelled() or opening.exception():
+        return False
+    line = opening.result()
+    return line.is_open and line.leads_there

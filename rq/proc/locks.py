@@ -70,7 +70,7 @@ def _taken(path: Path, how: int) -> int | None:
         except BaseException:
             os.close(fd)
             raise
-        is_it = _is_at(fd, path)
+        is_it = is_at(fd, path)
         if held and is_it:
             return fd
         os.close(fd)
@@ -78,10 +78,12 @@ def _taken(path: Path, how: int) -> int | None:
             return None
 
 
-def _is_at(fd: int, path: Path) -> bool:
+def is_at(fd: int, path: Path) -> bool:
+    """Whether an open lock file still has the name `path`. Else it keeps out nothing: the
+    next process makes and takes another."""
     try:
         return os.path.samestat(os.fstat(fd), os.stat(path))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
 
 
@@ -108,7 +110,7 @@ def is_locked(path: Path) -> bool:
         except BlockingIOError:
             held = True
         finally:
-            is_it = _is_at(fd, path)
+            is_it = is_at(fd, path)
             os.close(fd)
         if is_it:
             return held

@@ -56,7 +56,7 @@ class Process:
     stop_again: bool = False  # a restart was asked for
     killed: bool = False  # KILL was sent in this state
     log_from: int = 0  # bytes of its log that were there when it was started
-    place: tuple[int, int] | None = None  # of a queue: what its directory was, and is
+    place: tuple[int, int] | None = None  # the directory of its journal, when it began
     patience: float = 30.0  # seconds from TERM to KILL
 
     @property

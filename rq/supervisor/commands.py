@@ -128,8 +128,11 @@ class Commands:
             "held_timers": adopted.timers(self._root),
         }
 
-    async def _broker(self, _arg: str) -> Reply:
-        """Let the broker run as config/broker.json says now."""
+    async def _broker(self, arg: str) -> Reply:
+        """Let the broker run as config/broker.json says now; with `accept` also one that
+        lost its directory."""
+        if arg == "accept":
+            displaced.release(self._root, displaced.BROKER)
         self._table.mind_broker(broker.read(self._root.broker_config).enabled)
         return ["ok"]
 

@@ -12,7 +12,7 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 
 from rq import logs
@@ -36,8 +36,12 @@ log = logging.getLogger(__name__)
 class Minder:
     """The table of children, and the processes behind it."""
 
-    def __init__(self, root: Root, grace: float) -> None:
+    def __init__(
+        self, root: Root, grace: float, is_in_place: Callable[[], bool]
+    ) -> None:
+        """`is_in_place`: whether the path of the root still leads to ours."""
         self.root = root
+        self.is_in_place = is_in_place
         self.table = Table(root, grace)
         self._handles: dict[Key, Handle] = {}
         self._forks: Forks | None = None
@@ -78,8 +82,9 @@ class Minder:
         process.log_from = ends.log_size(self.root, process)
         self._given_up.note_start(key)
         try:
-            if process.kind is Kind.QUEUE and process.name in displaced.read(self.root):
-                self._ended(key, children.DISPLACED, displaced.why(process.name))
+            name = _held_as(process)
+            if name is not None and name in displaced.read(self.root):
+                self._ended(key, children.DISPLACED, displaced.why(name))
             else:
                 self._launch(key, process)
         except Exception as error:  # noqa: BLE001 (the pass goes on with the others)
@@ -130,7 +135,7 @@ class Minder:
         self._handles[key] = held
         process.pid = held.pid
         if process.kind is Kind.QUEUE:
-            process.place = _place_of(self.root.queue(process.name).path)
+            process.place = self._place_now(process)
         if held.pid is not None:
             held.on_end(lambda: self._process_gone(key, held))
 
@@ -209,6 +214,7 @@ class Minder:
         elif process and process.state is Child.STARTING:
             process.ready(time.monotonic())
             process.held = word.removeprefix("HELD ").strip()
+            process.place = self._place_now(process)  # a broker has made it by now
             log.info("up %s", logs.fields(kind=process.kind, name=process.name))
         self.table.wake()
 
@@ -221,12 +227,13 @@ class Minder:
         if key[0] is Kind.FORKS:
             self._forks_ended()
         reason = reason or error or ends.sentence(self.root, process, status)
-        if status == children.DISPLACED or self._vanished(key):
-            reason, status = self._hold_back(process.name), children.DISPLACED
+        name = _held_as(process)
+        if name and (status == children.DISPLACED or self._vanished(key)):
+            reason, status = self._hold_back(name), children.DISPLACED
         process.ended(time.monotonic(), status, reason)
         self._given_up.note_end(key, gave_up=process.state is Child.FATAL)
         process.place = None
-        if status == children.DISPLACED:
+        if status == children.DISPLACED and process.kind is Kind.QUEUE:
             self.table.forget_if_gone(process.name)
         level = logging.INFO if process.state is Child.DOWN else logging.WARNING
         name = logs.fields(kind=process.kind, name=process.name, state=process.state)
@@ -234,23 +241,34 @@ class Minder:
         self.table.wake()
 
     def _vanished(self, key: Key) -> bool:
-        kind, name = key
-        is_deleting = name in self.table.deleting
-        return kind is Kind.QUEUE and not is_deleting and self.has_strayed(name)
+        process = self.table.children[key]
+        is_deleting = process.kind is Kind.QUEUE and process.name in self.table.deleting
+        return not is_deleting and self._is_elsewhere(process)
 
     def has_strayed(self, name: str) -> bool:
         """Whether the path of a queue leads elsewhere than when its owner began; the owner
         may not have seen it yet, or was killed before it did."""
         process = self.table.queues().get(name)
-        began = None if process is None else process.place
-        return began is not None and began != _place_of(self.root.queue(name).path)
+        return process is not None and self._is_elsewhere(process)
+
+    def _is_elsewhere(self, process: Process) -> bool:
+        began = process.place
+        return began is not None and began != self._place_now(process)
+
+    def _place_now(self, process: Process) -> tuple[int, int] | None:
+        """Return which directory the path leads to of a child that keeps a journal."""
+        if process.kind is Kind.QUEUE:
+            return _place_of(self.root.queue(process.name).path)
+        return _place_of(self.root.broker) if process.kind is Kind.BROKER else None
 
     def _hold_back(self, name: str) -> str:
-        """Hold a queue until the operator has decided; return why, in a sentence."""
+        """Hold a child until the operator has decided; return why, in a sentence. Not by
+        a supervisor that lost its root: another one's would be held."""
         try:
-            displaced.note(self.root, name, time.time())
+            if self.is_in_place():
+                displaced.note(self.root, name, time.time())
         except (OSError, RQError) as error:
-            log.error("queue %s cannot be noted as held: %s", name, error)
+            log.error("%s cannot be noted as held: %s", name, error)
         return displaced.why(name)
 
     def _forks_ended(self) -> None:
@@ -330,6 +348,14 @@ class Minder:
             held.close()
         for fd in (self._life, self._alive):
             os.close(fd)
+
+
+def _held_as(process: Process) -> str | None:
+    """Return the name under which a child is held that has lost its directory; None: it
+    has none of its own."""
+    if process.kind is Kind.QUEUE:
+        return process.name
+    return displaced.BROKER if process.kind is Kind.BROKER else None
 
 
 def _adopted_if_there(socket: Path) -> Handle | None:

@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import sys
+import time
 
 from rq import client, config, control, logs
 from rq.access import owner, sockets
@@ -25,6 +26,7 @@ from rq.supervisor.pauses import Pauses
 from rq.supervisor.table import HELPERS
 
 LOOK_AGAIN = 5.0  # seconds between looks at what no event tells
+DISPLACED = 4  # exit status of one whose root, or config/, is gone or another
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 log = logging.getLogger(__name__)
@@ -52,11 +54,13 @@ def main(argv: list[str] | None = None) -> int:
         _settle(root, options.foreground)
         _allow_earlier_hosts(root)
         turnlimit.watch()
-        asyncio.run(_Program(root, settings, options.ready_fd).run())
+        program = _Program(root, settings, options.ready_fd, held)
+        asyncio.run(program.run())
+        return DISPLACED if program.is_displaced else 0
     finally:
-        files.remove_link(root.supervisor_pid)
+        if locks.is_at(held, root.supervisor_lock):
+            files.remove_link(root.supervisor_pid)
         os.close(held)
-    return 0
 
 
 def _options(argv: list[str] | None) -> argparse.Namespace:
@@ -144,10 +148,15 @@ def _say(fd: int | None, text: str) -> None:
 class _Program:
     """The supervisor from start to stop."""
 
-    def __init__(self, root: Root, settings: RootConfig, ready_fd: int | None) -> None:
+    def __init__(
+        self, root: Root, settings: RootConfig, ready_fd: int | None, lock: int
+    ) -> None:
         self._root = root
         self._settings = settings
-        self._minder = Minder(root, settings.grace)
+        self._lock = lock
+        self._look_at = 0.0  # when the lock is looked at again (monotonic)
+        self.is_displaced = False
+        self._minder = Minder(root, settings.grace, self._is_in_place)
         self._table = self._minder.table
         self._commands = Commands(self._minder, settings, fingerprint.of_source())
         self._pauses = Pauses(root, self._commands.send_wake)
@@ -177,7 +186,8 @@ class _Program:
             await self._loop()
         finally:
             server.close()
-            files.remove_link(self._root.supervisor_socket)
+            if self._is_in_place():
+                files.remove_link(self._root.supervisor_socket)
             self._minder.close()
         log.info("stopped")
 
@@ -207,12 +217,34 @@ class _Program:
             self._obey(number)
         if self._commands.stop_asked and not self._stopping:
             self._begin_stop("shutdown")
+        self._look_at_place()
         self._minder.try_changed()
         self._pauses.look()
         done = self._stopping and self._continue_stop()
         self._minder.step()
         self._tell()
         return done
+
+    def _is_in_place(self) -> bool:
+        return locks.is_at(self._lock, self._root.supervisor_lock)
+
+    def _look_at_place(self) -> None:
+        """Stop when the lock is not the one that a next supervisor would take: config/, or
+        the whole root, was removed, moved or replaced, and two would mind the same queues
+        and fire the same timers."""
+        now = time.monotonic()
+        if now < self._look_at or self.is_displaced:
+            return
+        self._look_at = now + LOOK_AGAIN
+        if not self._is_in_place():
+            self.is_displaced = True
+            log.error(
+                "%s is gone, or another: the root or its config/ was removed, moved or "
+                "replaced while RQ ran; all that this supervisor runs is stopped: see what "
+                "lies there now, then start RQ again",
+                self._root.supervisor_lock,
+            )
+            self._begin_stop("the root is not ours any more")
 
     def _obey(self, number: signal.Signals) -> None:
         if number in _STOP_SIGNALS:

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from harness.broker import Broker, Client, Refused, broker_in
+from harness.ports import free_port
 from harness.processes import lives
 from harness.queues import RunningQueue, running_queue
 from harness.sockets import old_line
 from harness.supervisor import Daemon, daemon_on
 from harness.waiting import wait_until
 
+from rq import client, control
+from rq.access import sockets
+from rq.access.roles import Role
+from rq.access.sockets import Asker
 from rq.client import Connection
+from rq.config import files
+from rq.layout import Root
+from rq.lines.owners import Owners
+from rq.timers.past import Past
+from rq.timers.state import State, read_state
 
 DISPLACED = 4  # the exit status
 SLOW = '#!/bin/sh\necho $$ > "$PLACE/pid"\nexec sleep 600\n'
@@ -226,6 +238,164 @@ def test_a_queue_that_was_mounted_over_begins_with_what_was_there_before(
     assert daemon.ask("restart_queue", "a") == ["ok", "a"]
     daemon.until_up("a")
     assert daemon.messages("a") == 1
+
+
+# ---- the broker
+
+
+def lose_nothing_more(broker: Broker, client: Client) -> None:
+    """Add jobs until the broker refuses one, and ends."""
+    answers: list[Any] = []
+    with contextlib.suppress(EOFError, ConnectionError):
+        while not answers or not isinstance(answers[-1], Refused):
+            answers.append(client.ask("ADDJOB", "q", "late", 0))
+    assert "the broker accepts nothing, and ends" in str(answers[-1])
+    assert broker.process is not None
+    assert broker.process.wait(60) == DISPLACED, broker.log.read_text()
+
+
+PLACES: list[Callable[[Path], object]] = [
+    shutil.rmtree,
+    lambda path: path.rename(path.with_name("elsewhere")),
+    lambda path: shutil.rmtree(path / "journal"),
+    lambda path: mounted("-t", "tmpfs", "none", str(path)),
+]
+
+
+@pytest.mark.parametrize("lose", PLACES, ids=["remove", "move", "journal", "mount"])
+def test_a_broker_without_its_directory_keeps_no_job_and_ends(
+    tmp_path: Path, lose: Callable[[Path], object]
+) -> None:
+    with broker_in(tmp_path / "node") as broker:
+        client = broker.start()
+        idle = broker.client()
+        client.ask("ADDJOB", "q", "early", 0)
+        lose(broker.directory)
+        try:
+            lose_nothing_more(broker, client)
+            assert not list(tmp_path.glob("node/journal/*/*"))
+            with pytest.raises(EOFError):
+                idle.answer()
+        finally:
+            if os.path.ismount(broker.directory):
+                subprocess.run(["umount", "-l", broker.directory], check=True)
+
+
+def test_a_broker_that_waits_for_nothing_looks_at_its_directory(tmp_path: Path) -> None:
+    with broker_in(tmp_path / "node") as broker:
+        assert broker.start().ask("PING") == "PONG"  # its directory is made by now
+        shutil.rmtree(broker.directory)
+        assert broker.process is not None
+        assert broker.process.wait(60) == DISPLACED
+
+
+def held_broker(daemon: Daemon) -> str:
+    return str(daemon.ask("status")["displaced"].get("broker/", ""))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sees_it", [True, False], ids=["seen", "killed before"])
+def test_a_broker_that_vanished_waits_for_the_operator(
+    daemon: Daemon, sees_it: bool
+) -> None:
+    root, port = daemon.root, free_port()
+    files.write_state(root.broker_config, {"enabled": True, "port": port})
+    daemon.start()
+    pid = daemon.until_up("broker")["pid"]
+    if not sees_it:
+        os.kill(pid, signal.SIGSTOP)
+    shutil.rmtree(root.broker)
+    if not sees_it:
+        os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: "rq broker accept" in held_broker(daemon), 60)
+    wait_until(lambda: daemon.child("broker")["state"] == "FATAL", 60)
+    daemon.stop()
+    daemon.start()
+    wait_until(lambda: daemon.child("broker")["state"] == "FATAL", 60)
+    assert daemon.ask("broker") == ["ok"]
+    wait_until(lambda: daemon.child("broker")["state"] == "FATAL", 60)
+    assert "rq broker accept" in daemon.child("broker")["reason"]
+    assert not root.broker.exists()
+    daemon.ask("broker", "accept")
+    daemon.until_up("broker")
+    assert not held_broker(daemon)
+
+
+# ---- the supervisor, and what its children keep open
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["config", "."], ids=["config", "root"])
+def test_a_supervisor_whose_root_was_replaced_stops_and_leaves_the_other_alone(
+    daemon: Daemon, what: str
+) -> None:
+    daemon.link("a", daemon.define("a"))
+    daemon.start()
+    pid = daemon.until_up("a")["pid"]
+    place = (daemon.root.path / what).resolve()
+    away = place.with_name("away")
+    place.rename(away)
+    ignored = shutil.ignore_patterns("*sock", "*.lock")
+    shutil.copytree(away, place, symlinks=True, ignore=ignored)
+    (daemon.root.config_dir / "queuemgr.sock").write_text("another's")
+    assert daemon.process is not None
+    assert daemon.process.wait(60) == DISPLACED
+    wait_until(lambda: not lives(pid), 60)
+    assert (daemon.root.config_dir / "queuemgr.sock").read_text() == "another's"
+    assert daemon.root.supervisor_pid.exists()
+    (daemon.root.config_dir / "queuemgr.sock").unlink()
+
+
+def test_a_journal_of_timers_that_was_replaced_takes_no_line_and_is_begun_again(
+    tmp_path: Path,
+) -> None:
+    root = Root(tmp_path)
+    files.make_root(root)
+    state = State(root)
+    state.save({"t": Past(last=1.0)}, {})
+    state.save({"t": Past(last=2.0)}, {})
+    old = root.timers_journal.read_bytes()
+    for lose in (root.timers_journal.unlink, lambda: replace(root, old)):
+        lose()
+        with pytest.raises(OSError, match=r"[Nn]o such file|another file"):
+            state.save({"t": Past(last=3.0)}, {})
+        state.save({"t": Past(last=3.0)}, {})
+        assert read_state(root)["t"].last == 3.0
+        state.save({"t": Past(last=2.0)}, {})
+
+
+def replace(root: Root, data: bytes) -> None:
+    root.timers_journal.unlink()
+    root.timers_journal.write_bytes(data)
+
+
+def test_a_kept_line_ends_when_another_owner_has_the_name_of_its_socket(
+    tmp_path: Path,
+) -> None:
+    async def ask_both(root: Root) -> list[str]:
+        def answer(name: str) -> Callable[[bytes, Asker], Awaitable[object]]:
+            async def answered(_payload: bytes, _asker: Asker) -> object:
+                return ["ok", name]
+
+            return answered
+
+        owners, answers, servers = Owners(root), [], []
+        place = root.queue("t").path
+        for name in ("first", "second"):
+            place.mkdir(parents=True)
+            sock = client.listen(root.queue("t").socket)
+            policy = sockets.policy(Role.ADMIN, None)
+            servers.append(control.Server(sock, policy, answer(name)))
+            servers[-1].start()
+            answers += [str(await owners.demand("t", "status")) for _ in range(2)]
+            place.rename(tmp_path / name)
+        owners.close()
+        for server in servers:
+            server.close()
+        await asyncio.sleep(0)
+        return answers
+
+    assert asyncio.run(ask_both(Root(tmp_path))) == ["first"] * 2 + ["second"] * 2
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.process
 
 def test_a_queue_that_never_came_does_not_keep_the_supervisor_from_ending(tmp_path):
     async def stopped():
-        minder = Minder(Root(tmp_path), grace=1.0)
+        minder = Minder(Root(tmp_path), 1.0, lambda: True)
         try:
             process = minder.table.mind_queue("q")
             began = time.monotonic() - 3600

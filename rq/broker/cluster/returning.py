@@ -37,7 +37,7 @@ _AT_ONCE = 400  # jobs that are looked at in a turn
 _LOOKED = 200  # jobs of a queue, to find one that is not held
 
 
-_TOLD: Iterator[str] = iter(())  # all but the mark, which waits for its greeting
+_SENT: Iterator[str] = iter(())  # all but the mark, which waits for its greeting
 
 
 class Telling:
@@ -60,7 +60,7 @@ class Telling:
         return any(
             peers.has_room(node)
             for node, left in self._left.items()
-            if left is not _TOLD or peers.takes_marks(node) is not None
+            if left is not _SENT or peers.takes_marks(node) is not None
         )
 
     @property
@@ -82,7 +82,7 @@ class Telling:
         """All is told. Whether a node takes a mark is known when it has answered once."""
         del self._left[node]
         if self._outlet.peers.takes_marks(node) is None:
-            self._left[node] = _TOLD
+            self._left[node] = _SENT
         elif self._outlet.peers.takes_marks(node):
             self._outlet.send(node, Mark())
 
