@@ -95,6 +95,8 @@ class GrantsView(TypedDict):
     why: str | None
     base_url: str  # of this RQ, and `env` of its config: scripts are told them
     env: str
+    # Of the queue's config: no agent of root starts scripts for a queue that names one.
+    user: NotRequired[str]
     cancels: NotRequired[Mapping[str, str]]  # msg_id: why
 
 

@@ -20,7 +20,7 @@ from rq.pipe import Verb
 from rq.spark import queue_door
 from rq.spark.last_word import LastWord, begin_watch
 from rq.spark.session import close, demand_spark, session
-from rq.work import options
+from rq.work import definition, options
 
 if TYPE_CHECKING:
     from rq.spark.lease_work import Work
@@ -85,6 +85,8 @@ def _work(shift: Shift, last: LastWord, stop: threading.Event) -> None:
     root = config.find_root(None)
     if not root.queue(shift.queue).config.exists():
         raise NoSuchQueue(f"param1: there is no queue {shift.queue} here")
+    user = config.read_queue(root.queue(shift.queue)).user
+    definition.check_user(user, f"queue {shift.queue}")
     demand_spark()
     begin_watch(root, QUEUE, last)
     from rq.spark import lease_work

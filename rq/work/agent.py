@@ -8,9 +8,9 @@ import uuid
 from collections.abc import Coroutine
 from dataclasses import dataclass
 
-from rq.errors import RQError
+from rq.errors import NotPermitted, RQError
 from rq.logs import fields
-from rq.work import notes
+from rq.work import definition, notes
 from rq.work.answers import Lease, Offer
 from rq.work.attempt import Attempt, Why
 from rq.work.folder import Folder
@@ -143,6 +143,7 @@ class Agent:
         return offer
 
     def _take(self, offer: Offer) -> None:
+        self._check_user(offer)
         self._work.definition.follow(offer.base_url, offer.env)
         at_work = {attempt.folder.name for attempt in self._held.values()}
         for lease in offer.leases:
@@ -159,6 +160,16 @@ class Agent:
             self._said = idle
             if idle:
                 log.info("no leases: %s", idle)
+
+    def _check_user(self, offer: Offer) -> None:
+        """Give all back and raise NotPermitted when the queue's scripts have a user and
+        these would run as root: the config may name one while the agent works."""
+        try:
+            definition.check_user(offer.user, "the queue")
+        except NotPermitted as error:
+            for token in (*(lease.token for lease in offer.leases), *offer.refused):
+                self._begin(self._give_back(token, str(error)))
+            raise
 
     def _cancel(self, offer: Offer) -> None:
         for msg_id, why in offer.cancels.items():

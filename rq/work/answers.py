@@ -68,6 +68,7 @@ class Offer:
     cancels: Mapping[str, str]  # message: why its work shall end
     base_url: str  # of the queue's RQ; "" when it does not say
     env: str
+    user: str = ""  # that the queue's scripts run as there; "": RQ's own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +111,7 @@ def offer(body: bytes, now: float, sent: float) -> Offer:
         cancels={str(key): str(why)[:_TEXT] for key, why in _object(cancels).items()},
         base_url=_text(reply, "base_url"),
         env=_text(reply, "env"),
+        user=_text(reply, "user"),
     )
 
 

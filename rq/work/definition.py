@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from rq import config
 from rq.config.settings import PERSISTENT, QueueConfig, RootConfig
-from rq.errors import BadConfig, BadInput
+from rq.errors import BadConfig, BadInput, NotPermitted
 from rq.message import Message
 from rq.outbound import peers
 from rq.outbound.peers import Target
@@ -74,8 +74,8 @@ class Definition:
         """Return the script as it is started now; OSError when it cannot be."""
         now = time.monotonic()
         if now >= self._look_at:
-            self._look_at = now + LOOK
             self._refresh()
+            self._look_at = now + LOOK  # a look that fails is taken again at once
         return self._program
 
     def _refresh(self) -> None:
@@ -88,6 +88,8 @@ class Definition:
             self._config = self._read()
         except BadConfig as error:
             log.error("%s; the agent goes on with the settings from before", error)
+        except NotPermitted as error:  # the settings from before would run it as root
+            raise OSError(errno.EPERM, str(error), run) from None
         self._stamp = stamp
         self._environment = self._new_environment()
         self._program = self._new_program()
@@ -133,8 +135,22 @@ class Definition:
         return environment.of_message(self.main, self._name, message, directory)
 
 
+def check_user(user: str, whose: str) -> None:
+    """NotPermitted when the scripts of `whose` run as a user, and we would start them as
+    root. Producers choose what such a script is given, and its author counted on
+    another user's rights. An agent that root starts could become that user; it would be
+    the user of that name on this machine, who may be somebody else than on the queue's."""
+    if user and os.geteuid() == 0:
+        raise NotPermitted(
+            f"{whose} says user {user}, and scripts would run here as root: start the "
+            "agent as that user"
+        )
+
+
 def _leave_out_user(given: dict[str, object], path: Path) -> None:
-    """Take out, and say so, whom scripts run as on the queue's own host."""
+    """Take out, and say so, whom scripts run as on the queue's own host; NotPermitted
+    when they would run as root instead."""
+    check_user(str(given.get("user") or ""), str(path))
     ignored = [name for name in _OF_USERS if given.pop(name, None)]
     if ignored:
         log.warning(

@@ -100,6 +100,8 @@ def _grants(
         "base_url": owner.main.base_url,
         "env": owner.main.env,
     }
+    if owner.config.user:
+        reply["user"] = owner.config.user
     if news:
         reply["cancels"] = news
     if not granted:
