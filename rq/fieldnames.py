@@ -17,6 +17,8 @@ from rq.errors import BadMessage
 PARAMS = ("param1", "param2", "param3", "param4")
 URLS_CUT = "post_run_webhook_cut"  # a sentence, of a message with more from before
 KEY = "_key"
+KEY_OF = "_key_of"  # beside a key: whose it is; of RQ's own user and root alone
+RELAY_KEY = "relay/"  # how the keys begin under which other hosts hand messages over
 HOPS = "hops"  # a field of its own: how often the message was relayed
 ORIGIN = "orig_msg_id"
 
@@ -54,7 +56,7 @@ SAID_BY_SENDERS = frozenset(
 )
 # What only RQ itself writes into a message; from a client it is not taken.
 OWN = frozenset(
-    {"msg_id", "attempt", "dup", "dups", "held", "attachments", KEY, URLS_CUT}
+    {"msg_id", "attempt", "dup", "dups", "held", "attachments", KEY, KEY_OF, URLS_CUT}
 )
 # Of a queue's config alone, which root writes: no message says them.
 OF_CONFIG = frozenset({"umask", "no_new_privs"})
@@ -137,7 +139,7 @@ def check(fields: Mapping[str, object]) -> None:
 def is_handed_on(fields: Mapping[str, object], key: str | None) -> bool:
     """Return whether another RQ hands on what it has accepted: its key says so, or, of
     the ancestor's relay, that there was a first message."""
-    return bool(fields.get("orig_msg_id")) or (key or "").startswith("relay/")
+    return bool(fields.get("orig_msg_id")) or (key or "").startswith(RELAY_KEY)
 
 
 @functools.lru_cache(maxsize=1024)

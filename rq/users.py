@@ -56,6 +56,14 @@ def name_of(uid: int) -> str:
     return user_of(uid, 0).name
 
 
+def kernel_name(uid: int) -> str:
+    """Return what a user is called whom the kernel names; no name of one holds a colon."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid:{uid}"
+
+
 def become(user: User) -> None:
     """Be `user` for good, with its groups and an environment of its own.
 

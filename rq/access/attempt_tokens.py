@@ -37,14 +37,14 @@ class AttemptTokens:
         self._owner = ""
         _clear(root, queue)
 
-    def begin(self, of: str) -> dict[str, str]:
-        """Make the token of an attempt on a message, or on a batch; return what its
-        script has of it in its environment."""
+    def begin(self, of: str, user: str) -> dict[str, str]:
+        """Make the token of an attempt on a message, or on a batch, as which a `user`
+        runs; return what its script has of it in its environment."""
         self._owner = self._owner or _process(os.getpid())
         secret = new_secret()
         digest = self._digests[of] = digest_of(secret)
         files.make_dir(self._root.attempt_tokens)
-        about = {"queue": self._queue, "of": of, "owner": self._owner}
+        about = {"queue": self._queue, "of": of, "owner": self._owner, "user": user}
         path = self._root.attempt_tokens / digest
         try:
             files.write_cache(path, about)
@@ -78,7 +78,11 @@ def of_attempt(root: Root, secret: str) -> Principal | None:
         return None
     # It looks at its own queue, and sends to all.
     name = f"attempt:{queue}/{of}"
-    return Principal(name=name, role=Role.PRODUCER, queues=(queue,), sends=("*",))
+    # The next attempt has another token, and is the same user.
+    user = str(about.get("user") or f"attempt:{queue}")
+    return Principal(
+        name=name, role=Role.PRODUCER, queues=(queue,), sends=("*",), of=user
+    )
 
 
 def _process(pid: int) -> str:

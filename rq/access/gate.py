@@ -14,7 +14,7 @@ import socket
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from rq import names
+from rq import names, users
 from rq.access.roles import Principal, Role
 from rq.config.settings import RootConfig
 from rq.errors import BadConfig, NotKnown, NotPermitted, WrongHost
@@ -55,7 +55,7 @@ class Gate:
         self._relays = _addresses_of(config.trusted_relays)
         # Their names are looked up now: not a request of them reads /etc/passwd.
         self._locals = {
-            uid: Principal(name=user_name(uid), role=role)
+            uid: Principal(name=user_name(uid), role=role, of=users.kernel_name(uid))
             for uid, role in local_roles(config, own_uid).items()
         }
         self._is_open = config.open_without_auth and not config.basic_auth

@@ -41,12 +41,19 @@ class Principal:
 
     `queues` are shell patterns (`mail-*`) of the queues they may ask of. To those of
     `sends` they may send whatever their role is: a worker's scripts may have to.
+    `of` is the user behind a `name` that is not that of a user itself, as a token's.
     """
 
     name: str
     role: Role
     queues: tuple[str, ...] = EVERY_QUEUE
     sends: tuple[str, ...] = ()
+    of: str = ""
+
+    @property
+    def user(self) -> str:
+        """Return whose idempotency keys theirs are."""
+        return self.of or self.name
 
     def may(self, role: Role) -> bool:
         return self.role.covers(role)

@@ -6,10 +6,10 @@ import functools
 import grp
 import logging
 import os
-import pwd
 import socket
 from dataclasses import dataclass
 
+from rq import users
 from rq.access.roles import Principal, Role
 from rq.errors import NotPermitted
 from rq.proc import peers
@@ -92,8 +92,4 @@ def policy(others: Role, admin_group: str | None) -> Policy:
 
 @functools.lru_cache(maxsize=256)
 def _principal(uid: int, role: Role) -> Principal:
-    try:
-        name = pwd.getpwuid(uid).pw_name
-    except KeyError:
-        name = f"uid:{uid}"
-    return Principal(name=name, role=role)
+    return Principal(name=users.kernel_name(uid), role=role)

@@ -23,6 +23,7 @@ from rq.proc import locks
 
 PREFIX = "rq_"  # tools that search repositories for secrets find it by this
 MOST = 1000
+_LONGEST_USER = 100  # characters
 _SECRET = re.compile(r"rq_[0-9a-f]{64}", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}", re.ASCII)
 _DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
@@ -42,6 +43,9 @@ class Token:
     created: float
     created_by: str
     end: float | None = None
+    user: str = (
+        ""  # whose it is; "": of a user of its own, whoever has a token so named
+    )
 
     def ended(self, now: float) -> bool:
         return self.end is not None and now >= self.end
@@ -51,7 +55,11 @@ class Token:
         # No name of a user holds a colon, so a token is never taken for a user.
         name = f"token:{self.name}"
         return Principal(
-            name=name, role=self.role, queues=self.queues, sends=self.sends
+            name=name,
+            role=self.role,
+            queues=self.queues,
+            sends=self.sends,
+            of=self.user,
         )
 
 
@@ -157,6 +165,7 @@ def _token(row: object) -> Token:
         created=float(row["created"]),
         created_by=str(row["created_by"]),
         end=None if end is None else float(end),
+        user=str(row.get("user", "")),
     )
     if not _NAME.fullmatch(token.name) or not _DIGEST.fullmatch(token.sha256):
         raise ValueError("its name or its sha256")
@@ -198,6 +207,11 @@ def _check(token: Token) -> None:
         pattern.isprintable() and pattern for pattern in (*token.queues, *token.sends)
     ):
         raise BadInput("a pattern of queues is text that can be shown, say 'mail-*'")
+    if not token.user.isprintable() or len(token.user) > _LONGEST_USER:
+        raise BadInput(
+            f"{token.user!r:.80} cannot be a user: say up to {_LONGEST_USER} characters "
+            "that can be shown"
+        )
 
 
 def revoke(root: Root, name: str) -> None:
@@ -234,8 +248,9 @@ def _change(root: Root, change: Callable[[list[Token]], list[Token]]) -> None:
 
 def _row(token: Token) -> dict[str, object]:
     row = {**asdict(token), "queues": list(token.queues), "sends": list(token.sends)}
-    if not token.sends:
-        del row["sends"]  # an older RQ reads the file as well
+    for name in ("sends", "user"):
+        if not row[name]:
+            del row[name]  # an older RQ reads the file as well
     return row
 
 

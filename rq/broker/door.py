@@ -12,6 +12,7 @@ from rq.access.logins import Logins, User
 from rq.access.roles import Principal, Role
 from rq.config.settings import RootConfig
 from rq.proc import peers
+from rq.users import kernel_name
 
 DEFAULT = "default"  # the user of whoever gives a password and no name
 
@@ -41,7 +42,7 @@ class Door:
         """`password`: a hash; "": there is none."""
         self._users = people.users
         self._named = {
-            uid: Principal(name=gate.user_name(uid), role=role)
+            uid: Principal(name=gate.user_name(uid), role=role, of=kernel_name(uid))
             for uid, role in people.local.items()
         }
         self.use_password(password)

@@ -15,6 +15,7 @@ from rq.layout import Root
 from rq.message import PARAMS
 from rq.nesting import Json
 
+_KEY = "_key"
 _GIVEN = (*PARAMS, "src", "max_count", "unique_key", "priority")
 
 _JOINED = "joined"  # of an owner's answer: nothing new was made
@@ -107,6 +108,7 @@ def _fields(args: argparse.Namespace) -> dict[str, Json]:
         "due": None if args.due is None else moments.due(args.due, time.time()),
         "post_run_webhook": args.webhook,
         "hold": (args.why or True) if args.hold else None,
+        _KEY: args.key,
     }
     present = {name: value for name, value in given.items() if value is not None}
     return {"dest": args.queue, **present}
@@ -166,6 +168,8 @@ def _parsed(words: list[str]) -> argparse.Namespace:
     args = parser.parse_args(words)
     if args.why and not args.hold:
         parser.error("--why says why the message is held: say --hold, too")
+    if args.key is not None and args.attach:
+        parser.error("--key is for a message without attachments")
     return args
 
 
@@ -195,6 +199,11 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         metavar="FILE",
         help="attach a copy of FILE",
+    )
+    parser.add_argument(
+        "--key",
+        metavar="TEXT",
+        help="send it once: with the same text again, by you, it is the first message",
     )
     parser.add_argument(
         "--due",

@@ -53,6 +53,13 @@ def _parser() -> argparse.ArgumentParser:
         help="queues to which it may send as well, say for a worker whose script "
         "forwards; can be repeated",
     )
+    create.add_argument(
+        "--user",
+        metavar="NAME",
+        default="",
+        help="whose it is: idempotency keys are the same with all tokens of a user, and "
+        "where this user asks without one (those of tokens of this NAME alone)",
+    )
     end = create.add_mutually_exclusive_group()
     end.add_argument(
         "--for",
@@ -80,6 +87,7 @@ def _create(root: Root, args: argparse.Namespace) -> int:
         created=now,
         created_by=audit.user(),
         end=_end(args, now),
+        user=args.user,
     )
     tokens.create(root, token)
     audit.note(root, f"token create {token.name} ({token.role})")
@@ -153,6 +161,7 @@ def _to_json(token: Token, now: float) -> dict[str, object]:
         "role": token.role,
         "queues": list(token.queues),
         "sends": list(token.sends),
+        "user": token.principal.user,
         "created": token.created,
         "created_by": token.created_by,
         "end": token.end,

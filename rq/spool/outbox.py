@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import re
 import secrets
 from collections import OrderedDict
 from collections.abc import (
@@ -115,6 +116,9 @@ def owed(out: OutEntry, msg_id: str, since: float, journal: str, of: Of) -> Owed
 def renewed(owed: Owed, since: float) -> Owed:
     """Return an entry as if it were owed from `since`."""
     return dataclasses.replace(owed, since=since)
+
+
+IS_KEY = re.compile(r"[0-9a-f]{8}/\d+/\d+(?:/[0-9a-f]{32})?", re.ASCII)
 
 
 def key(journal: str, of: Of, bits: str = "") -> str:

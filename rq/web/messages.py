@@ -117,6 +117,7 @@ class Messages:
 
     async def _reply(self, req: Request, name: str, form: Form) -> bytes:
         command, fields = request_of(form, time.time())
+        fields = with_user(req, fields)
         check_dest(req, name, fields)
         if fieldnames.is_handed_on(fields, str(fields.get("_key"))):
             rights.demand_guarded(req, name, Sender.RELAY)
@@ -214,7 +215,7 @@ class Messages:
     async def _ask(
         self, req: Request, name: str, command: str, msg_id: str, **more: str
     ) -> Reply:
-        request = {"msg_id": checked(msg_id), "who": who(req), **more}
+        request = with_user(req, {"msg_id": checked(msg_id), "who": who(req), **more})
         return await self._site.owners.ask(name, command, request)
 
 
@@ -274,6 +275,18 @@ def who(req: Request) -> str:
     """Return who asks, for the message's story."""
     name: str = req.context.principal.name
     return f"web from {req.remote_addr}" if name == ANYBODY else name
+
+
+def with_user(req: Request, fields: Mapping[str, Json]) -> dict[str, Json]:
+    """Return what an owner is asked, with whose its key is: the owner knows the web alone,
+    whose word it believes. What a client says of that itself is left out. The keys of
+    other hosts' relays stay theirs, with whatever token they come."""
+    kept = {name: value for name, value in fields.items() if name != fieldnames.KEY_OF}
+    key = kept.get(fieldnames.KEY)
+    if key is None or str(key).startswith(fieldnames.RELAY_KEY):
+        return kept
+    principal: Principal = req.context.principal
+    return {**kept, fieldnames.KEY_OF: principal.user}
 
 
 def check_dest(req: Request, queue: str, fields: Mapping[str, object]) -> None:

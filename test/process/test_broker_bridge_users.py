@@ -99,3 +99,13 @@ def test_a_viewer_looks(clients):
     assert clients["vic"].ask("QLEN", "rq:p") == 1
     assert clients["vic"].ask("SHOW", job_id)[1] == job_id
     assert clients["bob"].ask("SHOW", job_id).startswith("NOPERM")
+
+
+def test_a_key_is_its_user_s(clients):
+    """As by HTTP and at the socket: a client cannot name another user beside its key."""
+    body = '{"param1": "x", "_key": "mine", "_key_of": "pat"}'
+    ids = [
+        clients[name].ask("ADDJOB", "rq:p", body, 0).encode()
+        for name in ("pat", "eve", "pat", "eve")
+    ]
+    assert ids[0] == ids[2] != ids[1] == ids[3]

@@ -34,7 +34,6 @@ MAY = {  # each with what it joins
     "control.command": "hands it to the commands",
     "control.server": "whether a command is answered depends on all that is admitted",
     "control.create": "a message is admitted, made, filled by threads and accepted",
-    "control.bulk": "as create, for many messages, each for itself",
     "control.edit": "as create, and the message that it names is acknowledged",
     "control.idempotency": "as create, once for each key",
     "control.transactions": "as create, for many messages at once",

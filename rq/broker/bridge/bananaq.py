@@ -30,7 +30,9 @@ async def add(request: Request) -> Value:
         raise Refusal("ERR deadline is in the body, and QADD says it too")
     fields.pop(SAME, None)  # the deadline is another one when it is sent again
     msg_id = await request.queues.send(
-        request.queue(name), {**fields, "deadline": now + seconds}
+        request.queue(name),
+        {**fields, "deadline": now + seconds},
+        request.principal.user,
     )
     return OK if words else ids.pair(msg_id, _BETWEEN)
 

@@ -37,7 +37,7 @@ async def addjob(request: Request) -> Value:
         raise Refusal("MAXLEN Queue is already longer than the specified MAXLEN count")
     try:
         async with asyncio.timeout(milliseconds / 1000 or None):
-            msg_id = await request.queues.send(queue, fields)
+            msg_id = await request.queues.send(queue, fields, request.principal.user)
     except TimeoutError:
         raise Refusal(
             f"NOREPL queue {queue} gave no answer in {milliseconds} ms: the message may "

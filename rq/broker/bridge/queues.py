@@ -18,6 +18,8 @@ from rq import client, names
 from rq.broker.bridge import ids
 from rq.broker.bridge.returns import Returns
 from rq.errors import BadInput, NoSuchQueue, OutcomeUnknown, RQError, Unreachable
+from rq.fieldnames import KEY as _KEY
+from rq.fieldnames import KEY_OF
 from rq.kinds import PASSING
 from rq.layout import Root
 from rq.lines.owners import Owners
@@ -29,7 +31,6 @@ MOST_WAIT = 60.0  # seconds that an owner lets somebody wait
 PATIENCE = 10.0  # seconds for an answer that was lost
 PAUSE = 0.2  # seconds between two tries
 _LOOK = 1.0  # seconds between two looks for queues that are new
-_KEY = "_key"
 
 Fields = Mapping[str, Json]
 
@@ -63,11 +64,14 @@ class Queues:
 
     # ---- one queue
 
-    async def send(self, queue: str, fields: Fields) -> str:
-        """Send a message, once; return its id."""
+    async def send(self, queue: str, fields: Fields, user: str) -> str:
+        """Send a message of a user, once; return its id."""
         if fields.get("dest", queue) != queue:
             raise BadInput(f"dest is in the body, and not {queue}: leave it out")
-        request = {_KEY: f"broker/{secrets.token_hex(16)}", **fields, "dest": queue}
+        own = {_KEY: f"broker/{secrets.token_hex(16)}"}
+        whose = {KEY_OF: user} if _KEY in fields else {}
+        kept = {name: fields[name] for name in fields if name != KEY_OF}
+        request = {**own, **kept, **whose, "dest": queue}
         url = await self._ask(queue, "create_message", request)
         return names.split_url(str(url))[1] or ""
 

@@ -33,7 +33,8 @@ async def push(request: Request) -> Value:
     queue = request.queue(key)
     check_number(bodies)
     messages = [fields_of(body) for body in bodies]
-    sends = [request.queues.send(queue, fields) for fields in messages]
+    user = request.principal.user
+    sends = [request.queues.send(queue, fields, user) for fields in messages]
     ended = await asyncio.gather(*sends, return_exceptions=True)
     failed = [each for each in ended if isinstance(each, BaseException)]
     sent = [ids.pair(each, _BETWEEN) for each in ended if isinstance(each, str)]

@@ -11,7 +11,6 @@ from rq.nesting import Json
 from rq.queues.concurrency.tasks import in_slices
 from rq.queues.control import idempotency
 from rq.queues.control.command import Command, Context, Ok, object_in
-from rq.queues.owner.owner import Owner
 from rq.spool import Accepted
 
 MOST = 5000  # messages of a request
@@ -38,23 +37,23 @@ async def _all(ctx: Context, wanted: Sequence[Json]) -> Ok[list[_Row]]:
         if owner.spool.group_full:
             owner.wake()
 
-    await in_slices(wanted, lambda fields: rows.append(_row(owner, fields)), between)
+    await in_slices(wanted, lambda fields: rows.append(_row(ctx, fields)), between)
     between()
     return "ok", rows
 
 
-def _row(owner: Owner, fields: Json) -> _Row:
+def _row(ctx: Context, fields: Json) -> _Row:
     try:
-        accepted = _accepted(owner, fields)
+        accepted = _accepted(ctx, fields)
         return idempotency.answered(accepted, accepted.msg_id)
     except RQError as error:
         return wire.failure(error, with_kind=True)
 
 
-def _accepted(owner: Owner, fields: Json) -> Accepted:
+def _accepted(ctx: Context, fields: Json) -> Accepted:
     if not isinstance(fields, dict):
         raise BadMessage("a message is a JSON object")
-    return idempotency.created(owner, fields)
+    return idempotency.created(ctx.owner, ctx.connection.asker, fields)
 
 
 COMMANDS: dict[str, Command] = {

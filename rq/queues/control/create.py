@@ -37,7 +37,7 @@ from rq.queues.control.command import (
     object_in,
     with_id,
 )
-from rq.queues.control.idempotency import OkOrJoined
+from rq.queues.control.idempotency import Key, OkOrJoined
 from rq.queues.delivery import copies
 from rq.queues.owner.owner import Owner
 from rq.spool import ancestor_files, attach
@@ -48,19 +48,19 @@ DELETED = "Attachment deleted successfully"
 
 def create_message(ctx: Context, arg: bytes) -> OkOrJoined:
     """Accept a message, or let it join an equal one."""
-    return _create(ctx.owner, object_in(arg))
+    return _create(ctx, object_in(arg))
 
 
-def _create(owner: Owner, request: dict[str, Json]) -> OkOrJoined:
-    created = idempotency.created(owner, request)
-    owner.wake()
-    return idempotency.answered(created, owner.full_id(created.msg_id))
+def _create(ctx: Context, request: dict[str, Json]) -> OkOrJoined:
+    created = idempotency.created(ctx.owner, ctx.connection.asker, request)
+    ctx.owner.wake()
+    return idempotency.answered(created, ctx.owner.full_id(created.msg_id))
 
 
 def prep_message(ctx: Context, arg: bytes) -> Reply | Awaitable[Reply]:
     """Begin a message: attachments follow, then commit."""
     request = object_in(arg)
-    key = idempotency.key_in(request)
+    key = idempotency.key_in(ctx.connection.asker, request)
     if key is not None:
         prepared = ctx.owner.prepared
         if prepared is None:
@@ -73,14 +73,14 @@ def prep_message(ctx: Context, arg: bytes) -> Reply | Awaitable[Reply]:
 
 
 def _prepare_keyed(
-    owner: Owner, prepared: dict[str, str], request: JsonObject, key: str
+    owner: Owner, prepared: dict[str, str], request: JsonObject, key: Key
 ) -> tuple[Literal["ok"], str, str]:
     msg_id, state = idempotency.prepare(owner, prepared, request, key)
     return "ok", owner.full_id(msg_id), state
 
 
 async def _prepare_after_reading(
-    owner: Owner, request: JsonObject, key: str
+    owner: Owner, request: JsonObject, key: Key
 ) -> tuple[Literal["ok"], str, str]:
     return _prepare_keyed(owner, await idempotency.read_prepared(owner), request, key)
 
@@ -91,7 +91,7 @@ def single_que(ctx: Context, arg: bytes) -> OkOrJoined:
     newest = message_list.newest_waiting(ctx.owner)
     if newest is not None:
         return "ok", ctx.owner.full_id(newest)
-    return _create(ctx.owner, request)
+    return _create(ctx, request)
 
 
 def attach_message(ctx: Context, arg: bytes) -> Awaitable[Ok[str]]:
@@ -208,22 +208,23 @@ async def _delete_of_ancestor(owner: Owner, msg_id: str, name: str) -> Ok[str]:
 def commit_message(ctx: Context, arg: bytes) -> OkOrJoined | Awaitable[OkOrJoined]:
     """Accept a prepared message, or let it join an equal one, which the answer names."""
     request, msg_id = with_id(arg)
-    return _commit(ctx.owner, request, msg_id)
+    key = idempotency.key_in(ctx.connection.asker, request)
+    return _commit(ctx.owner, key, msg_id)
 
 
 def _commit(
-    owner: Owner, request: dict[str, Json], msg_id: str
+    owner: Owner, key: Key | None, msg_id: str
 ) -> OkOrJoined | Awaitable[OkOrJoined]:
     state = owner.spool.find(msg_id)
     if state is not State.PREP:
-        committed = idempotency.committed(owner, request, msg_id)
+        committed = idempotency.committed(owner, key, msg_id)
         if state is None and committed is None:
             raise NoSuchMessage("cannot find message")
         return idempotency.already(owner, committed)
     owner.admission.check_open()
     entry = owner.spool.entry(msg_id)
     if entry.committing is not None:
-        return _commit_again(owner, request, msg_id, entry.committing)
+        return _commit_again(owner, key, msg_id, entry.committing)
     if entry.busy:
         raise Busy("msg is being worked on: an attach has not ended; ask again")
     message = owner.spool.read(msg_id)
@@ -240,11 +241,11 @@ def _commit(
 
 
 async def _commit_again(
-    owner: Owner, request: dict[str, Json], msg_id: str, first: asyncio.Future[None]
+    owner: Owner, key: Key | None, msg_id: str, first: asyncio.Future[None]
 ) -> OkOrJoined:
     """Answer a commit that was asked for while an equal one waits for the disk."""
     await asyncio.wait([first])
-    reply = _commit(owner, request, msg_id)
+    reply = _commit(owner, key, msg_id)
     return await reply if inspect.isawaitable(reply) else reply
 
 

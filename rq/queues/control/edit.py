@@ -12,6 +12,7 @@ from rq.nesting import Json
 from rq.queues.control import idempotency
 from rq.queues.control.change import named
 from rq.queues.control.command import Command, Context, Ok
+from rq.queues.control.idempotency import Key
 from rq.queues.delivery import copies
 from rq.queues.owner.owner import Owner
 from rq.states import Event, Role, State
@@ -30,15 +31,20 @@ def edit_message(ctx: Context, arg: bytes) -> Awaitable[Ok[str]]:
     """Send a message that has ended again, with other fields: a new message that names
     it, with its attachments. One in err is acknowledged."""
     request, msg_id = named(ctx, arg)
-    key = idempotency.key_in(request)
+    key = idempotency.key_in(ctx.connection.asker, request)
     return _edited(ctx.owner, msg_id, _changes(request.get("changes")), key)
 
 
 async def _edited(
-    owner: Owner, msg_id: str, changes: Mapping[str, Json], key: str | None
+    owner: Owner, msg_id: str, changes: Mapping[str, Json], key: Key | None
 ) -> Ok[str]:
     due: dict[str, Json] = {"due": owner.spool.clock()}
-    full_id = await copies.clone(owner, msg_id, {**due, **changes}, key)
+    earlier = None if key is None else key.among(owner)
+    if earlier is not None:
+        full_id = owner.full_id(earlier.msg_id)
+    else:
+        kept = None if key is None else key.kept
+        full_id = await copies.clone(owner, msg_id, {**due, **changes}, kept)
     # The new one is durable. If the owner ends here, the old one needs a person still.
     if owner.spool.find(msg_id) is State.ERR:
         owner.spool.fire(msg_id, Event.DISMISS, Role.CREATOR)

@@ -1,27 +1,43 @@
-"""Idempotency keys: one message for each key, however often it is sent.
+"""Idempotency keys: one message for each key of a user, however often it is sent.
 
 While a message is in prep its key stands in its file; the line that commits it takes the
 key over, and from then on it is remembered whatever becomes of the message.
+
+A key is its user's. Two users who choose the same text mean two messages, and none can
+take a key away from another by sending it first. So what is remembered, in the journal
+and everywhere behind it, is USER, a tab and the text; a text that is printable holds no
+tab. Whose a key is, is decided where it comes in:
+
+- The kernel says who asks at the socket. RQ's own user and root may say for whom they ask
+  (`_key_of`): so the web and the broker name the user whom they have let in. That is the
+  same user whichever door and whichever token of theirs it is.
+- What RQ itself sends under a key (what is owed, copies, timers, the relay, notices,
+  results of Spark) comes from RQ's own user, and of no user: the text is remembered as it
+  is. No user can take such a key, nor meet it, whatever text they choose.
+- The version before remembered the texts of all users as they are. Until these are
+  forgotten each user meets them. They are never written any more, so a text that is
+  remembered so, and is none of RQ's own, is of before.
 """
 
 from __future__ import annotations
 
 import hashlib
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import orjson
 
 from rq import fieldnames
+from rq.access.sockets import Asker
 from rq.errors import BadInput, BadMessage, Unread
 from rq.message import JsonObject, Message
 from rq.nesting import Json
 from rq.queues.concurrency.tasks import in_slices
 from rq.queues.owner.owner import PREPARED, Owner
-from rq.spool import Accepted
+from rq.spool import Accepted, outbox
 from rq.spool.record import More
 from rq.states import Event, Role, State
 
-KEY = "_key"
+KEY, KEY_OF = fieldnames.KEY, fieldnames.KEY_OF
 SAME = "_same"  # with a key: refuse it when it came with another message before
 COMMITTED = "commited"  # as the ancestor spells it
 ALREADY = f"msg already {COMMITTED}"
@@ -35,12 +51,48 @@ OkOrJoined = (
 )
 
 _LIMIT = 200  # characters
+_LONGEST_USER = 200
+# How the keys begin under which parts of RQ send, beside those of outboxes.
+_OF_RQ = ("relay/", "broker/", "notice/", "spark/", "timer/", "timer-run/")
 _DIGITS = 16  # of a digest; it has to find mistakes only
 
 
-def key_in(request: dict[str, Json]) -> str | None:
-    """Take the key out of what was asked for."""
-    return checked(request.pop(KEY, None), KEY)
+class Key(NamedTuple):
+    """A key that came with a request."""
+
+    text: str  # as it was said
+    kept: str  # as it is remembered
+    before: str | None  # as the version before has remembered it; None: it cannot have
+
+    def among(self, owner: Owner) -> Accepted | None:
+        """Return what was accepted under it, if that is remembered."""
+        accepted = owner.spool.accepted_with(self.kept)
+        if accepted is None and self.before is not None:
+            accepted = owner.spool.accepted_with(self.before)
+        return accepted
+
+
+def key_in(asker: Asker, request: dict[str, Json]) -> Key | None:
+    """Take the key, and whose it is, out of what was asked for."""
+    text, said = checked(request.pop(KEY, None), KEY), request.pop(KEY_OF, None)
+    return None if text is None else _key(asker, text, said)
+
+
+def _key(asker: Asker, text: str, said: object) -> Key:
+    is_of_rq = text.startswith(_OF_RQ) or outbox.IS_KEY.fullmatch(text) is not None
+    if is_of_rq and asker.is_own and said is None:
+        return Key(text, text, None)
+    user = asker.principal.name
+    if asker.is_own and said is not None:
+        user = _user(said)
+    return Key(text, f"{user}\t{text}", None if is_of_rq else text)
+
+
+def _user(said: object) -> str:
+    """Return a user that was named; BadInput: another could be taken for it."""
+    if isinstance(said, str) and said.isprintable() and 0 < len(said) <= _LONGEST_USER:
+        return said
+    raise BadInput(f"{KEY_OF} is not the name of a user: {said!r:.60}")
 
 
 def checked(key: object, name: str) -> str | None:
@@ -53,12 +105,11 @@ def checked(key: object, name: str) -> str | None:
     return str(key)
 
 
-def committed(owner: Owner, request: dict[str, Json], msg_id: str) -> Accepted | None:
-    """Return what a message that is in prep no more was committed as; takes the key out
-    of what was asked."""
-    keys = key_in(request), f"{PREPARED}{msg_id}"
-    accepted_as = (owner.spool.accepted_with(key) for key in keys if key)
-    return next((accepted for accepted in accepted_as if accepted is not None), None)
+def committed(owner: Owner, key: Key | None, msg_id: str) -> Accepted | None:
+    """Return what a message that is in prep no more was committed as; `key` came with the
+    commit."""
+    accepted = None if key is None else key.among(owner)
+    return accepted or owner.spool.accepted_with(f"{PREPARED}{msg_id}")
 
 
 def answered(accepted: Accepted, text: str) -> OkOrJoined:
@@ -73,10 +124,10 @@ def already(owner: Owner, committed: Accepted | None) -> OkOrJoined:
     return "ok", ALREADY
 
 
-def created(owner: Owner, request: dict[str, Json]) -> Accepted:
+def created(owner: Owner, asker: Asker, request: dict[str, Json]) -> Accepted:
     """Accept a message, or find the one that was accepted with its key, or that it
     joins; without asking for a turn."""
-    key = key_in(request)
+    key = key_in(asker, request)
     if key is not None:
         return _created_once(owner, request, key)
     request.pop(SAME, None)
@@ -91,22 +142,22 @@ def _accepted(owner: Owner, message: Message, more: More) -> Accepted:
     return Accepted(stands, 0.0, joined=stands != message.msg_id)
 
 
-def _created_once(owner: Owner, request: dict[str, Json], key: str) -> Accepted:
+def _created_once(owner: Owner, request: dict[str, Json], key: Key) -> Accepted:
     """Accept a message unless one with this key was; return the one. BadInput when that
     was another message, and the request wants to know it."""
     same = request.pop(SAME, None) is True
-    body = _digest(request, key)
-    accepted = owner.spool.accepted_with(key)
+    body = _digest(request, key.text)
+    accepted = key.among(owner)
     if accepted is not None:
         if same and body and accepted.body and body != accepted.body:
             raise BadInput(
-                f"the key {key!r} came with another message before, {accepted.msg_id}: "
+                f"the key {key.text!r} came with another message before, {accepted.msg_id}: "
                 "a key names one request"
             )
         return accepted
     owner.admission.check_open()
-    more: More = {"key": key, "body": body} if body else {"key": key}
-    return _accepted(owner, owner.make(request, key), more)
+    more: More = {"key": key.kept, "body": body} if body else {"key": key.kept}
+    return _accepted(owner, owner.make(request, key.text), more)
 
 
 def _digest(request: JsonObject, key: str) -> str:
@@ -119,22 +170,23 @@ def _digest(request: JsonObject, key: str) -> str:
 
 
 def prepare(
-    owner: Owner, prepared: dict[str, str], request: JsonObject, key: str
+    owner: Owner, prepared: dict[str, str], request: JsonObject, key: Key
 ) -> tuple[str, str]:
     """Begin a message unless one with this key was begun or accepted; return the id of
     the one, and `prep` or `commited`. `prepared` is the owner's."""
-    accepted = owner.spool.message_of(key)
+    accepted = key.among(owner)
     if accepted is not None:
-        return accepted, COMMITTED
-    msg_id = prepared.get(key)
-    if msg_id is None or key_of(owner, msg_id) != key:
-        owner.admission.check_open()
-        message = owner.make(request, key)
-        msg_id = message.msg_id
-        extra = {**message.extra, KEY: key}
-        owner.spool.prepare(message.with_(extra=extra))
-        prepared[key] = msg_id
-    return msg_id, str(State.PREP)
+        return accepted.msg_id, COMMITTED
+    for kept in (key.kept, key.before):
+        msg_id = None if kept is None else prepared.get(kept)
+        if msg_id is not None and key_of(owner, msg_id) == kept:
+            return msg_id, str(State.PREP)
+    owner.admission.check_open()
+    message = owner.make(request, key.text)
+    extra = {**message.extra, KEY: key.kept}
+    owner.spool.prepare(message.with_(extra=extra))
+    prepared[key.kept] = message.msg_id
+    return message.msg_id, str(State.PREP)
 
 
 def key_of(owner: Owner, msg_id: str) -> str | None:

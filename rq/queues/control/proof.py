@@ -20,7 +20,6 @@ outbox, and only for such keys something has to be proved:
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -40,7 +39,6 @@ from rq.spool import outbox
 
 MOST = 5000  # keys of a request
 PATIENCE = 20.0  # seconds that an owner has to answer
-_KEY = re.compile(r"[0-9a-f]{8}/\d+/\d+(/[0-9a-f]{32})?", re.ASCII)
 _COPY, _SINGLE = "take_copy", "create_message"
 
 
@@ -98,7 +96,7 @@ def _of_copy(request: Mapping[str, Json]) -> _Claims:
     """Return what a copy says. One without the key of an outbox comes from a script, or
     from the relay of this host."""
     key, message = str(request.get("_key", "")), request.get("message")
-    if not _KEY.fullmatch(key) or not isinstance(message, dict):
+    if not outbox.IS_KEY.fullmatch(key) or not isinstance(message, dict):
         sender = Sender.RELAY if key else Sender.SCRIPT
         raise NotPermitted(f"it comes from {sender}, not from an owner that owes it")
     msg_id = names.msg_id(request.get("msg_id"))
@@ -109,7 +107,7 @@ def _claims(messages: Sequence[JsonObject]) -> list[Claim]:
     return [
         Claim(key, {n: v for n, v in message.items() if n != "_key"}, "")
         for message in messages
-        if isinstance(key := message.get("_key"), str) and _KEY.fullmatch(key)
+        if isinstance(key := message.get("_key"), str) and outbox.IS_KEY.fullmatch(key)
     ]
 
 

@@ -8,7 +8,7 @@ import logging
 import os
 from collections.abc import Callable, Mapping
 
-from rq import limits
+from rq import limits, users
 from rq.access.attempt_tokens import AttemptTokens
 from rq.config.settings import EXIT
 from rq.layout import JOB, folder
@@ -80,7 +80,10 @@ class Launcher:
     def token(self, of: str) -> dict[str, str]:
         """Return what an attempt on a message, or on a batch, has in its environment to
         send messages with, if it runs as another user."""
-        return {} if self._ids is None else self._tokens.begin(of)
+        user = self._owner.identity.now.user
+        return (
+            {} if user is None else self._tokens.begin(of, users.kernel_name(user.uid))
+        )
 
     def lends(self, message: Message) -> bool:
         """Whether the attachments of a message must be made ready for another user."""

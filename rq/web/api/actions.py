@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, NotRequired, TypedDict
+from typing import Annotated, NotRequired, TypedDict, cast
 
 from falcon.asgi import Request
 
@@ -13,10 +13,11 @@ from rq.access.roles import Role
 from rq.kinds import Kind
 from rq.message.fields import LATEST
 from rq.message.rank import LEAST, MOST
+from rq.nesting import Json
 from rq.web.api import messages
 from rq.web.api.operation import OF_OWNERS, Answer, Handler, Header, Operation
 from rq.web.api.shapes import Limits
-from rq.web.messages import check_target, checked, who
+from rq.web.messages import check_target, checked, who, with_user
 from rq.web.site import Site
 
 _FAILURES = (
@@ -146,7 +147,9 @@ async def edit(site: Site, req: Request, body: Edits, name: str, msg_id: str) ->
     request: dict[str, object] = {"msg_id": msg_id, "who": who(req), **_seen(req)}
     if key := req.get_header(messages.KEY.name):
         request["_key"] = key
-    changed = {**request, "changes": body.changes}
+    changed = with_user(
+        req, cast("dict[str, Json]", {**request, "changes": body.changes})
+    )
     return messages.sent(
         site, str(await site.owners.demand(name, "edit_message", changed))
     )

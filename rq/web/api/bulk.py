@@ -24,7 +24,7 @@ from rq.web.api import readers, requests
 from rq.web.api.messages import JOINED, KEY, PLACE, NewMessage, key_of
 from rq.web.api.operation import OF_OWNERS, Answer, Media, Operation
 from rq.web.guard import HEARD_OUT
-from rq.web.messages import check_dest
+from rq.web.messages import check_dest, with_user
 from rq.web.site import Site
 
 MOST = 100_000  # lines of a request
@@ -80,7 +80,9 @@ def _fields(req: Request, name: str, number: int, text: bytes) -> Mapping[str, J
     if fields.setdefault("dest", name) != name:
         check_dest(req, name, fields)
     key = fields.get("_key") or _key_of_line(req, number)
-    return fields if key is None else {**fields, "_key": key, "_same": True}
+    return with_user(
+        req, fields if key is None else {**fields, "_key": key, "_same": True}
+    )
 
 
 def _key_of_line(req: Request, number: int) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal, NotRequired, TypedDict
+from typing import Annotated, Literal, NotRequired, TypedDict, cast
 
 from falcon.asgi import Request
 
@@ -16,6 +16,7 @@ from rq.kinds import PASSING, Kind
 from rq.lines.owners import ClientGone
 from rq.message.fields import LATEST
 from rq.message.rank import LEAST, MOST
+from rq.nesting import Json
 from rq.replies import MessageRow, MessageView
 from rq.router import switch
 from rq.states import State
@@ -23,7 +24,7 @@ from rq.web import reading
 from rq.web.api.operation import OF_OWNERS, PREFIX, Answer, Header, Operation
 from rq.web.api.shapes import Limits
 from rq.web.connection import LOST
-from rq.web.messages import check_dest, check_target, checked
+from rq.web.messages import check_dest, check_target, checked, with_user
 from rq.web.site import Site
 
 PLACE = "/queues/{name}/messages"
@@ -107,8 +108,9 @@ async def send(site: Site, req: Request, body: NewMessage, name: str) -> Answer:
     check_dest(req, name, fields)
     if (key := key_of(req, body.get("_key"))) is not None:
         fields |= {"_key": key, "_same": True}
+    request = with_user(req, cast("dict[str, Json]", fields))
     queue = switch.addressed(site.root, name)
-    reply = await site.owners.ask(queue, "create_message", fields)
+    reply = await site.owners.ask(queue, "create_message", request)
     url = client.demanded(reply)
     return sent(site, str(url), joined=JOINED in reply[2:])
 
