@@ -200,12 +200,13 @@ def test_an_rq_that_is_not_root_starts_nothing_as_another(root):
         queue.stop()
 
 
-def test_an_agent_ignores_it_and_says_so(root):
+def test_an_agent_of_no_root_ignores_it_and_says_so(root):
     code = """
-import sys, logging
+import os, logging
 from pathlib import Path
 from rq.work import definition
 logging.basicConfig(format="%(message)s")
+os.setuid(65534)
 given = {"user": "nobody", "umask": "077", "num_workers": 2}
 definition._leave_out_user(given, Path("/x/config.json"))
 print(sorted(given))
