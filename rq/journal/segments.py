@@ -190,6 +190,11 @@ class Segments:
                 continue
         return None
 
+    @property
+    def is_removed(self) -> bool:
+        """Whether the segment has no name any more."""
+        return self.current.fd >= 0 and os.fstat(self.current.fd).st_nlink == 0
+
     # ---- made ahead
 
     @property

@@ -10,7 +10,7 @@ import pytest
 from harness.limits import files_of, no_descriptors
 
 from rq import durable
-from rq.errors import Damaged, DiskFailed
+from rq.errors import Damaged, DiskFailed, Displaced
 from rq.journal import history, line
 from rq.journal.segment_file import read_header, segment_name
 from rq.journal.segments import SMALLEST
@@ -309,6 +309,14 @@ def test_of_two_files_with_the_same_events_the_wider_is_read(owner):
         for one in history.sealed_segments(owner.queue.journal_dir, journal)
     ] == [(1, 6)]
     assert second.first == 5
+
+
+def test_what_goes_into_a_segment_that_was_removed_is_not_promised(owner):
+    owner.spool.look_at_place()  # and no more for a moment
+    active(owner).unlink()
+    owner.submit()
+    with pytest.raises(Displaced, match="is gone"):
+        owner.spool.commit()
 
 
 def test_history_holds_only_groups_that_were_durable(owner):
