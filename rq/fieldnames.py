@@ -12,6 +12,7 @@ import functools
 import re
 from collections.abc import Mapping
 
+from rq import visible
 from rq.errors import BadMessage
 
 PARAMS = ("param1", "param2", "param3", "param4")
@@ -147,6 +148,7 @@ def _refusal(name: str) -> str:
     """Return why no field may be called `name`, "" when one may."""
     if name.lower().startswith(("x_", "x-")) or _PARAM.fullmatch(name):
         return ""
+    own = f"x_{visible.line(name)}"
     plain = _plain(name)
     if plain in _OF_CONFIG:
         return (
@@ -157,7 +159,7 @@ def _refusal(name: str) -> str:
         again = "" if plain == _plain(ours) else f" for {ours}"
         return (
             f"{name!r} is reserved{again}: RQ will know it and does not yet; a field of "
-            f"your own can be called x_{name}"
+            f"your own can be called {own}"
         )
     if ours is not None:
         return f"{name!r} is no field of a message: {_MEANS[ours]}"
@@ -167,7 +169,7 @@ def _refusal(name: str) -> str:
     whose = ", which RQ alone writes" if field not in SAID_BY_SENDERS else ""
     return (
         f"{name!r} is no field of a message; did you mean {field!r}{whose}? A field of "
-        f"your own can be called x_{name}"
+        f"your own can be called {own}"
     )
 
 

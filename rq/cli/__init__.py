@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
-from rq import errors
+from rq import errors, visible
 from rq.cli.verbs import ANCESTOR, NAMED, ROOTLESS, UNWARNED, VERBS, usage
 from rq.kinds import Kind
 
@@ -104,7 +104,7 @@ def _caught(act: Callable[[], int], *, ancestor: bool) -> int:
 
 def complain(text: str) -> None:
     """Say what went wrong, on stderr."""
-    print(f"rq: {text}", file=sys.stderr)
+    print(f"rq: {visible.text(text)}", file=sys.stderr)
 
 
 def _run(words: list[str]) -> int:

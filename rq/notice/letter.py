@@ -45,7 +45,8 @@ def body(story: Story, log: str) -> str:
     parts = ["\n".join(stories.sentences(story))]
     rows = stories.facts(story)
     width = max(len(name) for name, _ in rows)
-    parts.append("\n".join(f"{name:<{width}}  {value}" for name, value in rows))
+    facts = (f"{name:<{width}}  {visible.line(value)}" for name, value in rows)
+    parts.append("\n".join(facts))  # a line each, whatever a sender has written
     if log:
         about = "What it printed" if story.matter == "output" else "The end of its log"
         parts.append(f"{about}:\n\n{log}")

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from rq import visible
 from rq.errors import BadInput
 from rq.spark.functions import F
 
@@ -138,7 +139,7 @@ def check(
     if strange:
         raise BadInput(
             f"q.expect: there is no column {min(strange)!r:.60}; there are "
-            f"{', '.join(rows.columns)}"
+            f"{visible.line(', '.join(rows.columns))}"
         )
     totals = _totals(rows, not_null)
     total = int(totals[LINES])
@@ -147,7 +148,7 @@ def check(
     for name in not_null:
         if totals[f"null {name}"]:
             raise BadInput(
-                f"expected no nulls in {name}, {totals[f'null {name}']:,} of {total:,} "
+                f"expected no nulls in {visible.line(name)}, {totals[f'null {name}']:,} of {total:,} "
                 "rows have one"
             )
     if unique:
@@ -168,9 +169,11 @@ def _check_unique(rows: DataFrame, unique: Sequence[str]) -> None:
     columns = [f"`{name}`" for name in unique]
     several = rows.groupBy(*columns).count().where("count > 1").take(1)
     if several:
-        values = ", ".join(f"{name}={several[0][name]!r:.60}" for name in unique)
+        values = ", ".join(
+            f"{visible.line(name)}={several[0][name]!r:.60}" for name in unique
+        )
         raise BadInput(
-            f"expected one row for each {', '.join(unique)}, there are "
+            f"expected one row for each {visible.line(', '.join(unique))}, there are "
             f"{several[0]['count']:,} with {values}"
         )
 

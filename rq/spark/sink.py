@@ -28,7 +28,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from rq import config, fieldnames, names
+from rq import config, fieldnames, names, visible
 from rq.errors import BadInput, Refused, WrongState
 from rq.nesting import Json
 from rq.spark.queue_door import Door, Request, Target
@@ -282,10 +282,10 @@ def check_columns(columns: Iterable[str], options: Mapping[str, str]) -> None:
     extra = {name.strip() for name in options.get("extra", "").split(",")}
     strange = [n for n in columns if n not in fieldnames.FIELDS and n not in extra]
     if strange:
-        these = ", ".join(strange)
+        these, named = (visible.line(by.join(strange)) for by in (", ", ","))
         raise BadInput(
             f"no field of a message: {these:.200}; rename or drop them, or say "
-            f'option("extra", "{",".join(strange):.200}") if a script reads them'
+            f'option("extra", "{named:.200}") if a script reads them'
         )
 
 

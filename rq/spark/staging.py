@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote
 
+from rq import visible
 from rq.config import files
 from rq.errors import BadInput
 from rq.spark import targets
@@ -68,7 +69,7 @@ def check_columns(by: Sequence[str], columns: Sequence[str]) -> None:
     """Raise BadInput unless a table can be parted by some of its columns."""
     for name in by:
         if name not in columns:
-            have = ", ".join(columns)
+            have = visible.line(", ".join(columns))
             raise BadInput(
                 f"q.write: there is no column {name!r:.60} to part by, only {have:.200}"
             )

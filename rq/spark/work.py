@@ -10,6 +10,7 @@ from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from rq import visible
 from rq.errors import BadInput
 from rq.message import PARAMS
 from rq.nesting import Json
@@ -197,9 +198,8 @@ class Work:
         unknown = fields.keys() - _FIELDS
         if unknown:
             can = ", ".join(sorted(_FIELDS))
-            raise BadInput(
-                f"q.send: {', '.join(sorted(unknown))} cannot be set; these can: {can}"
-            )
+            these = visible.line(", ".join(sorted(unknown)))
+            raise BadInput(f"q.send: {these} cannot be set; these can: {can}")
         self.letters.append(Letter(dest, fields, tuple(self._files)))
         self._files = []
 

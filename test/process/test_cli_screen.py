@@ -24,6 +24,7 @@ def root(tmp_path_factory):
     folder = made / "queue/work/err" / ancestor.FAILED
     message = json.loads((folder / "msg").read_text())
     message |= {"param1": HOSTILE, "status": f"err - {HOSTILE}", "src": HOSTILE}
+    message[f"x_a\r\nFORGED{HOSTILE}"] = "x"
     (folder / "msg").write_text(json.dumps(message))
     (folder / "status").write_text(f"err - {HOSTILE}")
     (folder / "job").mkdir(exist_ok=True)
@@ -63,6 +64,22 @@ def test_nothing_that_a_verb_prints_moves_the_cursor(root, words):
     assert done.stdout + done.stderr != ""
     assert harmless(done.stdout), done.stdout
     assert harmless(done.stderr), done.stderr
+
+
+@pytest.mark.parametrize("words", VERBS[:7], ids=lambda words: words[0][:12])
+def test_no_name_of_a_field_begins_a_line_of_its_own(root, words):
+    lines = rq(*words, root=root).stdout.splitlines()
+    assert not any(line.startswith("FORGED") for line in lines)
+
+
+def test_a_timer_whose_message_has_a_strange_field_is_refused_in_one_line(root):
+    file = root / "strange.json"
+    message = {"dest": "work", "max_count\n": "x"}
+    file.write_text(json.dumps({"period": 60, "msg": message}))
+    done = rq("timer", "validate", str(file), root=root)
+    assert "is no field of a message" in done.stderr
+    assert harmless(done.stderr)
+    assert done.stderr.count("\n") == 1
 
 
 def test_json_for_programs_holds_the_values_as_they_are(root):

@@ -245,3 +245,10 @@ def test_a_door_tries_again_until_the_queue_is_back(queue):
     gone = Target(queue="x", url=None, root=str(queue.root.path), timeout=0.3)
     with closing(Door(gone)) as door, pytest.raises(Unreachable):
         door.open("k")
+
+
+def test_a_column_that_is_refused_is_named_so_that_all_of_it_is_seen():
+    with pytest.raises(BadInput) as refusal:
+        sink.check_columns(["x\r\nFORGED\u202e"], {})
+    assert "x<U+000D><U+000A>FORGED<U+202E>" in str(refusal.value)
+    assert not {"\n", "\r", "\u202e"} & set(str(refusal.value))

@@ -120,6 +120,13 @@ def test_every_name_one_edit_away_from_a_long_field_is_refused(field, at, letter
         refused(name)
 
 
+@pytest.mark.parametrize("odd", ["\n", "\r", "\u202e", "\x1b"])
+def test_a_name_that_is_refused_is_said_so_that_all_of_it_is_seen(odd):
+    with pytest.raises(BadMessage) as refusal:
+        check({f"max_count{odd}": 1})
+    assert odd not in str(refusal.value)
+
+
 @given(st.text(max_size=50))
 def test_any_name_is_taken_or_refused_in_one_sentence(name):
     said = ""

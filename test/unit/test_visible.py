@@ -8,6 +8,8 @@ import pytest
 
 from rq import visible
 from rq.cli.terminal import Script
+from rq.notice import letter
+from rq.notice.stories import Story
 
 E = "\x1b"
 MARKS = "\u202a\u202e\u2066\u2069\u200b\u200f\ufeff\u061c\U000e0041\u00ad\u3164\u2028"
@@ -113,3 +115,9 @@ def test_what_stands_on_a_line_that_was_written_over_is_shown():
     assert visible.uncoloured(f"{bar}\r{E}[Kdone\r\n") == "done\n"
     assert visible.uncoloured("12345\rab\n\r\n") == "ab345\n\n"
     assert visible.uncoloured(f"loading{E}[2K\rab") == "ab     "
+
+
+def test_what_a_sender_writes_forges_no_line_of_a_letter():
+    values = {"param1": "x\r\nstate  done\u202e", "at": 0, "text": "no"}
+    story = Story(queue="q", matter="err", values=values)
+    assert "param1  x<U+000D><U+000A>state  done<U+202E>\n" in letter.body(story, "")

@@ -83,6 +83,14 @@ def test_it_is_shown_by_its_number(told, path):
     assert "gpj<U+202E><U+2066>" in served.page(path.format(failed))
 
 
+def test_a_field_whose_name_holds_ends_of_lines_is_one_line(told):
+    served, _, _ = told
+    name = served.queue("exit 1", "lines")
+    msg_id = served.send(name, **{f"x_a\r\nb{NAME}": "x"})
+    page = served.page(f"/q/{name}/{msg_id}")
+    assert "x_a<U+000D><U+000A>bgpj<U+202E>" in page
+
+
 def test_a_form_sends_back_what_it_was_given(told):
     served, _, _ = told
     page = served.page(f"/q/hidden/new_message?param1={quote(NAME)}")

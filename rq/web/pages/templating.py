@@ -61,6 +61,7 @@ def environment(site: Addresses) -> Environment:
         size=size,
         count=count,
         text=text,
+        line=visible.line,
         pretty=pretty,
         element_id=element_id,
         named=named,
