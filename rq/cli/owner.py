@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import TypeGuard, cast
 
 from rq import client, wire
 from rq.cli import place
+from rq.config import secrets
 from rq.config.admin import Admin, admin_status
+from rq.config.secrets import Shown
 from rq.errors import Down, RQError, Unreachable
 from rq.kinds import Kind
 from rq.layout import Root
@@ -173,7 +176,8 @@ class Reader:
             from rq import offline
 
             silent, path = self._why_silent(), self.root.queue(queue)
-            return offline.rows(path, state, limit, silent=silent)
+            listed = offline.rows(path, state, limit, silent=silent)
+            return self._shown(listed, queue)
         return [{"queue": queue, "state": str(state), **row} for row in rows]
 
     def _listed(self, queue: str, state: State, limit: int) -> list[MessageRow] | None:
@@ -212,7 +216,14 @@ class Reader:
         error = wire.failure_in(reply, f"{queue}/{msg_id}: ")
         if error is not None and error.kind is not Kind.DOWN:
             raise error
-        return offline.message(self.root, queue, msg_id, self._why_silent())
+        view = offline.message(self.root, queue, msg_id, self._why_silent())
+        return self._shown(view, queue)
+
+    def _shown(self, value: Shown, queue: str) -> Shown:
+        """Return what the folders say as the owner would, to the user who asks."""
+        if os.geteuid() in (0, self.root.path.stat().st_uid):
+            return value
+        return secrets.shown(value, queue)
 
     def _why_silent(self) -> str:
         if place.is_running(self.root):
@@ -226,7 +237,8 @@ class Reader:
             return cast(AttemptsView, reply[1])
         from rq import offline
 
-        return offline.attempts_of(self.root, queue, msg_id)
+        kept = offline.attempts_of(self.root, queue, msg_id)
+        return self._shown(kept, queue)
 
 
 def is_ok(reply: Reply | None) -> TypeGuard[Reply]:

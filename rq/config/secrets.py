@@ -1,22 +1,37 @@
-"""Which values of a config are secrets; hides them from those who are not admins.
+"""Which values of configs and messages are secrets; hides them from who is no admin.
 
 Three kinds. Of some settings (`env_vars`, `worker_env`, `exec_prefix`) every value may be
 one, whatever its name is. The address of a webhook is one as a whole, for who knows it
 may post there: its host is shown. Elsewhere names tell (`password`, `token`, …).
+
+Of a message, `post_run_webhook` is an address of that kind, and so is what the queues
+`webhook` and `notice` are sent. A door that shows messages hands what it shows to `shown`,
+after all that it looks up by the values themselves: the journal, the folders, history and
+backups hold them as they are. Leases are no such door: who works on a message gets it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar, cast
 
+import orjson
+
+from rq import names
 from rq.config.settings import API_EXEC_PREFIX
 
 HIDDEN = "(hidden)"
 _ENVIRONMENTS = ("env_vars", "worker_env")
 _PREFIX = "exec_prefix"
 _TELLS = re.compile("on_[a-z]+")  # settings that say whom a queue tells
-_WEB = re.compile(r"(https?://)(?:[^/?#\s]*@)?([^/?#\s]*)(\S*)", re.IGNORECASE)
+_TELLERS = frozenset({"webhook", "notice"})  # queues whose messages tell others
+_HOOKS = "post_run_webhook"
+_WEB = re.compile(r"(https?://)(?:[^/?#\s]*@)?([^/?#\\\s]*)(\S*)", re.IGNORECASE)
+_OF_MESSAGE = re.compile(r"/q/([^/]+)/([^/]+)")  # the path of a message's full id
+
+Shown = TypeVar("Shown")
 _SECRET = re.compile(
     r"pass(?:word|wd|phrase)|pwd|secret|token|credential|api_?key|private_?key"
     r"|(?:^|[^a-z])key(?:$|[^a-z])|pass(?:$|[^a-z])",
@@ -61,7 +76,85 @@ def hosts_only(targets: Iterable[str]) -> list[str]:
     return [host_only(target) for target in targets]
 
 
+def shown(value: Shown, queue: str) -> Shown:
+    """Return what is said of messages of a queue, for those who are not admins: hosts
+    of addresses that are told how a message has ended, also where another text of the
+    same answer quotes them.
+
+    >>> hook = "https://h/T0/x"
+    >>> shown({"post_run_webhook": [hook], "status": f"err - no {hook}", "param1": "http://i/j"}, "q")
+    {'post_run_webhook': ['https://h/(hidden)'], 'status': 'err - no https://h/(hidden)', 'param1': 'http://i/j'}
+    >>> shown([{"param1": hook, "param2": '{"src":"http://i/q","id":1}'}], "webhook")
+    [{'param1': 'https://h/(hidden)', 'param2': '{"src":"http://i/(hidden)","id":1}'}]
+    """
+    hooks = sorted(set(_hooks(value)), key=len, reverse=True)
+    return cast(Shown, _shown(value, hooks, tells=queue in _TELLERS))
+
+
+def is_cut(value: object) -> bool:
+    """Return whether a text is one that `shown` has made, and nothing to be sent.
+
+    >>> is_cut(["https://h/x", "https://h/(hidden)"]), is_cut("https://h/x")
+    (True, False)
+    """
+    if isinstance(value, list | tuple):
+        return any(map(is_cut, value))
+    return isinstance(value, str) and f"/{HIDDEN}" in value
+
+
+def _hooks(value: object) -> Iterator[str]:
+    """Give the addresses in an answer that are told of ends."""
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from _addresses(inner) if name == _HOOKS else _hooks(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _hooks(inner)
+
+
+def _addresses(value: object) -> Iterator[str]:
+    for text in value if isinstance(value, list | tuple) else (value,):
+        if isinstance(text, str):
+            yield from text.split()
+
+
+def _shown(value: object, hooks: Sequence[str], *, tells: bool) -> object:
+    if isinstance(value, str):
+        return _text_shown(value, hooks, tells=tells)
+    if isinstance(value, list | tuple):
+        return [_shown(inner, hooks, tells=tells) for inner in value]
+    if not isinstance(value, Mapping):
+        return value
+    tells = tells or not _TELLERS.isdisjoint(_queues(value))
+    return {
+        name: _whom(inner) if name == _HOOKS else _shown(inner, hooks, tells=tells)
+        for name, inner in value.items()
+    }
+
+
+def _queues(row: Mapping[str, object]) -> list[str]:
+    """Return the queues that an object says it is about."""
+    return [
+        name for name in (row.get("queue"), row.get("dest")) if isinstance(name, str)
+    ]
+
+
+def _text_shown(text: str, hooks: Sequence[str], *, tells: bool) -> str:
+    for hook in hooks:
+        text = text.replace(hook, host_only(hook))
+    if not tells and _HOOKS not in text:
+        return text
+    if text[:1] in ("{", "["):  # a story: what follows an address there stays
+        with contextlib.suppress(orjson.JSONDecodeError, RecursionError):
+            story = _shown(orjson.loads(text), hooks, tells=tells)
+            return orjson.dumps(story).decode()
+    return host_only(text)
+
+
 def _host(match: re.Match[str]) -> str:
+    path = _OF_MESSAGE.fullmatch(match[3])
+    if path and names.is_queue_name(path[1]) and names.is_msg_id(path[2]):
+        return f"{match[1]}{match[2]}{match[3]}"  # no secret: it names a message
     rest = "" if match[3] in ("", "/") else f"/{HIDDEN}"
     return f"{match[1]}{match[2]}{rest or match[3]}"
 

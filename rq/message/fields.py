@@ -208,7 +208,8 @@ def urls(value: Json) -> tuple[str, ...]:
     listed = value.split() if isinstance(value, str) else value
     if isinstance(listed, list | tuple) and all(map(names.is_url, listed)):
         return tuple(listed)
-    raise BadMessage(f"post_run_webhook is not a list of http URLs: {value!r:.80}")
+    # Not what it is instead: that may hold a secret, and this sentence goes to logs.
+    raise BadMessage("post_run_webhook is not a list of http URLs")
 
 
 def hold(value: Json) -> str | None:

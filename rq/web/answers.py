@@ -11,6 +11,8 @@ from falcon.asgi import Request, Response
 
 from rq import wire
 from rq.access.roles import Principal, Role
+from rq.config import secrets
+from rq.config.secrets import Shown
 from rq.errors import Refused, RQError
 from rq.web.forms import Form
 from rq.web.session import flash
@@ -25,6 +27,11 @@ def sees_secrets(req: Request) -> bool:
     """Return whether the values of a config that look like secrets are for this asker."""
     principal: Principal | None = req.context.principal
     return principal is not None and principal.may(Role.ADMIN)
+
+
+def for_asker(req: Request, value: Shown, queue: str) -> Shown:
+    """Return what is said of messages of a queue as the asker may see it."""
+    return value if sees_secrets(req) else secrets.shown(value, queue)
 
 
 def say_json(resp: Response, value: object) -> None:

@@ -17,7 +17,7 @@ from rq.fieldnames import PARAMS
 from rq.lines.owners import Reply
 from rq.nesting import Json
 from rq.web import forms, reading
-from rq.web.answers import failure_in, say, say_reply, wants_json
+from rq.web.answers import failure_in, for_asker, say, say_reply, wants_json
 from rq.web.forms import Form
 from rq.web.messages import check_dest, checked, who
 from rq.web.routes import Routes
@@ -44,6 +44,9 @@ class Edits:
         form = await forms.read(req)
         message = await reading.message(self._site, name, checked(msg_id))
         check_dest(req, name, message)
+        message = for_asker(
+            req, message, name
+        )  # which is what the form was filled with
         try:
             changed = changes(form, message, time.time())
             reply = await self._ask(req, name, msg_id, changed)

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from rq.config import secrets
 from rq.errors import NoSuchMessage, RQError
 from rq.layout import JOB, STDIO_LOG, QueueDir
 from rq.proc import holes
@@ -244,7 +245,8 @@ class Watch:
             return
         except RQError:
             return  # the message cannot be read now; its log can
-        state = state_of(message)
+        # All viewers get the same events, admins too.
+        state = state_of(secrets.shown(message, self._queue.name))
         final = state["state"] in _FINAL
         if final and not self.final:
             self._open()

@@ -32,6 +32,7 @@ from rq.web import forms, reading, rights
 from rq.web.answers import (
     back_of,
     failure_in,
+    for_asker,
     go,
     say,
     say_json,
@@ -158,7 +159,8 @@ class Messages:
     # ---- asking
 
     async def json(self, req: Request, resp: Response, name: str, msg_id: str) -> None:
-        say_json(resp, await reading.message(self._site, name, checked(msg_id)))
+        view = await reading.message(self._site, name, checked(msg_id))
+        say_json(resp, for_asker(req, view, name))
 
     async def state(self, req: Request, resp: Response, name: str, msg_id: str) -> None:
         say_json(resp, [await reading.state(self._site, name, checked(msg_id))])

@@ -29,7 +29,7 @@ _ID = re.compile(r"[A-Za-z0-9_-]{1,200}")
 def _try() -> tuple[Verb, str]:
     url, text, webhook_id, _ = script.params()
     if not names.is_url(url):
-        return Verb.ERR, f"param1 is {url!r:.80}, no URL that begins with http(s)://"
+        return Verb.ERR, "param1 is no URL that begins with http(s)://"
     if webhook_id and not _ID.fullmatch(webhook_id):
         return Verb.ERR, f"param3 is {webhook_id!r:.80}, no id of a webhook"
     story = _story(text)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 
 from rq import script
+from rq.config import secrets
 from rq.pipe import Verb
 from rq.webhook import outcome
 
@@ -35,8 +36,9 @@ def _take(one_try: Callable[[], tuple[Verb, str]]) -> None:
     try:
         verb, text = one_try()
     except Exception as error:  # noqa: BLE001 - a loop iteration
-        traceback.print_exc()
+        print(secrets.host_only(traceback.format_exc()))  # noqa: T201
         verb, text = again(f"{type(error).__name__}: {error}")
+    text = secrets.host_only(text)  # its log and its status are for viewers
     print(verb, text, flush=True)  # noqa: T201 - into the log of the message
     script.say(verb, text)
 

@@ -21,8 +21,10 @@ from harness.waiting import wait_until
 
 from rq import client
 from rq.access.roles import Role
+from rq.cli import owner
 from rq.proc import peers
 from rq.queues.control.commands import COMMANDS
+from rq.states import State
 from rq.supervisor.commands import Commands
 from rq.timers.commands import COMMANDS as TIMERS
 
@@ -259,6 +261,63 @@ def test_secrets_of_a_config_are_for_admins(tmp_path):
         assert "https://hooks.example/(hidden)" in text
         assert "ops@x.example" in text
     assert "sesame" not in str(shown) + told
+
+
+def of_every_look(socket: Path, msg_id: str) -> str:
+    """Return what all commands that look at something answer."""
+    answers = []
+    for word in table("queue"):
+        if COMMANDS[word].role is Role.VIEWER and word not in OWN | {
+            "kinds",
+            "await_end",
+        }:
+            for state in ("que", "err", "done"):
+                about = {"msg_id": msg_id, "state": state}
+                answers.append(str(old_ask(socket, word, about, timeout=20)))
+    return "".join(answers)
+
+
+def test_addresses_in_messages_are_for_admins(tmp_path):
+    hook = "https://me:pw@hooks.example/T00/sesame"
+    story = json.dumps({"post_run_webhook": [hook], "id": "x"})
+    says = f"echo 'err no answer of {hook}' >&3; exit 1"
+    fields = {"param1": says, "param2": story, "post_run_webhook": [hook]}
+    with running_queue(tmp_path, name="webhook") as queue:
+        open_to_others(queue.root.path)
+        socket = queue.dir.socket
+        failed = queue.run(**fields)["msg_id"]
+        waiting = queue.send(**fields, due=4e9)
+        assert "sesame" in of_every_look(socket, failed)
+        with acting_as(STRANGER, 0):
+            for msg_id in (failed, waiting):
+                shown = of_every_look(socket, msg_id)
+                assert "hooks.example/(hidden)" in shown
+                assert "sesame" not in shown
+            changes = {"post_run_webhook": ["https://hooks.example/(hidden)"]}
+            reply = old_ask(
+                socket, "edit_message", {"msg_id": failed, "changes": changes}
+            )
+            assert "holds (hidden)" in str(reply)
+        queue.close()
+        for log in queue.root.log.rglob("*"):
+            assert not log.is_file() or "sesame" not in log.read_text()
+    with acting_as(STRANGER, 0), owner.Reader(queue.root) as reader:
+        shown = str(reader.message("webhook", failed))
+        shown += str(reader.messages("webhook", State.QUE, 9))
+    assert "hooks.example/(hidden)" in shown
+    assert "sesame" not in shown
+
+
+def test_what_an_asker_may_not_see_is_not_found_by_a_filter(tmp_path):
+    hook = "https://hooks.example/T00/sesame"
+    with running_queue(tmp_path) as queue:
+        open_to_others(queue.root.path)
+        ended = queue.run(param1="echo done >&3", post_run_webhook=[hook])["msg_id"]
+        secret = {"state": "done", "filter": "T00/ses"}
+        assert queue.ask("messages", secret) == [ended]
+        with acting_as(STRANGER, 0):
+            assert queue.ask("messages", secret) == []
+            assert queue.ask("messages", {**secret, "filter": "hooks.ex"}) == [ended]
 
 
 @pytest.mark.skipif(shutil.which("unshare") is None, reason="util-linux is missing")

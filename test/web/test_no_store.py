@@ -2,14 +2,18 @@
 
 import json
 import re
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from harness import web_server
+from harness.checkout import CHECKOUT
 from harness.waiting import wait_until
 
+from rq.access import tokens
 from rq.access.roles import Principal, Role
+from rq.access.tokens import Token
 from rq.config import secrets
 from rq.config.settings import RootConfig
 from rq.layout import Root
@@ -102,3 +106,89 @@ def test_who_owns_rq_sees_its_config_as_it_is(web):
     assert web.get("/q/kept/config.json").json["env_vars"] == SECRETS
     assert web.get("/q/kept/config").json["env_vars"] == SECRETS
     assert "sesame1" in web.page("/q/kept")
+
+
+# ---- addresses in messages
+
+HOOK = "https://me:pw@hooks.example/T00/sesame"
+HOST = "https://hooks.example/(hidden)"
+
+
+@pytest.fixture(scope="module")
+def hooked(tmp_path_factory):
+    """Give a web whose messages hold addresses that are secrets, and its viewer's header."""
+    with web_server.served(tmp_path_factory.mktemp("root") / "rq") as served:
+        script = f'exec "{CHECKOUT}/rq/bundled/webhook/run"'
+        says = f"printf 'err no {HOOK}\\n' >&3; exit 1"
+        for name, runs in (("webhook", script), ("notice", says), ("mine", "exit 3")):
+            served.queue(runs, name, retry=None)
+        story = json.dumps({"id": "x", "post_run_webhook": [HOOK], "state": "done"})
+        fields = {"param1": HOOK, "param2": story, "post_run_webhook": [HOOK]}
+        kept = {
+            name: [served.send(name, **fields), served.send(name, due=4e9, **fields)]
+            for name in ("webhook", "notice")
+        }
+        mine = {"post_run_webhook": [HOOK]}
+        kept["mine"] = [
+            served.send("mine", **mine),
+            served.send("mine", due=4e9, **mine),
+        ]
+        for name in ("notice", "mine"):
+            wait_until(lambda n=name: served.state(n, kept[n][0]) == "err")
+        request = {"action": "hold", "state": "que", "param1": HOOK, "with": "x"}
+        served.daemon.ask_queue("webhook", "bulk", request)
+        secret = tokens.new_secret()
+        token = Token(
+            name="vera",
+            sha256=tokens.digest_of(secret),
+            role=Role.VIEWER,
+            created=time.time(),
+            created_by="test",
+            queues=("*",),
+        )
+        tokens.create(served.daemon.root, token)
+        yield served, kept, {"Authorization": f"Bearer {secret}"}
+
+
+@pytest.mark.parametrize("accept", [web_server.BROWSER, "application/json"])
+@pytest.mark.parametrize("name", ["webhook", "notice", "mine"])
+def test_of_addresses_in_messages_a_viewer_is_shown_the_hosts(hooked, name, accept):
+    web, kept, vera = hooked
+    shown = ""
+    for path in every_get():
+        for msg_id in kept[name]:
+            said = {
+                "name": name,
+                "msg_id": msg_id,
+                "file": "stdio.log",
+                "path": "rq.css",
+            }
+            address = FIELD.sub(lambda field, said=said: said.get(field[1], "x"), path)
+            answer = web.get(address, Accept=accept, **vera)
+            is_log = name == "notice" and ("log" in path or "{file}" in path)
+            assert is_log or b"sesame" not in answer.body, address
+            shown += answer.text if answer.status == 200 else ""
+    assert "hooks.example/(hidden)" in shown
+    for find in ("/q/{}?find=sesame", "/q/{}?state=que&find=sesame"):
+        assert not any(i in web.page(find.format(name), **vera) for i in kept[name])
+
+
+def test_an_admin_sees_addresses_in_messages_as_they_are(hooked):
+    web, kept, _ = hooked
+    for name, [_, waiting] in kept.items():
+        assert HOOK in web.page(f"/q/{name}/{waiting}")
+        assert web.get(f"/q/{name}/{waiting}.json").json["post_run_webhook"] == [HOOK]
+
+
+def test_no_log_of_rq_holds_an_address_of_a_message(hooked):
+    web, _, _ = hooked
+    bad = {"dest": "mine", "post_run_webhook": ["hooks.example/sesame"]}
+    web.post("/q/mine/new_message", {"mesg": json.dumps(bad)})
+    folder = web.daemon.root.path / "inbox"
+    folder.mkdir()
+    (folder / "msg").write_text(json.dumps(bad))
+    folder.rename(web.daemon.root.queue("mine").path / "new" / "sent")
+    wait_until(lambda: not any((web.daemon.root.queue("mine").path / "new").iterdir()))
+    for log in web.daemon.root.log.rglob("*"):
+        if log.is_file():
+            assert b"sesame" not in log.read_bytes(), log

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Mapping
 
 from rq import fieldnames
 from rq.access.roles import Role as Access
+from rq.config import secrets
 from rq.errors import BadInput
 from rq.message import sent
 from rq.nesting import Json
@@ -57,9 +58,14 @@ def _changes(wanted: Json) -> Mapping[str, Json]:
     would be another message altogether."""
     if not isinstance(wanted, dict) or not wanted:
         raise BadInput("say changes: an object of fields, null for one to be left out")
-    for name in wanted:
+    for name, value in wanted.items():
         if name in _STAY:
             raise BadInput(f"{name} cannot be edited: send a new message")
+        if secrets.is_cut(value):
+            raise BadInput(
+                f"{name} holds {secrets.HIDDEN}, in place of what admins alone are shown: "
+                "leave the field out, or say all of it"
+            )
     sent.check({name: v for name, v in wanted.items() if v is not None})
     return wanted
 

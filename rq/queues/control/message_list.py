@@ -10,10 +10,10 @@ from typing import cast
 import orjson
 
 from rq import names, next_attempt
+from rq.config import secrets
 from rq.errors import BadInput, NoSuchMessage
 from rq.layout import QueueDir
 from rq.message import JsonObject, Message
-from rq.nesting import Json
 from rq.queues import arguments
 from rq.queues.attempts import starts
 from rq.queues.concurrency.tasks import in_slices
@@ -107,8 +107,11 @@ async def _live(owner: Owner, state: State, limit: int | None, after: str) -> li
     return ids
 
 
-async def messages(owner: Owner, request: JsonObject) -> Sequence[object]:
-    """Return what the ancestor's command `messages` does."""
+async def messages(
+    owner: Owner, request: JsonObject, *, sees_all: bool
+) -> Sequence[object]:
+    """Return what the ancestor's command `messages` does; `sees_all`: `filter` finds in a
+    message also what only admins are shown."""
     name = str(request.get("state"))
     limit = arguments.limit(request, LIMIT, MOST)
     if name == "errack":
@@ -122,7 +125,11 @@ async def messages(owner: Owner, request: JsonObject) -> Sequence[object]:
     if name == "prep" or name == "err":
         return await _ids(owner, State(name), MOST)
     if name in HASHED:
-        return await _filtered(owner, State(name), limit, request.get("filter"))
+        ids = await _ids(owner, State(name), limit)
+        wanted = request.get("filter")
+        if not isinstance(wanted, str) or not wanted.strip():
+            return ids
+        return await _holding(owner, ids, wanted, sees_all=sees_all)
     raise _no_state(name)
 
 
@@ -142,16 +149,19 @@ async def _statuses(owner: Owner, ids: list[str]) -> list[list[str]]:
     return statuses
 
 
-async def _filtered(
-    owner: Owner, state: State, limit: int | None, wanted: Json
+async def _holding(
+    owner: Owner, ids: list[str], wanted: str, *, sees_all: bool
 ) -> list[str]:
-    ids = await _ids(owner, state, limit)
-    if not isinstance(wanted, str) or not wanted.strip():
-        return ids
+    """Return the messages that hold a text. A secret must not be found letter by letter
+    by those who are not shown it."""
     matching: list[str] = []
 
     def look(msg_id: str) -> None:
-        if wanted in _json(owner, msg_id):
+        text = _json(owner, msg_id)
+        if text and not sees_all:
+            fields = secrets.shown(orjson.loads(text), owner.name)
+            text = orjson.dumps(fields).decode()
+        if wanted in text:
             matching.append(msg_id)
 
     await in_slices(ids, look)

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 from rq import wire
 from rq.access import sockets
 from rq.access.roles import Role
+from rq.config import secrets
 from rq.config.admin import Admin
 from rq.errors import Closed, DiskFailed, Displaced, Down, RQError, not_done
 from rq.proc.listening import Listener
@@ -86,7 +87,7 @@ class Server:
             connection.asker.check(word, command.role, command.own)
             self._check_open(command)
         except RQError as error:
-            self._replies.refuse(slot, error, at_once=True)
+            self._refuse(slot, error, at_once=True)
             return
         self._run(slot, (word, command), self._contexts[connection], arg)
         if command.creates and self._pace.behind:
@@ -121,22 +122,42 @@ class Server:
                 else command.handler(context, arg)
             )
         except Exception as error:  # noqa: BLE001 - a command is one of the four places
-            self._replies.refuse(slot, _failure(error), at_once=command.always)
+            self._refuse(slot, _failure(error), at_once=command.always)
             return
         if not isinstance(reply, tuple) and inspect.isawaitable(reply):
             slot.connection.hold()
-            task = self._owner.loop.create_task(self._later(slot, reply))
+            task = self._owner.loop.create_task(self._later(slot, command, reply))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         else:
-            self._replies.add(slot, reply, at_once=command.always)
+            self._answer(slot, command, reply)
 
-    async def _later(self, slot: Slot, coming: Awaitable[Reply]) -> None:
+    async def _later(
+        self, slot: Slot, command: Command, coming: Awaitable[Reply]
+    ) -> None:
         try:
-            self._replies.add(slot, await coming)
+            self._answer(slot, command, await coming, at_once=False)
         except Exception as error:  # noqa: BLE001 - a command is one of the four places
-            self._replies.refuse(slot, _failure(error))
+            self._refuse(slot, _failure(error))
         slot.connection.release()
+
+    def _answer(
+        self, slot: Slot, command: Command, reply: object, at_once: bool = True
+    ) -> None:
+        """Let a reply leave; who is no admin reads no secret in it. Who works on a
+        message gets it as it is."""
+        if command.role is not Role.WORKER:
+            reply = self._shown(slot, reply)
+        self._replies.add(slot, reply, at_once and command.always)
+
+    def _refuse(self, slot: Slot, error: RQError, at_once: bool = False) -> None:
+        said = wire.failure(error, slot.connection.tells_kinds)
+        self._replies.add(slot, self._shown(slot, said), at_once)
+
+    def _shown(self, slot: Slot, reply: object) -> object:
+        if slot.connection.asker.principal.may(Role.ADMIN):
+            return reply
+        return secrets.shown(reply, self._owner.name)
 
 
 def _failure(error: Exception) -> RQError:

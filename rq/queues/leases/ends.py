@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from rq import limits, names
 from rq.causes import Cause
+from rq.config import secrets
 from rq.config.settings import EXIT
 from rq.errors import BadMessage, Busy, NoSuchMessage, TooLarge, Unread
 from rq.logs import fields
@@ -228,10 +229,11 @@ class Ends:
                 more={"lease": line},
             ),
         )
+        text = secrets.host_only(decided.text)
         log.info(
             "%s: %s",
             decided.event,
-            fields(msg_id=lease.msg_id, cause=decided.cause, text=decided.text),
+            fields(msg_id=lease.msg_id, cause=decided.cause, text=text),
         )
 
     def _message(self, lease: Lease, word: str) -> Message | None:

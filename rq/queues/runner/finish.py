@@ -7,6 +7,7 @@ import logging
 from rq import names
 from rq.access.attempt_tokens import AttemptTokens
 from rq.causes import Cause
+from rq.config import secrets
 from rq.logs import fields
 from rq.queues.attempts import outcome
 from rq.queues.attempts.attempt import Attempt
@@ -111,7 +112,7 @@ def _tell(attempt: Attempt, decided: Outcome) -> None:
             msg_id=attempt.msg_id,
             cause=decided.cause,
             pid=attempt.script.pid,
-            text=decided.text,
+            text=secrets.host_only(decided.text),  # of whatever it asked
         ),
     )
 

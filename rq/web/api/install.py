@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import falcon
 import orjson
 from falcon.asgi import Request, Response
 
+from rq.access.roles import Role
+from rq.web.answers import for_asker
 from rq.web.api import requests
 from rq.web.api.operation import PREFIX, Answer, Operation
 from rq.web.routes import Handler, Right, Routes
@@ -25,14 +28,16 @@ def install(routes: Routes, site: Site, rows: Sequence[Operation]) -> None:
 
 
 def _handler(site: Site, row: Operation) -> Handler:
-    async def answer(req: Request, resp: Response, **path: str) -> None:
+    async def handle(req: Request, resp: Response, **path: str) -> None:
         request = await requests.of(row, req)
         reply = await row.handler(site, req, request, **path)
-        tell(
-            req, resp, row, reply if isinstance(reply, Answer) else Answer(value=reply)
-        )
+        answer = reply if isinstance(reply, Answer) else Answer(value=reply)
+        if row.role is not Role.WORKER:  # who works on a message gets it as it is
+            value = for_asker(req, answer.value, path.get("name", ""))
+            answer = replace(answer, value=value)
+        tell(req, resp, row, answer)
 
-    return answer
+    return handle
 
 
 def tell(req: Request, resp: Response, row: Operation, reply: Answer) -> None:

@@ -11,6 +11,7 @@ from rq.access.roles import Principal, Role
 from rq.errors import BadInput, RQError
 from rq.nesting import Json
 from rq.replies import BulkChoice, BulkView
+from rq.web.answers import for_asker
 from rq.web.bulk_actions import FILTER, STATES, WITH, request_of
 from rq.web.pages import page
 from rq.web.pages.queue import check_queue
@@ -78,7 +79,7 @@ class BulkPage:
             "form": form,
             "choice": choice,
             "why": why,
-            "bulks": _latest(cast(list[BulkView], views)),
+            "bulks": for_asker(req, _latest(cast(list[BulkView], views)), name),
         }
         values = {
             "facts": facts,

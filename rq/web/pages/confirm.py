@@ -195,7 +195,7 @@ class Confirm:
         self, req: Request, resp: Response, name: str, msg_id: str, verb: str
     ) -> None:
         question = chosen(OF_MESSAGE, verb)
-        await facts_of(self._site, name, msg_id)
+        await facts_of(self._site, req, name, msg_id)
         queue = self._site.url(f"/q/{name}")
         base = f"{queue}/{msg_id}"
         subject = Subject(

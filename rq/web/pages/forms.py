@@ -88,7 +88,7 @@ class Forms:
         await self.show_message(req, resp, name, given)
 
     async def edit(self, req: Request, resp: Response, name: str, msg_id: str) -> None:
-        message = await facts_of(self._site, name, msg_id)
+        message = await facts_of(self._site, req, name, msg_id)
         if State(message["state"]) not in FINAL:
             raise WrongState(
                 f"Message {msg_id} has not ended, it is in {message['state']}: only one "

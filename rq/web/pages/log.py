@@ -52,7 +52,7 @@ class LogPages:
     async def _show(
         self, req: Request, resp: Response, name: str, msg_id: str, template: str
     ) -> None:
-        message = await facts_of(self._site, name, msg_id)
+        message = await facts_of(self._site, req, name, msg_id)
         file = self._log(name, msg_id)
         size = _size(file)
         from_byte = _whole(req, "from", -1)
@@ -66,7 +66,7 @@ class LogPages:
             "size": size,
             "tail": await self._site.pools.file(plain_text, file, start),
             "find": req.get_param("find", default="")[:200],
-            "attempts": await attempts_of(self._site, name, message),
+            "attempts": await attempts_of(self._site, req, name, message),
         }
         await page.show(req, resp, self._site, template, values)
 
@@ -74,7 +74,7 @@ class LogPages:
         self, req: Request, resp: Response, name: str, msg_id: str, number: int
     ) -> None:
         """Show what one attempt has printed."""
-        message = await facts_of(self._site, name, msg_id)
+        message = await facts_of(self._site, req, name, msg_id)
         rows = (await reading.attempts(self._site, name, names.msg_id(msg_id)))[
             "attempts"
         ]
@@ -102,7 +102,7 @@ class LogPages:
 
     async def twin(self, req: Request, resp: Response, name: str, msg_id: str) -> None:
         """Answer where the log is and how large; with `find`, where a text is in it."""
-        message = await facts_of(self._site, name, msg_id)
+        message = await facts_of(self._site, req, name, msg_id)
         file = self._log(name, msg_id)
         size = _size(file)
         facts: dict[str, object] = {
@@ -124,7 +124,7 @@ class LogPages:
         self, req: Request, resp: Response, name: str, msg_id: str
     ) -> None:
         """Answer with the stream of server-sent events."""
-        await facts_of(self._site, name, msg_id)
+        await facts_of(self._site, req, name, msg_id)
         start = _whole(req, "from", 0)
         resumed = req.get_header("Last-Event-ID")
         if resumed and resumed.isascii() and resumed.isdigit():
@@ -160,7 +160,7 @@ class LogPages:
         inner: tuple[str, str],
     ) -> None:
         """Show the end of another file of a message."""
-        await facts_of(self._site, name, msg_id)
+        await facts_of(self._site, req, name, msg_id)
         directory, file = inner
         place = self._file(name, msg_id, directory, file)
         with _opened(place) as fd:

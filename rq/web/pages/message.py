@@ -18,6 +18,7 @@ from rq.fieldnames import LIMITS
 from rq.message import PARAMS
 from rq.replies import AttemptsView
 from rq.web import progress, reading
+from rq.web.answers import for_asker
 from rq.web.pages import page
 from rq.web.pages.queue import check_queue
 from rq.web.reading import Message
@@ -63,32 +64,35 @@ class MessagePage:
             resp.status = HTTP_303
             resp.set_header("Location", self._site.url(f"/q/{name}"))
             return
-        message = await facts_of(self._site, name, msg_id)
+        message = await facts_of(self._site, req, name, msg_id)
         values = {
             "facts": message,
             "message": message,
             "queue_name": name,
             "view": view_of(message),
-            "attempts": await attempts_of(self._site, name, message),
+            "attempts": await attempts_of(self._site, req, name, message),
         }
         await page.show(req, resp, self._site, "message.html", values)
 
 
-async def attempts_of(site: Site, name: str, message: Message) -> AttemptsView:
+async def attempts_of(
+    site: Site, req: Request, name: str, message: Message
+) -> AttemptsView:
     """Return what is kept of the attempts on a message that was tried before; nothing of
     one that has gone meanwhile."""
     if int(message.get("attempt") or 0) > 1:
         with contextlib.suppress(RQError):
-            return await reading.attempts(site, name, message["msg_id"])
+            kept = await reading.attempts(site, name, message["msg_id"])
+            return for_asker(req, kept, name)
     return {"attempts": [], "left_out": 0}
 
 
-async def facts_of(site: Site, name: str, msg_id: str) -> Message:
-    """Return all that is known of a message; NoSuchMessage for what is no id."""
+async def facts_of(site: Site, req: Request, name: str, msg_id: str) -> Message:
+    """Return all that the asker may know of a message; NoSuchMessage for what is no id."""
     check_queue(site, name)
     if not names.is_msg_id(msg_id.removeprefix(".")):
         raise NoSuchMessage(f"There is no message {msg_id!r:.80} in queue {name}.")
-    return await reading.message(site, name, msg_id)
+    return for_asker(req, await reading.message(site, name, msg_id), name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -49,13 +49,9 @@ async def _last(site: Site, name: str) -> list[MessageRow]:
     rows = [row for rows in lists for row in rows if row.get("param2") == name]
     newest = sorted(rows, key=lambda row: row["msg_id"], reverse=True)[:_LAST]
     return [
-        cast(MessageRow, {**row, "param1": _whom(row), "text": _text(row)})
+        cast(MessageRow, {**secrets.shown(row, _NOTICE), "text": _text(row)})
         for row in newest
     ]
-
-
-def _whom(row: MessageRow) -> str:
-    return secrets.host_only(str(row.get("param1") or ""))
 
 
 async def _rows(site: Site, state: State) -> list[MessageRow]:
@@ -66,4 +62,4 @@ async def _rows(site: Site, state: State) -> list[MessageRow]:
 
 
 def _text(row: MessageRow) -> str:
-    return str(row.get("status") or "").partition(" - ")[2]
+    return secrets.host_only(str(row.get("status") or "").partition(" - ")[2])

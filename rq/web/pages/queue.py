@@ -23,7 +23,7 @@ from rq.replies import (
 from rq.states import State
 from rq.waits import Reason
 from rq.web import deliveries, progress, reading, views
-from rq.web.answers import sees_secrets
+from rq.web.answers import for_asker, sees_secrets
 from rq.web.pages import facts, notices, page, workers
 from rq.web.pages.facts import QueueRow
 from rq.web.pages.notices import Notices
@@ -102,7 +102,7 @@ class QueuePage:
             tab = ""
         wanted = (req.get_param("find") or req.get_param("filter") or "")[:256]
         after = _cursor(req.get_param("after", default=""))
-        queue_facts = await self._facts(name, tab, wanted, after)
+        queue_facts = await self._facts(req, name, (tab, wanted, after))
         values = {
             "facts": queue_facts,
             "queue": queue_facts["queue"],
@@ -120,7 +120,9 @@ class QueuePage:
         }
         await page.show(req, resp, self._site, "queue.html", values)
 
-    async def _facts(self, name: str, tab: str, wanted: str, after: str) -> Facts:
+    async def _facts(
+        self, req: Request, name: str, choice: tuple[str, str, str]
+    ) -> Facts:
         site, now = self._site, time.time()
         status, detail = await asyncio.gather(
             views.supervisor(site.owners), views.detail(site.owners, name)
@@ -131,7 +133,7 @@ class QueuePage:
         if not row["answers"]:
             row["counts"] = await reading.counts(site, name)
             row["rows"] = await reading.rows_to_come(site, name)
-        sections = await self._sections(row, tab, wanted, after)
+        sections = await self._sections(req, row, *choice)
         return {
             "time": now,
             "operational": bool(status),
@@ -168,7 +170,7 @@ class QueuePage:
         return view if view["max"] or view["count"] else None
 
     async def _sections(
-        self, row: QueueRow, tab: str, wanted: str, after: str
+        self, req: Request, row: QueueRow, tab: str, wanted: str, after: str
     ) -> list[Section]:
         """Return the lists to show; one, long, when a tab is open or when searching."""
         limits = _limits(row["counts"], tab, searching=bool(wanted))
@@ -178,8 +180,8 @@ class QueuePage:
                 for tab, limit in limits.items()
             )
         )
-        return [
-            _section(row, tab, after, limit, rows, wanted)
+        return [  # what is searched is what the asker may see
+            _section(row, tab, after, limit, for_asker(req, rows, row["name"]), wanted)
             for (tab, limit), rows in zip(limits.items(), lists, strict=True)
         ]
 
