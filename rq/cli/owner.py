@@ -10,7 +10,7 @@ from rq import client, wire
 from rq.cli import place
 from rq.config import secrets
 from rq.config.admin import Admin, admin_status
-from rq.config.secrets import Shown
+from rq.config.secrets import Said
 from rq.errors import Down, RQError, Unreachable
 from rq.kinds import Kind
 from rq.layout import Root
@@ -177,7 +177,7 @@ class Reader:
 
             silent, path = self._why_silent(), self.root.queue(queue)
             listed = offline.rows(path, state, limit, silent=silent)
-            return self._shown(listed, queue)
+            return self._below_admin(listed, queue)
         return [{"queue": queue, "state": str(state), **row} for row in rows]
 
     def _listed(self, queue: str, state: State, limit: int) -> list[MessageRow] | None:
@@ -217,13 +217,13 @@ class Reader:
         if error is not None and error.kind is not Kind.DOWN:
             raise error
         view = offline.message(self.root, queue, msg_id, self._why_silent())
-        return self._shown(view, queue)
+        return self._below_admin(view, queue)
 
-    def _shown(self, value: Shown, queue: str) -> Shown:
+    def _below_admin(self, value: Said, queue: str) -> Said:
         """Return what the folders say as the owner would, to the user who asks."""
         if os.geteuid() in (0, self.root.path.stat().st_uid):
             return value
-        return secrets.shown(value, queue)
+        return secrets.below_admin(value, queue)
 
     def _why_silent(self) -> str:
         if place.is_running(self.root):
@@ -238,7 +238,7 @@ class Reader:
         from rq import offline
 
         kept = offline.attempts_of(self.root, queue, msg_id)
-        return self._shown(kept, queue)
+        return self._below_admin(kept, queue)
 
 
 def is_ok(reply: Reply | None) -> TypeGuard[Reply]:

@@ -5,7 +5,7 @@ one, whatever its name is. The address of a webhook is one as a whole, for who k
 may post there: its host is shown. Elsewhere names tell (`password`, `token`, …).
 
 Of a message, `post_run_webhook` is an address of that kind, and so is what the queues
-`webhook` and `notice` are sent. A door that shows messages hands what it shows to `shown`,
+`webhook` and `notice` are sent. A door that shows messages hands what it shows to `below_admin`,
 after all that it looks up by the values themselves: the journal, the folders, history and
 backups hold them as they are. Leases are no such door: who works on a message gets it.
 """
@@ -31,7 +31,7 @@ _HOOKS = "post_run_webhook"
 _WEB = re.compile(r"(https?://)(?:[^/?#\s]*@)?([^/?#\\\s]*)(\S*)", re.IGNORECASE)
 _OF_MESSAGE = re.compile(r"/q/([^/]+)/([^/]+)")  # the path of a message's full id
 
-Shown = TypeVar("Shown")
+Said = TypeVar("Said")
 _SECRET = re.compile(
     r"pass(?:word|wd|phrase)|pwd|secret|token|credential|api_?key|private_?key"
     r"|(?:^|[^a-z])key(?:$|[^a-z])|pass(?:$|[^a-z])",
@@ -76,23 +76,23 @@ def hosts_only(targets: Iterable[str]) -> list[str]:
     return [host_only(target) for target in targets]
 
 
-def shown(value: Shown, queue: str) -> Shown:
+def below_admin(value: Said, queue: str) -> Said:
     """Return what is said of messages of a queue, for those who are not admins: hosts
     of addresses that are told how a message has ended, also where another text of the
     same answer quotes them.
 
     >>> hook = "https://h/T0/x"
-    >>> shown({"post_run_webhook": [hook], "status": f"err - no {hook}", "param1": "http://i/j"}, "q")
+    >>> below_admin({"post_run_webhook": [hook], "status": f"err - no {hook}", "param1": "http://i/j"}, "q")
     {'post_run_webhook': ['https://h/(hidden)'], 'status': 'err - no https://h/(hidden)', 'param1': 'http://i/j'}
-    >>> shown([{"param1": hook, "param2": '{"src":"http://i/q","id":1}'}], "webhook")
+    >>> below_admin([{"param1": hook, "param2": '{"src":"http://i/q","id":1}'}], "webhook")
     [{'param1': 'https://h/(hidden)', 'param2': '{"src":"http://i/(hidden)","id":1}'}]
     """
     hooks = sorted(set(_hooks(value)), key=len, reverse=True)
-    return cast(Shown, _shown(value, hooks, tells=queue in _TELLERS))
+    return cast(Said, _below(value, hooks, tells=queue in _TELLERS))
 
 
 def is_cut(value: object) -> bool:
-    """Return whether a text is one that `shown` has made, and nothing to be sent.
+    """Return whether a text is one that `below_admin` has made, and nothing to be sent.
 
     >>> is_cut(["https://h/x", "https://h/(hidden)"]), is_cut("https://h/x")
     (True, False)
@@ -118,16 +118,16 @@ def _addresses(value: object) -> Iterator[str]:
             yield from text.split()
 
 
-def _shown(value: object, hooks: Sequence[str], *, tells: bool) -> object:
+def _below(value: object, hooks: Sequence[str], *, tells: bool) -> object:
     if isinstance(value, str):
-        return _text_shown(value, hooks, tells=tells)
+        return _text_below(value, hooks, tells=tells)
     if isinstance(value, list | tuple):
-        return [_shown(inner, hooks, tells=tells) for inner in value]
+        return [_below(inner, hooks, tells=tells) for inner in value]
     if not isinstance(value, Mapping):
         return value
     tells = tells or not _TELLERS.isdisjoint(_queues(value))
     return {
-        name: _whom(inner) if name == _HOOKS else _shown(inner, hooks, tells=tells)
+        name: _whom(inner) if name == _HOOKS else _below(inner, hooks, tells=tells)
         for name, inner in value.items()
     }
 
@@ -139,14 +139,14 @@ def _queues(row: Mapping[str, object]) -> list[str]:
     ]
 
 
-def _text_shown(text: str, hooks: Sequence[str], *, tells: bool) -> str:
+def _text_below(text: str, hooks: Sequence[str], *, tells: bool) -> str:
     for hook in hooks:
         text = text.replace(hook, host_only(hook))
     if not tells and _HOOKS not in text:
         return text
     if text[:1] in ("{", "["):  # a story: what follows an address there stays
         with contextlib.suppress(orjson.JSONDecodeError, RecursionError):
-            story = _shown(orjson.loads(text), hooks, tells=tells)
+            story = _below(orjson.loads(text), hooks, tells=tells)
             return orjson.dumps(story).decode()
     return host_only(text)
 

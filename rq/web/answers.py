@@ -12,7 +12,7 @@ from falcon.asgi import Request, Response
 from rq import wire
 from rq.access.roles import Principal, Role
 from rq.config import secrets
-from rq.config.secrets import Shown
+from rq.config.secrets import Said
 from rq.errors import Refused, RQError
 from rq.web.forms import Form
 from rq.web.session import flash
@@ -29,9 +29,9 @@ def sees_secrets(req: Request) -> bool:
     return principal is not None and principal.may(Role.ADMIN)
 
 
-def for_asker(req: Request, value: Shown, queue: str) -> Shown:
+def for_asker(req: Request, value: Said, queue: str) -> Said:
     """Return what is said of messages of a queue as the asker may see it."""
-    return value if sees_secrets(req) else secrets.shown(value, queue)
+    return value if sees_secrets(req) else secrets.below_admin(value, queue)
 
 
 def say_json(resp: Response, value: object) -> None:

@@ -246,7 +246,7 @@ class Watch:
         except RQError:
             return  # the message cannot be read now; its log can
         # All viewers get the same events, admins too.
-        state = state_of(secrets.shown(message, self._queue.name))
+        state = state_of(secrets.below_admin(message, self._queue.name))
         final = state["state"] in _FINAL
         if final and not self.final:
             self._open()

@@ -159,7 +159,7 @@ async def _holding(
     def look(msg_id: str) -> None:
         text = _json(owner, msg_id)
         if text and not sees_all:
-            fields = secrets.shown(orjson.loads(text), owner.name)
+            fields = secrets.below_admin(orjson.loads(text), owner.name)
             text = orjson.dumps(fields).decode()
         if wanted in text:
             matching.append(msg_id)

@@ -147,17 +147,17 @@ class Server:
         """Let a reply leave; who is no admin reads no secret in it. Who works on a
         message gets it as it is."""
         if command.role is not Role.WORKER:
-            reply = self._shown(slot, reply)
+            reply = self._below_admin(slot, reply)
         self._replies.add(slot, reply, at_once and command.always)
 
     def _refuse(self, slot: Slot, error: RQError, at_once: bool = False) -> None:
         said = wire.failure(error, slot.connection.tells_kinds)
-        self._replies.add(slot, self._shown(slot, said), at_once)
+        self._replies.add(slot, self._below_admin(slot, said), at_once)
 
-    def _shown(self, slot: Slot, reply: object) -> object:
+    def _below_admin(self, slot: Slot, reply: object) -> object:
         if slot.connection.asker.principal.may(Role.ADMIN):
             return reply
-        return secrets.shown(reply, self._owner.name)
+        return secrets.below_admin(reply, self._owner.name)
 
 
 def _failure(error: Exception) -> RQError:

@@ -49,7 +49,7 @@ async def _last(site: Site, name: str) -> list[MessageRow]:
     rows = [row for rows in lists for row in rows if row.get("param2") == name]
     newest = sorted(rows, key=lambda row: row["msg_id"], reverse=True)[:_LAST]
     return [
-        cast(MessageRow, {**secrets.shown(row, _NOTICE), "text": _text(row)})
+        cast(MessageRow, {**secrets.below_admin(row, _NOTICE), "text": _text(row)})
         for row in newest
     ]
 
