@@ -1,5 +1,5 @@
 """The queues of bananaq: events that live for a while, and groups of consumers, each of
-which has every event once. Pure. Source: spec/resp.md 3 and 4.
+which has every event once. Pure.
 
 The pointer of a group says up to which event it has looked; it stays when that event is
 gone, for else the group would have events again that it is done with.

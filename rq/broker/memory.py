@@ -1,5 +1,4 @@
-"""How much memory a node may use, and what follows when it is short. Pure. Source:
-spec/resp.md 1.14."""
+"""How much memory a node may use, and what follows when it is short. Pure."""
 
 from __future__ import annotations
 

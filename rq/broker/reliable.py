@@ -1,5 +1,5 @@
 """The queues of RedisRQ: of each the messages that nobody has had yet, and those that were
-handed out and are not acknowledged. Pure. Source: spec/resp.md 2."""
+handed out and are not acknowledged. Pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The Redis protocol: bytes to commands; what answers are made of. Pure.
 
-Source: spec/resp.md 0; RESP3 as modern clients open it.
+RESP2 with the limits and errors of Disque's server; RESP3 as modern clients open it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Answers of the Redis protocol: values to bytes. Pure. Source: spec/resp.md 0."""
+"""Answers of the Redis protocol: values to bytes. Pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Playing the guide: its blocks are run in one shell per page, on an RQ of their own.
 
-`PYTHONPATH=.:test .venv/bin/python -m harness.guide docs/guide/PAGE.md` writes into the page
+`PYTHONPATH=.:test .venv/bin/python -m harness.guide docs/guide/start.md` writes into the page
 what its commands print today; without a page, into all of them.
 """
 

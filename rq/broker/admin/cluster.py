@@ -1,4 +1,4 @@
-"""CLUSTER …: this node, and the others of its cluster. Source: spec/resp.md 1.13."""
+"""CLUSTER …: this node, and the others of its cluster."""
 
 from __future__ import annotations
 

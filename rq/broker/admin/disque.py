@@ -1,4 +1,4 @@
-"""DISQUE …: what the module of 2020 tells of itself. Source: spec/resp.md 1.13."""
+"""DISQUE …: what the module of 2020 tells of itself."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Acknowledged jobs go when each node that may have a copy knows it. Pure. Source:
-spec/cluster.md 7.
+"""Acknowledged jobs go when each node that may have a copy knows it. Pure.
 
 Sets of nodes are compared, not their sizes; a node that the cluster has forgotten counts
-as one that knows.
+as one that knows. Those that are away are asked again, in pauses that double up to three
+minutes, for as long as the job's TTL.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
 """Copies of jobs on other nodes, which are there before the producer is answered. Pure.
-Source: spec/cluster.md 4.
 
 Copies leave at once, so that all nodes sync at the same time. The message that one is kept
 leaves when it is durable, as each other letter does; the producer is answered when the

@@ -1,4 +1,4 @@
-"""Jobs go to the nodes where consumers wait for them. Pure. Source: spec/cluster.md 8.
+"""Jobs go to the nodes where consumers wait for them. Pure.
 
 A node whose consumers find a queue empty asks all others for a job, seldom; those that
 gave some it asks for more, often.

@@ -1,4 +1,4 @@
-"""What nodes say to each other about nodes. Pure. Source: spec/cluster.md 9."""
+"""What nodes say to each other about nodes. Pure."""
 
 from __future__ import annotations
 

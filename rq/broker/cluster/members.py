@@ -3,7 +3,8 @@
 Inputs are commands, what comes from other nodes, links that stand or break, and a tick
 ten times a second; outputs are `letters`, `cut` and `changed`, which whoever carries
 messages takes. What this says steers where copies go; no work needs a majority.
-Source: spec/cluster.md 9.
+A node that is silent for the node time-out is suspected; when most nodes suspect it, it has
+failed; one answer clears both.
 """
 
 from __future__ import annotations

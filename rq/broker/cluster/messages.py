@@ -1,7 +1,7 @@
 """What nodes say to each other about jobs. Pure.
 
 All is best effort: a message may be lost, doubled, or come in another order than it was
-sent in. Source: spec/cluster.md 3.
+sent in.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Which of the nodes with a copy of a job has it in its queue: one at a time, as long as
-they hear of each other. Pure. Source: spec/cluster.md 5 and 6.
+they hear of each other. Pure.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
-"""The commands of bananaq: events that each group of consumers has once. Source:
-spec/resp.md 3 and 4; where they differ, 3 decides."""
+"""The commands of bananaq: events that each group of consumers has once.
+
+bananaq's first README and its later code differ; where they do, the README decides.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Disque's commands about jobs: ADDJOB to WORKING. Source: spec/resp.md 1.3 to 1.10."""
+"""Disque's commands about jobs: ADDJOB to WORKING."""
 
 from __future__ import annotations
 

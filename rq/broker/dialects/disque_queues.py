@@ -1,5 +1,4 @@
-"""Disque's commands that look at jobs and queues, and PAUSE. Source: spec/resp.md 1.11
-and 1.12."""
+"""Disque's commands that look at jobs and queues, and PAUSE."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The commands of RedisRQ: queues of which each message waits for its acknowledgement.
-Source: spec/resp.md 2."""
+"""The commands of RedisRQ: queues of which each message waits for its acknowledgement."""
 
 from __future__ import annotations
 
