@@ -114,7 +114,7 @@ class Sockets:
 
     clients: Sequence[tuple[socket.socket, Certificate | None]]
     bus: Bound | None  # where other nodes come in, once this one is ready
-    held: str  # an address that another process holds
+    held: str  # an address for clients that another process holds
 
 
 def _sockets(setup: Setup) -> Sockets:
@@ -129,7 +129,7 @@ def _sockets(setup: Setup) -> Sockets:
             *((sock, None) for sock in local),
         ],
         bus=bus,
-        held=tcp.held or ("" if bus is None else bus.held),
+        held=tcp.held,
     )
 
 
@@ -208,9 +208,13 @@ async def _serve(setup: Setup, sockets: Sockets) -> int:
         _begin(node, store, place)
         collector.collect_young()
         server = Server(node, store, chosen, setup.people, loop, setup.root)
+        held = sockets.held
         try:
-            if sockets.bus is not None:
-                server.cluster.begin(sockets.bus, setup.secret, _channel(setup))
+            if sockets.bus is not None:  # bound since the start, and listening only now
+                bus_held = server.cluster.begin(
+                    sockets.bus, setup.secret, _channel(setup)
+                )
+                held = held or bus_held
             for sock, certificate in sockets.clients:
                 server.listen(sock, certificate)
             for number in (signal.SIGTERM, signal.SIGINT):
@@ -221,7 +225,7 @@ async def _serve(setup: Setup, sockets: Sockets) -> int:
                 "serves %s",
                 fields(addr=chosen.addr, port=chosen.port, jobs=_jobs(node)),
             )
-            setup.say_ready(sockets.held)
+            setup.say_ready(held)
             await server.stop
         finally:
             server.close()

@@ -50,8 +50,9 @@ class Bound:
         for sock in others:
             try:
                 sock.listen(BACKLOG)
-            except OSError:  # another process has begun to listen since `bind`
+            except OSError as error:  # another has begun to listen since `bind`
                 place = names.host_port(*sock.getsockname()[:2])
+                log.warning("nothing of RQ listens on %s: %s", place, error)
                 sock.close()
                 return Bound((first,), place)
         return self

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import os
 import socket
 import subprocess
 import sys
+from random import Random
 
 import pytest
 from harness.cli import rq
@@ -15,6 +17,9 @@ from harness.processes import only_root
 from harness.supervisor import daemon_on
 from harness.web_server import Client, web_alone, write_config
 
+from rq.broker.bus.bus import Bus
+from rq.broker.cluster.gossip import Address
+from rq.broker.cluster.members import Members
 from rq.cli import ports
 from rq.proc import listening
 
@@ -31,6 +36,18 @@ from rq.proc import listening
 bound = listening.listen("127.0.0.1", 3333, "the web")
 print(len(bound.socks), repr(bound.held), listening.is_free("::1", 3333))
 """
+
+
+class Deaf:
+    """Hears nothing of members."""
+
+    def came(self, node, message):
+        pass
+
+    def greeted(self, node):
+        pass
+
+    linked = linked_from = greeted
 
 
 def six(port: int, **headers: str) -> tuple[int, str]:
@@ -109,6 +126,19 @@ def test_a_port_is_free_only_where_both_are():
         bound = listening.listen("127.0.0.1", port, "a test")
         assert (len(bound.socks), bound.held) == (1, f"[::1]:{port}")
         bound.close()
+
+
+def test_nodes_that_come_in_learn_of_who_took_the_port_before_it_listened():
+    # It is bound at the start, and listens when the disk is read: a while in between.
+    port = free_port()
+    bound = listening.bind("127.0.0.1", port, "a test")
+    node = Members("a" * 40, Random(1), Address("127.0.0.1", port, port))
+    loop = asyncio.new_event_loop()
+    bus = Bus(node, b"secret", loop, loop.time, Deaf())
+    with held(port):
+        assert bus.begin(bound) == f"[::1]:{port}"
+    bus.close()
+    loop.close()
 
 
 @only_root

@@ -105,11 +105,14 @@ class Bus:
         self._tick_at: asyncio.TimerHandle | None = None
         self._is_over = False
 
-    def begin(self, bound: Bound) -> None:
-        """Take connections at sockets, and make those to all members."""
-        for sock in bound.listening().socks:
+    def begin(self, bound: Bound) -> str:
+        """Take connections at sockets, and make those to all members; return the address
+        that another process holds, "" if none does."""
+        listening = bound.listening()
+        for sock in listening.socks:
             self._listeners.append(Listener(sock, self._loop, self._accept))
         self._tick()
+        return listening.held
 
     def close(self) -> None:
         """End all connections."""

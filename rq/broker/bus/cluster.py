@@ -62,17 +62,16 @@ class Cluster:
         if self.members.size > 1:
             server.node.hold_once(server.store.clock.now())
 
-    def begin(
-        self, bound: Bound, secret: bytes, channel: Channel | None = None
-    ) -> None:
-        """Take part: other nodes come in at sockets, as through a channel over TLS."""
+    def begin(self, bound: Bound, secret: bytes, channel: Channel | None = None) -> str:
+        """Take part: other nodes come in at sockets, as through a channel over TLS. Return
+        the address that another process holds, "" if none does."""
         bus_port = int(bound.socks[0].getsockname()[1])
         members = self.members
         members.address = members.address._replace(bus_port=bus_port)
         clock = self._server.store.clock.now
         self.bus = Bus(members, secret, self._loop, clock, self, channel)
         self._look()
-        self.bus.begin(bound)
+        return self.bus.begin(bound)
 
     def close(self) -> None:
         """End all links."""
