@@ -124,13 +124,13 @@ def _accept(root: Root, queues: list[str], how: str) -> int:
     code, timers = OK, []
     if not queues:
         waiting, code = _waiting(root, [])
-        queues, timers = [queue["queue"] for queue in waiting], adopted.timers(root)
+        queues, timers = [queue["queue"] for queue in waiting], adopted.names(root)
         if not queues and not timers and code == OK:
             place.note(_NONE)
     for name in queues:
         code = _tried(partial(_restore, root, name, how)) or code
     for name in timers:
-        code = _tried(partial(timer_deeds.resume, root, [name])) or code
+        code = _tried(partial(timer_deeds.accept, root, name)) or code
     return code
 
 

@@ -53,10 +53,22 @@ def pause(root: Root, names: list[str]) -> None:
 
 def resume(root: Root, names: list[str]) -> None:
     for name in names:
-        row = cast(TimerRow, _ask(root, "resume", name))
-        due = row.get("due")
-        when = "" if due is None else f", and fires {term.from_now(due - time.time())}"
-        print(f"timer {term.plain(name)} goes on{when}")
+        _say_when(name, cast(TimerRow, _ask(root, "resume", name)))
+
+
+def accept(root: Root, name: str) -> None:
+    """Let a timer fire that the Ruby RQ left."""
+    row = cast(TimerRow | None, _ask(root, "accept", name))
+    if row is None:
+        print(f"timer {term.plain(name)} goes on once RQ can read its file")
+    else:
+        _say_when(name, row)
+
+
+def _say_when(name: str, row: TimerRow) -> None:
+    due = row.get("due")
+    when = "" if due is None else f", and fires {term.from_now(due - time.time())}"
+    print(f"timer {term.plain(name)} goes on{when}")
 
 
 def _ask(root: Root, command: str, about: Json) -> Json:

@@ -45,11 +45,16 @@ def held(root: Root, timer: str) -> float | None:
 
 def timers(root: Root) -> list[str]:
     """Return the timers that wait and are still there, for those who show them."""
+    return [name for name in names(root) if (root.timers / f"{name}.json").exists()]
+
+
+def names(root: Root) -> list[str]:
+    """Return all timers that wait, also those whose file RQ could not read if it were
+    there (`.yaml`): one of this name that comes later waits, too."""
     try:
-        names = _read(root)["timers"]
+        return _read(root)["timers"]
     except BadConfig:  # the timers say it
         return []
-    return [name for name in names if (root.timers / f"{name}.json").exists()]
 
 
 def release(root: Root, timer: str) -> None:

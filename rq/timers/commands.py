@@ -183,6 +183,20 @@ def resume(sending: Sending, value: Json, now: float) -> TimerRow:
     return row(sending, named, now)
 
 
+def accept(sending: Sending, value: Json, now: float) -> TimerRow | None:
+    """Let a timer fire that the Ruby RQ left; durable when it is answered. None: its file
+    is none that RQ reads (`.yaml`, damaged); once it is one, it fires."""
+    held = sending.held
+    if not isinstance(value, str) or value in held.timers:
+        return resume(sending, value, now)
+    if adopted.held(held.root, value) is None:
+        raise NoSuchMessage(f"there is no timer {value!r:.80} that waits")
+    held.past.pop(value, None)
+    held.save()
+    adopted.release(held.root, value)
+    return None
+
+
 def _named(sending: Sending, name: Json) -> Timer:
     timer = sending.held.timers.get(name) if isinstance(name, str) else None
     if timer is None:
@@ -204,5 +218,6 @@ COMMANDS: dict[str, tuple[Handler, Role]] = {
     "run": (run, Role.OPERATOR),
     "pause": (pause, Role.OPERATOR),
     "resume": (resume, Role.OPERATOR),
+    "accept": (accept, Role.OPERATOR),
     "wake": (wake, Role.PRODUCER),
 }

@@ -8,9 +8,9 @@ import pytest
 from harness.limits import no_descriptors
 
 from rq.config import adopted
-from rq.errors import CannotRead
+from rq.errors import CannotRead, NoSuchMessage
 from rq.layout import Root
-from rq.timers import folder, state
+from rq.timers import commands, folder, state
 from rq.timers.folder import Timers
 from rq.timers.past import Fire, Past
 from rq.timers.sending import Sending
@@ -93,6 +93,27 @@ def test_a_timer_that_was_removed_holds_no_later_one_of_its_name(adopted_root):
     add_timer(adopted_root, "old")
     timers.look(5.0, 0.0)
     assert timers.past["old"].paused is None
+
+
+@pytest.mark.parametrize("text", [None, "{"])
+def test_one_that_is_accepted_before_it_can_be_read_does_not_wait_when_it_can(
+    adopted_root, text
+):
+    # A timer in YAML, which has no .json yet, or one whose .json is damaged.
+    path = adopted_root.timers / "old.json"
+    path.unlink()
+    if text:
+        path.write_text(text)
+    timers = Timers(adopted_root, {})
+    timers.look(0.0, 0.0)
+    assert adopted.names(adopted_root) == ["old"]
+    assert commands.accept(Sending(timers), "old", 0.0) is None
+    assert adopted.names(adopted_root) == []
+    add_timer(adopted_root, "old")
+    timers.look(5.0, 0.0)
+    assert timers.past["old"].paused is None
+    with pytest.raises(NoSuchMessage):
+        commands.accept(Sending(timers), "never", 0.0)
 
 
 @pytest.mark.parametrize("begun", [None, 900.0])
