@@ -20,6 +20,7 @@ sys.path.insert(0, str(CHECKOUT / "bin"))
 
 import pins  # noqa: E402 - they lie beside this file
 from programs import Refused, fresh, run, say  # noqa: E402
+from pythons import base_python, closed_to_others, is_roots_alone, lies_in  # noqa: E402
 
 VENV = CHECKOUT / ".venv"
 PYTHON = VENV / "bin" / "python"
@@ -67,7 +68,7 @@ def bring_up_to_date(wanted: set[str]) -> None:
         present = extras_present()
         extras = wanted | (present or set())
         demand_pins(extras)
-        if present is None:
+        if present is None or is_roots_alone(PYTHON):
             create()
             present = begin(extras)
         lacking = missing(present, extras)
@@ -94,8 +95,12 @@ def use_as_it_is(wanted: set[str]) -> None:
     present = extras_present()
     if present is None or missing(present, wanted | present):
         extras = " ".join(["", *sorted(wanted)])
+        why = lies_in(PYTHON)
+        why = (
+            f"{why}, and .venv is made of it" if why else "its .venv is not up to date"
+        )
         raise Refused(
-            f"{CHECKOUT} is not writable for you and its .venv is not up to date: as "
+            f"{CHECKOUT} is not writable for you, and {why}: as "
             f"{owner()} run {base_python()} -I {CHECKOUT}/bin/bootstrap.py{extras}"
         )
 
@@ -177,11 +182,13 @@ def demand_pins(wanted: set[str]) -> None:
 
 
 def create() -> None:
+    refuse_anothers()
     base = base_python()
     version = ".".join(map(str, sys.version_info[:3]))
     if importlib.util.find_spec("ensurepip") is None:
         add_ensurepip(base)
     say(f"setting up .venv with Python {version} (once, about 20 s)")
+    say_whose(base)
     STAMP.unlink(missing_ok=True)
     # The resolved name (python3.11, not python3) dangles after an upgrade of the system's
     # Python, and a venv whose python is gone is made anew.
@@ -190,8 +197,23 @@ def create() -> None:
     (packages / "rq-checkout.pth").write_text(f"{CHECKOUT}\n")
 
 
-def base_python() -> Path:
-    return Path(getattr(sys, "_base_executable", sys.executable)).resolve()
+def say_whose(base: Path) -> None:
+    """Say that a .venv will be root's alone, where others could use it else."""
+    why = lies_in(base)
+    if os.geteuid() == 0 and why and not closed_to_others(CHECKOUT):
+        say(
+            f"{why}: as another user RQ will not run with this .venv. If it shall, "
+            "install a Python for all (Debian 12 and later: apt-get install python3 "
+            f"python3-venv), and run /usr/bin/python3 -I {CHECKOUT}/bin/bootstrap.py"
+        )
+
+
+def refuse_anothers() -> None:
+    """Refuse a .venv in which we may change nothing: root has made it here."""
+    if VENV.exists() and not os.access(VENV, os.W_OK):
+        raise Refused(
+            f"{VENV} is to be made again and is not writable for you: as root remove it"
+        )
 
 
 def add_ensurepip(base: Path) -> None:

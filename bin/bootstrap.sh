@@ -59,8 +59,23 @@ find_python() {
             return
         fi
     done
+    install='(Debian 12 and later: apt-get install python3 python3-venv)'
     found=$(python3 --version 2>/dev/null) || found='no python3'
-    echo "rq: needs Python 3.11 or newer and found $found: install it" \
-        "(Debian 12 and later: apt-get install python3 python3-venv)" >&2
+    if closed=$(closed_python); then
+        user=$(id -un 2>/dev/null) || user=$(id -u)
+        echo "rq: $user may not run $closed, and found $found:" \
+            "install a Python 3.11 or newer for all $install, or let that user read it" >&2
+    else
+        echo "rq: needs Python 3.11 or newer and found $found: install it $install" >&2
+    fi
     return 1
+}
+
+# Print the Python that root has and we may not run, if there is one: that of .venv, or the
+# one that root would have taken (owner.sh names it). What lies in a directory that is
+# closed to us cannot be seen, so what can be said of it is where the link leads.
+closed_python() {
+    closed=$(readlink -- "$python") && [ "${closed#/}" != "$closed" ] ||
+        closed=${RQ_PYTHON_OF_ROOT:-}
+    [ -n "$closed" ] && [ ! -x "$closed" ] && echo "$closed"
 }

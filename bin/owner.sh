@@ -12,6 +12,7 @@ become_owner() {
     [ -n "$owner_uid" ] || return 0
     owner_passwd
     echo "rq: $checkout belongs to $owner_name: going on as $owner_name" >&2
+    name_own_python
     own_environment
     exec_as "$@"
 }
@@ -56,6 +57,15 @@ owner_passwd() {
     IFS=: read -r owner_name _ _ owner_gid _ owner_home _ <<ENTRY
 $entry
 ENTRY
+}
+
+# Where .venv is still to be made, tell the owner which Python root has: below root's home
+# (pyenv, uv) only root can see it, and it would read "no python3".
+name_own_python() {
+    if stamped; then return; fi
+    where='import os, sys; print(os.path.realpath(sys._base_executable))'
+    RQ_PYTHON_OF_ROOT=$(python3 -I -c "$where" 2>/dev/null) || RQ_PYTHON_OF_ROOT=''
+    export RQ_PYTHON_OF_ROOT
 }
 
 # Nothing of root's goes along but what shows text, finds programs and names an RQ; and

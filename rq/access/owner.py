@@ -13,6 +13,7 @@ from rq.layout import Root
 from rq.proc import descriptors
 
 _ROOT_UID = 0
+_CODE = Path(__file__).resolve().parents[2]  # the checkout
 
 
 def foreign_owner(root: Root) -> os.stat_result | None:
@@ -96,13 +97,17 @@ def _is_open(root: Root) -> bool:
 
 def _check_code(owner: users.User) -> None:
     """Refused when RQ's user cannot read RQ: then nothing that it starts would run."""
-    for path, mode in (
-        (sys.executable, os.X_OK),
-        (os.__file__, os.R_OK),
-        (__file__, os.R_OK),
-    ):
+    if not os.access(__file__, os.R_OK):
+        raise Refused(
+            f"{__file__} is not readable for {owner.name}, whose RQ this is: RQ must lie "
+            "where that user may read it, as in /opt/rq"
+        )
+    python = os.path.realpath(sys.executable)  # of pyenv or uv it may be in root's home
+    for path, mode in ((python, os.X_OK), (os.__file__, os.R_OK)):
         if not os.access(path, mode):
             raise Refused(
-                f"{path} is not readable for {owner.name}, whose RQ this is: RQ and its "
-                "Python must lie where that user may read them, as in /opt/rq"
+                f"{path} is not readable for {owner.name}, whose RQ this is: install a "
+                "Python for all (Debian 12 and later: apt-get install python3 "
+                "python3-venv), then as root run /usr/bin/python3 -I "
+                f"{_CODE}/bin/bootstrap.py"
             )

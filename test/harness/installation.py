@@ -91,6 +91,8 @@ def python_for_all(place: Path) -> Path:
     name = f"python3.{sys.version_info.minor}"
     if all(path.stat().st_mode & 0o001 for path in (base, *base.parents)):
         return base / "bin" / name
+    if (place / "python/bin" / name).exists():
+        return place / "python/bin" / name
     (place / "python/bin").mkdir(parents=True)
     copied = Path(
         shutil.copy((base / "bin" / name).resolve(), place / "python/bin" / name)
@@ -108,6 +110,31 @@ def python_for_all(place: Path) -> Path:
     for library in (base / "lib").glob("libpython*.so*"):
         shutil.copy(library, place / "python/lib")
     return place / "python/bin" / name
+
+
+def closed_python(place: Path) -> Path:
+    """Return a Python in a directory that only root may enter, as pyenv and uv make one in
+    root's home."""
+    base = python_for_all(place).resolve()
+    home = place / "home of root"
+    (home / "bin").mkdir(parents=True, mode=0o700)
+    closed = Path(shutil.copy(base, home / "bin"))
+    (home / "lib").symlink_to(base.parent.parent / "lib")
+    (home / "bin/python3").symlink_to(closed.name)
+    home.chmod(0o700)
+    return closed
+
+
+def path_without(directory: Path, *missing: str) -> dict[str, str]:
+    """Return an environment whose PATH is a directory of all programs of the system but
+    some."""
+    directory.mkdir()
+    for place in ("/usr/bin", "/usr/sbin", "/bin", "/sbin"):
+        for program in Path(place).iterdir():
+            link = directory / program.name
+            if program.name not in missing and not os.path.lexists(link):
+                link.symlink_to(program)
+    return {**os.environ, "PATH": str(directory)}
 
 
 @contextlib.contextmanager

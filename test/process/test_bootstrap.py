@@ -51,7 +51,7 @@ def checkout(tmp_path):
     """Give a checkout with a .venv in which all but Spark is installed."""
     (tmp_path / "bin").mkdir()
     (tmp_path / "rq").mkdir()
-    for name in ("bootstrap.py", "pins.py", "programs.py"):
+    for name in ("bootstrap.py", "pins.py", "programs.py", "pythons.py"):
         shutil.copy(CHECKOUT / "bin" / name, tmp_path / "bin")
     (tmp_path / "requirements.lock").write_text(LOCK)
     (tmp_path / "pyproject.toml").write_text(PROJECT)

@@ -18,6 +18,7 @@ from harness.installation import (
     give,
     install,
     owners,
+    path_without,
     place_for_all,
 )
 from harness.ports import free_port
@@ -103,17 +104,6 @@ def test_nothing_of_roots_environment_goes_along(checkout):
     assert environment["SUDO_USER"] == "root"
     assert environment["RQ_PORT"] == "1234"
     assert environment["PIP_INDEX_URL"] == secrets["PIP_INDEX_URL"]
-
-
-def path_without(directory, *missing):
-    """Return a directory that holds all programs of the system but some."""
-    directory.mkdir()
-    for place in ("/usr/bin", "/usr/sbin", "/bin", "/sbin"):
-        for program in Path(place).iterdir():
-            link = directory / program.name
-            if program.name not in missing and not os.path.lexists(link):
-                link.symlink_to(program)
-    return {**os.environ, "PATH": str(directory)}
 
 
 @pytest.mark.parametrize("missing", [(), ("setpriv",), ("setpriv", "runuser")])
