@@ -150,6 +150,7 @@ def test_an_owner_without_its_directory_accepts_nothing_and_ends(
         assert not lives(script)
 
 
+@pytest.mark.slow
 def test_an_idle_owner_looks_at_its_directory_by_itself(tmp_path: Path) -> None:
     with owner(tmp_path) as queue:
         remove(queue)
