@@ -174,7 +174,9 @@ def test_an_rq_of_a_user_does_not_run_with_it(place, closed):
         "from rq.cli import main\n"
         f"sys.exit(main(['--root', {str(root.path)!r}, 'status']))\n"
     )
-    done = call([closed, "-I", script])
+    python = place / "python3"  # as in .venv, a link
+    python.symlink_to(closed)
+    done = call([python, "-I", script])
     assert done.returncode == 4
     (sentence,) = lines_of(done)
     assert f"{closed} is not readable for {USER}, whose RQ this is" in sentence

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rq.timers.cron import cron
@@ -148,6 +148,7 @@ def test_a_clock_put_back_names_the_same_fires_again_so_none_is_sent_twice():
     assert [one.key(at) for at in first] == [one.key(at) for at in again]
 
 
+@settings(max_examples=25)  # each run draws others
 @given(
     # Enough of an hourly timer for more fires than are made up; each costs time.
     st.lists(st.floats(min_value=-5e5, max_value=5e5), min_size=1, max_size=10),
