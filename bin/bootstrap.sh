@@ -22,6 +22,7 @@ launch() {
     shift
     if is_root; then become_owner "$@"; fi
     bootstrap
+    unset RQ_PYTHON_OF_ROOT
     exec "$python" -I -m "$module" "$@"
 }
 

@@ -60,11 +60,12 @@ ENTRY
 }
 
 # Where .venv is still to be made, tell the owner which Python root has: below root's home
-# (pyenv, uv) only root can see it, and it would read "no python3".
+# (pyenv, uv) only root can see it, and it would read "no python3". In /, for pyenv does
+# what a file in the directory says.
 name_own_python() {
     if stamped; then return; fi
     where='import os, sys; print(os.path.realpath(sys._base_executable))'
-    RQ_PYTHON_OF_ROOT=$(python3 -I -c "$where" 2>/dev/null) || RQ_PYTHON_OF_ROOT=''
+    RQ_PYTHON_OF_ROOT=$(cd / && python3 -I -c "$where" 2>/dev/null) || RQ_PYTHON_OF_ROOT=''
     export RQ_PYTHON_OF_ROOT
 }
 
