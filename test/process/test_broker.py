@@ -267,6 +267,7 @@ def test_a_clean_stop_keeps_all_and_a_second_broker_is_refused(broker, tmp_path)
     assert ids(client.ask("GETJOB", "FROM", "q")) == [job_id]
 
 
+@pytest.mark.slow
 def test_a_snapshot_lets_the_journal_go_and_keeps_what_lives(broker):
     client = broker.start()
     kept = [add(client, body=f"kept{n}") for n in range(300)]
