@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, cast
 
-from rq import config, disk, health, wording
+from rq import config, disk, health, wording, zones
 from rq.access import warnings as access
 from rq.cli import OK, broker_health, owner, place, ports, term
 from rq.config import recipients
@@ -49,6 +49,7 @@ def doctor(root: Root, words: list[str]) -> int:
         print(f"{name:<14} {value}")
     print(f"{'promise':<14} {system.promise}")
     print(f"{'limits':<14} {_limits(root)}")
+    print(f"{'time zones':<14} {zones.of_tables(zones.tables())}")
     for line in warnings:
         print(f"{term.colour('warning:', 'yellow')} {term.plain(line)}")
     if not warnings:
@@ -187,6 +188,7 @@ def _print_json(
             "file_system": facts,
             "speed": None if speed is None else dataclasses.asdict(speed),
             "promise": system.promise,
+            "time_zones": zones.of_tables(zones.tables()),
             "warnings": warnings,
         }
     )

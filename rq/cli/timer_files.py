@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+from rq import zones
 from rq.cli import place, term
 from rq.errors import BadConfig
 from rq.layout import Root
@@ -39,6 +40,7 @@ def _tell(root: Root, path: Path, timer: Timer) -> None:
     past = with_rule(Past(), timer, now)
     for fire in following(timer, past, now, _FIRES):
         print(moments(fire.at, timer.cron.zone))
+    print(f"time zones are those of {zones.of_tables(zones.tables())}")
 
 
 def rule(timer: Timer) -> str:

@@ -6,11 +6,12 @@ import itertools
 import json
 import os
 import pwd
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from rq import command, config
+from rq import command, config, zones
 from rq.cli import FAILED, OK, newqueue, place, term
 from rq.cli.newqueue import NewQueue
 from rq.command import Command
@@ -19,13 +20,10 @@ from rq.errors import BadConfig, BadInput, Refused
 from rq.layout import Root
 from rq.nesting import Json
 from rq.timers import crontab
-from rq.timers.cron import DEFAULT_ZONE, zone_of
 from rq.timers.crontab import Entry
 
 _STDIN = "-"
 _LARGEST = 2**20  # bytes of a crontab
-_LOCALTIME = Path("/etc/localtime")
-_ZONES = "zoneinfo/"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +39,8 @@ class Wish:
 def take_over(root: Root, wish: Wish) -> int:
     """Make a queue and a timer of each line; FAILED when some could not be."""
     place.root_config(root)
-    zone = wish.zone or _zone_of_machine()
-    zone_of(zone)
+    zone = _zone(wish)
+    zones.zone(zone)
     table = crontab.parse(_read(wish.path), zone, with_users=wish.with_users)
     refused, chosen = list(table.refused), set[str]()
     for entry in table.entries:
@@ -70,10 +68,17 @@ def _read(path: str) -> str:
         raise BadInput(f"{path} is not UTF-8: {error.reason}") from None
 
 
-def _zone_of_machine() -> str:
+def _zone(wish: Wish) -> str:
     """Return the zone that cron's times are in here."""
-    target = os.path.realpath(_LOCALTIME)
-    return target.partition(_ZONES)[2] or DEFAULT_ZONE
+    if wish.zone:
+        return wish.zone
+    try:
+        return zones.of_machine(time.time(), os.environ)
+    except BadInput as error:
+        raise BadInput(
+            f"{error}: say which zone the times of the crontab are in, as in --timezone "
+            "Europe/Berlin"
+        ) from None
 
 
 def _check_user(root: Root, entry: Entry) -> None:

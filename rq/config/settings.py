@@ -5,16 +5,18 @@ What each may be is in `checks`.
 
 from __future__ import annotations
 
+import functools
 import os
 import shlex
 import tempfile
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 from typing import Any, TypedDict
 
 from rq import limits, names, users
 from rq.config.notices import Notice
+from rq.errors import BadInput
 from rq.retry import Retry
 
 DEFAULT_PORT = 3333
@@ -221,13 +223,25 @@ _ANCESTOR_KEYS = frozenset(
 def default_worker_env() -> dict[str, str]:
     """Return the environment that workers start with, kept in the config for good."""
     user = users.user_of(os.getuid(), os.getgid())
-    zone = Path("/etc/timezone")
+    zone = _zone()
     return {
         "PATH": WORKER_PATH,
         "HOME": user.home,
         "USER": user.name,
         "LOGNAME": user.name,
         "LANG": "C.UTF-8",
-        "TZ": zone.read_text().strip() if zone.is_file() else "UTC",
+        **({"TZ": zone} if zone else {}),
         "TMPDIR": tempfile.gettempdir(),
     }
+
+
+@functools.cache
+def _zone() -> str:
+    """Return the zone of this machine; "" when it does not say: scripts then go by what
+    the C library finds, as all other programs do."""
+    from rq import zones  # which takes its time, and RQ asks once at most
+
+    try:
+        return zones.of_machine(time.time(), os.environ)
+    except BadInput:
+        return os.environ.get("TZ", "")

@@ -7,17 +7,16 @@ real time.
 
 from __future__ import annotations
 
-import difflib
 import functools
 import itertools
 import math
-import zoneinfo
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 
 from cronsim import CronSim, CronSimError
 
+from rq import zones
 from rq.errors import BadInput
 
 NEVER = math.inf
@@ -64,7 +63,7 @@ class Cron:
 
 def cron(expression: str, zone: str) -> Cron:
     """Return the rule; BadInput says which part of it is wrong."""
-    tz = zone_of(zone)
+    tz = zones.zone(zone)
     fields = _expanded(expression)
     if len(expression) > _LONGEST or len(fields.split()) != _FIELDS:
         raise BadInput(
@@ -81,21 +80,13 @@ def cron(expression: str, zone: str) -> Cron:
     return rule
 
 
-def zone_of(name: str) -> tzinfo:
-    """Return a zone of the IANA database; BadInput names a near one."""
-    if name == DEFAULT_ZONE:
-        return UTC
-    try:
-        return zoneinfo.ZoneInfo(name)
-    except (KeyError, ValueError, OSError):
-        near = difflib.get_close_matches(name, zoneinfo.available_timezones(), 1)
-        hint = f"did you mean {near[0]!r}?" if near else "say one as 'Europe/Berlin'"
-        raise BadInput(f"there is no time zone {name!r:.80}; {hint}") from None
-
-
 def local(moment: float, zone: str) -> str:
-    """Return a moment as a clock in a zone shows it, with what the zone is called then."""
-    return f"{datetime.fromtimestamp(moment, zone_of(zone)):%Y-%m-%d %H:%M:%S %Z}"
+    """Return a moment as a clock in a zone shows it, with what the zone is called then,
+    and how far it is from UTC."""
+    clock = datetime.fromtimestamp(math.floor(moment), zones.zone(zone))
+    if zone == DEFAULT_ZONE:
+        return f"{clock:%Y-%m-%d %H:%M:%S} UTC"
+    return f"{clock:%Y-%m-%d %H:%M:%S %Z} (UTC{clock.isoformat()[19:]})"
 
 
 def _expanded(expression: str) -> str:
@@ -113,7 +104,7 @@ def _from(rule: Cron, moment: float) -> Iterator[float]:
     minute, hour, *_ = fields.split()
     names_its_hour = minute[0] != "*" and hour[0] != "*"
     give = _by_the_clock if names_its_hour else _in_real_time
-    return give(fields, moment, zone_of(rule.zone))
+    return give(fields, moment, zones.zone(rule.zone))
 
 
 def _by_the_clock(fields: str, moment: float, zone: tzinfo) -> Iterator[float]:

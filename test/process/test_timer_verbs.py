@@ -26,10 +26,11 @@ def written(root, name="nightly", **settings):
 def test_validate_tells_when_a_timer_would_fire_there_and_in_utc(root):
     path = written(root, cron="30 2 * * *", timezone="Asia/Kathmandu")
     done = rq("timer", "validate", path, root=root)
-    head, *fires = done.stdout.splitlines()
+    head, *fires, tables = done.stdout.splitlines()
+    assert tables.startswith("time zones are those of tzdata 20")
     assert head == f"{path} is a timer: 30 2 * * * in Asia/Kathmandu, to backup"
     assert len(fires) == 5
-    assert all(" 02:30:00 +0545 = " in line for line in fires)
+    assert all(" 02:30:00 +0545 (UTC+05:45) = " in line for line in fires)
     assert all(line.endswith(" 20:45:00 UTC") for line in fires)
     assert (done.returncode, done.stderr) == (0, "")
 

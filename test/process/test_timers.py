@@ -367,7 +367,7 @@ def test_the_next_fires_of_all_timers_are_told_in_their_order(shared):
     assert [one["at"] for one in rows] == sorted(one["at"] for one in rows)
     assert {one["name"] for one in rows[:2]} == {"a", "b"}
     assert len(rows) == 5
-    assert all(one["local"].endswith(":00 +0545") for one in rows)
+    assert all(one["local"].endswith(":00 +0545 (UTC+05:45)") for one in rows)
     named = json.loads(verb(shared, "next", "2", "b", "--json").stdout)
     assert [one["name"] for one in named] == ["b", "b"]
 
