@@ -13,6 +13,7 @@ import os
 import re
 import signal
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,9 +53,16 @@ class Command:
 
     words: tuple[str, ...]
     append: bool = False  # all parameters, behind `--`
+    at_home: bool = False  # it runs in $HOME, as under cron
+    stdin: str | None = None  # what it reads; None: what a script does
 
     def to_json(self) -> dict[str, Json]:
-        return {"command": list(self.words), "append": self.append}
+        data: dict[str, Json] = {"command": list(self.words), "append": self.append}
+        if self.at_home:
+            data["at_home"] = True
+        if self.stdin is not None:
+            data["stdin"] = self.stdin
+        return data
 
 
 def parse(data: object) -> Command:
@@ -62,9 +70,14 @@ def parse(data: object) -> Command:
     fields = data if isinstance(data, dict) else {}
     words, append = fields.get("command"), fields.get("append", False)
     texts = isinstance(words, list) and all(isinstance(word, str) for word in words)
-    if not texts or not words or not isinstance(append, bool):
-        raise BadInput('it is not {"command": [WORD, …], "append": true or false}')
-    return Command(tuple(words), append)
+    at_home, stdin = fields.get("at_home", False), fields.get("stdin")
+    around = isinstance(at_home, bool) and isinstance(stdin, str | None)
+    if not texts or not words or not isinstance(append, bool) or not around:
+        raise BadInput(
+            'it is not {"command": [WORD, …], "append": true or false, "at_home": true or '
+            'false, "stdin": TEXT}'
+        )
+    return Command(tuple(words), append, at_home, stdin)
 
 
 def check(command: Command) -> None:
@@ -166,6 +179,7 @@ def main(argv: Sequence[str]) -> int:
             for name in _PARAMS
         }
         words = expand(command, params, _last() if command.append else 0)
+        _prepare(command)
     except BadInput as error:
         script.say(Verb.ERR, str(error))
         return 1
@@ -177,8 +191,27 @@ def main(argv: Sequence[str]) -> int:
     except OSError as error:
         program = command.words[0]
         why = program_file.why_not(program, error)
+    except ValueError as error:  # a NUL
+        program, why = command.words[0], str(error)
     script.say(Verb.ERR, f"{program} cannot be started: {why}")
     return 1
+
+
+def _prepare(command: Command) -> None:
+    """Give the command what it reads, and the directory it runs in; BadInput."""
+    try:
+        if command.stdin is not None:
+            with tempfile.TemporaryFile() as file:
+                file.write(command.stdin.encode())
+                file.seek(0)
+                os.dup2(file.fileno(), 0)
+        if command.at_home:
+            os.chdir(os.environ.get("HOME") or "/")
+    except OSError as error:
+        what = error.filename or "its input"
+        raise BadInput(
+            f"{command.words[0]} was not started: {what}: {error.strerror}"
+        ) from None
 
 
 def _read(path: Path) -> Command:

@@ -205,12 +205,13 @@ def _mount_of(path: Path) -> tuple[str, str, str, tuple[str, ...]]:
 
 def _mounts() -> Iterator[tuple[str, str, str, str, tuple[str, ...]]]:
     try:
-        lines = Path("/proc/self/mountinfo").read_text("utf-8", "replace").splitlines()
+        data = Path("/proc/self/mountinfo").read_bytes()
     except OSError:
         return
-    for line in lines:
+    # The kernel spells what parts fields and lines; all else is part of a name.
+    for line in data.decode("utf-8", "replace").split("\n"):
         left, _, right = line.partition(" - ")
-        fields, tail = left.split(), right.split()
+        fields, tail = left.split(" "), right.split(" ")
         if len(fields) < 6 or len(tail) < 3:
             continue
         options = (*fields[5].split(","), *tail[2].split(","))
@@ -218,7 +219,12 @@ def _mounts() -> Iterator[tuple[str, str, str, str, tuple[str, ...]]]:
 
 
 def _unescaped(text: str) -> str:
-    for code, char in (("\\040", " "), ("\\011", "\t"), ("\\134", "\\")):
+    for code, char in (
+        ("\\040", " "),
+        ("\\011", "\t"),
+        ("\\012", "\n"),
+        ("\\134", "\\"),
+    ):
         text = text.replace(code, char)
     return text
 

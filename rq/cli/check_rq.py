@@ -142,7 +142,7 @@ def parse_limits(text: str) -> Limits:
 def _answers(line: Line) -> Iterator[tuple[str, dict[str, str]]]:
     """Yield each queue that /q.txt lists, with the `key: value` lines of its file."""
     with contextlib.closing(line):
-        for text in _get(line, "q.txt").splitlines():
+        for text in _get(line, "q.txt").split("\n"):
             path = text.strip()
             if path:
                 name = path.removeprefix("q/").removesuffix(".txt")
@@ -150,7 +150,7 @@ def _answers(line: Line) -> Iterator[tuple[str, dict[str, str]]]:
 
 
 def _values(text: str) -> dict[str, str]:
-    pairs = (line.partition(":") for line in text.splitlines() if ":" in line)
+    pairs = (line.partition(":") for line in text.split("\n") if ":" in line)
     return {key.strip(): value.strip() for key, _, value in pairs}
 
 

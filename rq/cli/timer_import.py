@@ -62,10 +62,7 @@ def _read(path: str) -> str:
         raise BadInput(f"{path} cannot be read: {error.strerror}") from None
     if len(data) > _LARGEST:
         raise BadInput(f"{path} is larger than a crontab of {_LARGEST:,} bytes")
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        raise BadInput(f"{path} is not UTF-8: {error.reason}") from None
+    return data.decode("utf-8", "surrogateescape")  # a line says that it is no UTF-8
 
 
 def _zone(wish: Wish) -> str:
@@ -97,7 +94,7 @@ def _check_user(root: Root, entry: Entry) -> None:
 def _take(root: Root, entry: Entry, chosen: set[str], dry_run: bool) -> str:
     """Make what is missing of a line's queue and timer; return what was done. `chosen`
     are the names of the lines before it."""
-    runs = Command((entry.shell, "-c", entry.script))
+    runs = Command((entry.shell, "-c", entry.text), at_home=True, stdin=entry.stdin)
     command.check(runs)
     notices.check_settings(_tells(entry))
     name = next(

@@ -26,8 +26,8 @@ def delegated(pid: int | str = "self", proc: Path = _PROC) -> Path | None:
     """Return the group in which that of a process may have others beside it, with limits
     of memory and processes; None: there is none. It changes nothing."""
     try:
-        lines = (proc / f"{pid}/cgroup").read_text().splitlines()
-        mount = _mount((proc / "self/mounts").read_text())
+        lines = _text(proc / f"{pid}/cgroup").split("\n")
+        mount = _mount(_text(proc / "self/mounts"))
         own = next(line[3:] for line in lines if line.startswith("0::"))
         if mount is None or own == "/":
             return None
@@ -38,8 +38,15 @@ def delegated(pid: int | str = "self", proc: Path = _PROC) -> Path | None:
         return None
 
 
+def _text(path: Path) -> str:
+    """Return a file of the kernel's, in which names of others stand: a line ends at a
+    newline alone."""
+    return os.fsdecode(path.read_bytes())
+
+
 def _mount(mounts: str) -> Path | None:
-    for words in map(str.split, mounts.splitlines()):
+    for line in mounts.split("\n"):
+        words = line.split(" ")
         if len(words) > 2 and words[2] == _MOUNT:
             return Path(words[1])
     return None

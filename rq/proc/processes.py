@@ -200,7 +200,7 @@ def _look_hidden(pid: int, since: float) -> Hidden | None:
     except OSError:
         return None
     try:
-        lines = (_PROC / str(pid) / "status").read_text(errors="replace").splitlines()
+        lines = _status(pid)
     except OSError:
         return None
     status = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
@@ -210,6 +210,13 @@ def _look_hidden(pid: int, since: float) -> Hidden | None:
     ours = status.get("Uid", "").split()[:1] == [str(os.getuid())]
     gone = status.get("State", "")[:1] in _ENDED
     return Hidden(pid, status.get("Name", "?")) if ours and not gone else None
+
+
+def _status(pid: int) -> list[str]:
+    """Return the lines of a process; it names itself in the first, and only a newline
+    cannot be part of a name."""
+    data = (_PROC / str(pid) / "status").read_bytes()
+    return data.decode("utf-8", "replace").split("\n")
 
 
 def _holds(pid: int, slots: Mapping[tuple[int, int], int]) -> bool:
@@ -236,7 +243,7 @@ def _slot_of(pid: int, fd: str, slots: Mapping[tuple[int, int], int]) -> int | N
 def _uids(pid: int) -> set[int]:
     """Return the users that a process has: real, effective, saved."""
     try:
-        lines = (_PROC / str(pid) / "status").read_text(errors="replace").splitlines()
+        lines = _status(pid)
     except OSError as error:
         _check_seen(error)
         return set()

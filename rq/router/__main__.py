@@ -69,7 +69,7 @@ def _act(rule: Rule, message: Mapping[str, Json]) -> int:
 
 def _send(rule: Rule, number: int, dest: str) -> str:
     """Send a copy, unless an earlier attempt has; return why it could not be."""
-    mark = f"{rule.name} {number}"
+    mark = f"{rule.name} {number}".replace("\n", " ")
     if mark in _sent():
         return ""
     is_copied, text = script.dup(rule.delay, dest)
@@ -84,8 +84,8 @@ def _send(rule: Rule, number: int, dest: str) -> str:
 def _sent() -> list[str]:
     """Return the marks of the copies that were made."""
     try:
-        with open(_SENT, opener=_opened) as file:
-            return file.read().splitlines()
+        with open(_SENT, newline="\n", opener=_opened) as file:
+            return file.read().split("\n")
     except FileNotFoundError:
         return []
 

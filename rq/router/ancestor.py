@@ -14,11 +14,15 @@ from rq.errors import BadConfig
 from rq.nesting import Json
 from rq.router.rules import Rule, Rules, ordered, rule
 
-_STATEMENT = re.compile(r"(rule|src|dest|action|route|delay|log)\b[\s(]*(.*?)\)?\s*;?")
+# To Ruby a line ends at a newline alone, and these are blank.
+_BLANKS = " \t\r\v\f"
+_STATEMENT = re.compile(
+    rf"(rule|src|dest|action|route|delay|log)\b[{_BLANKS}(]*(.*?)\)?[{_BLANKS}]*;?"
+)
 _PATTERN = re.compile(r"/((?:[^/\\]|\\.)*)/([a-z]*)")
 _OTHER_PATTERN = re.compile(r"%r\{(.*)\}([a-z]*)")
 _TOKEN = re.compile(
-    r"""\s*(?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\#]|\\.|#(?![{$@]))*)"|:(\w+)|([\[\],]))\s*"""
+    r"""[ \t\r\v\f]*(?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\#]|\\.|#(?![{$@]))*)"|:(\w+)|([\[\],]))[ \t\r\v\f]*"""
 )
 # What Ruby's patterns spell otherwise, or mean otherwise.
 _SPELT = {
@@ -41,10 +45,10 @@ def _blocks(text: str) -> Iterator[tuple[int, list[tuple[int, str]]]]:
     """Give (number, lines with their numbers) of each rule."""
     block: list[tuple[int, str]] = []
     number = 0
-    for at, raw in enumerate([*text.splitlines(), ""], 1):
-        line = _without_comment(raw).strip()
+    for at, raw in enumerate([*text.split("\n"), ""], 1):
+        line = _without_comment(raw).strip(_BLANKS)
         opens = re.match(r"rule\b", line) is not None
-        if block and (opens or not raw.strip()):
+        if block and (opens or not raw.strip(_BLANKS)):
             number += 1
             yield number, block
             block = []
@@ -88,7 +92,7 @@ def _statement(line: str) -> tuple[str, Json]:
     statement = _STATEMENT.fullmatch(line)
     if statement is None:
         raise ValueError(f"{line!r:.80} is not a statement of a rule")
-    word, rest = statement[1], statement[2].strip()
+    word, rest = statement[1], statement[2].strip(_BLANKS)
     if word in ("src", "dest"):
         return word, pattern(rest)
     if word == "delay":

@@ -40,12 +40,12 @@ def _unfit_interpreter(program: str) -> str:
         return ""
     if not first.startswith(b"#!"):
         return ""
-    named = first[2:].split() or [b"no interpreter"]
+    name = first[2:].replace(b"\t", b" ").strip(b" \n").partition(b" ")[0]
     if first.endswith(b"\r\n"):
         return f"its lines end as on Windows: sed -i 's/\\r$//' {program}"
-    if os.path.exists(named[0]):
+    if name and os.path.exists(name):
         return ""
-    return f"its first line names {os.fsdecode(named[0])}, which is not there"
+    return f"its first line names {os.fsdecode(name) or 'no interpreter'}, which is not there"
 
 
 def why_not(program: str, error: OSError) -> str:

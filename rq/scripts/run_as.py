@@ -113,10 +113,10 @@ def _account(name: str, group: str) -> User:
     """Return a user by name or number, with `group` in place of its first one."""
     gid = _gid(group) if group else None
     try:
-        uid = int(name) if name.isdigit() else pwd.getpwnam(name).pw_uid
+        uid = int(name) if _is_number(name) else pwd.getpwnam(name).pw_uid
         entry = pwd.getpwuid(uid)
     except KeyError:
-        if not name.isdigit() or int(name) > _LARGEST:
+        if not _is_number(name) or int(name) > _LARGEST:
             raise BadConfig(f"user: there is no user {name} on this machine") from None
         if gid is None:
             raise BadConfig(
@@ -129,8 +129,12 @@ def _account(name: str, group: str) -> User:
     return User(uid, first, user.name, user.home, groups, user.shell)
 
 
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()
+
+
 def _gid(group: str) -> int:
-    if group.isdigit() and int(group) <= _LARGEST:
+    if _is_number(group) and int(group) <= _LARGEST:
         return int(group)
     try:
         return grp.getgrnam(group).gr_gid

@@ -153,7 +153,7 @@ def _list(options: Mapping[str, str], name: str) -> frozenset[str] | None:
 
 def _number(options: Mapping[str, str], name: str) -> int:
     text = options.get(name, "0")
-    if not text.isdigit():
+    if not (text.isascii() and text.isdigit()):
         raise BadInput(f"{name}: {text!r:.60} is not a whole number")
     return int(text)
 

@@ -81,7 +81,8 @@ def of_script(script: Path) -> Requirements | None:
 
 def _header(script: Path) -> dict[str, Any] | None:
     """Return what a script says of itself; None: nothing."""
-    lines = script.read_text("utf-8", "replace").splitlines()
+    # As Python has it; what else ends a line of text may stand within one of code.
+    lines = script.read_text("utf-8", "replace").split("\n")
     begins = [number for number, line in enumerate(lines) if line == _BEGIN]
     if not begins:
         return None
@@ -133,7 +134,7 @@ def _beside(path: Path) -> str:
         return ""
     except (OSError, UnicodeError) as error:
         raise BadInput(f"{path} cannot be read: {error}") from None
-    for line in text.replace("\\\n", " ").splitlines():  # pip joins them, too
+    for line in text.replace("\\\n", " ").splitlines():  # as pip parts and joins them
         said = " ".join(_COMMENT.sub("", line).split())
         if said and not (_is_option(said) or _is_package(_HASH.sub("", said))):
             raise BadInput(

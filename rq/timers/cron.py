@@ -65,7 +65,8 @@ def cron(expression: str, zone: str) -> Cron:
     """Return the rule; BadInput says which part of it is wrong."""
     tz = zones.zone(zone)
     fields = _expanded(expression)
-    if len(expression) > _LONGEST or len(fields.split()) != _FIELDS:
+    is_cron = fields.isascii() and fields.replace("\t", " ").isprintable()
+    if len(expression) > _LONGEST or not is_cron or len(fields.split()) != _FIELDS:
         raise BadInput(
             f"{expression!r:.80} has not the five fields of cron, minute hour day month "
             f"weekday; it may also be one of {', '.join(NAMED)}"
@@ -90,7 +91,7 @@ def local(moment: float, zone: str) -> str:
 
 
 def _expanded(expression: str) -> str:
-    return NAMED.get(expression.strip().lower(), expression)
+    return NAMED.get(expression.strip(" \t").lower(), expression)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -3,25 +3,36 @@
 from __future__ import annotations
 
 import re
-import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from rq.config import notices
 from rq.errors import BadInput
 from rq.timers.cron import cron
 
 _FIELDS = 5
-_SETTING = re.compile(r"""\s*(["']?)([A-Za-z_]\w*)\1\s*=\s*(.*?)\s*""")
-_QUOTED = re.compile(r"""(["'])(.*)\1""")
-_PERCENT = re.compile(r"(?<!\\)%")
+_BLANKS = " \t"
+# What cron takes for a variable. A quote at the beginning of a value ends it, too; any
+# other belongs to it.
+_SETTING = re.compile(
+    r"""(?:(["'])((?:(?!\1)[^=])*)\1|((?!["'])[^ \t\v\f\r=]*))[ \t\v\f\r]*=[ \t\v\f\r]*"""
+    r"""(?:(["'])((?:(?!\4).)*)\4|((?!["'\s]).+?))[ \t\v\f\r]*""",
+    re.DOTALL | re.ASCII,
+)
+_LIKE_A_SETTING = re.compile(r"""["']?[A-Za-z_]\w*["']?[ \t]*=""", re.ASCII)
+_VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_OURS = "RQ_"
+_NO_TEXT = re.compile("[\0\ud800-\udfff]")  # bytes that are no UTF-8, too
+_PERCENT = re.compile(r"\\%|%")
 _NO_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 _BETWEEN = re.compile(r"&&|\|\||;")
+_ASSIGNED = re.compile(r"[A-Za-z_]\w*=.*", re.ASCII)
 _BEFORE = frozenset({"", "cd", "test", "["})
 _LONGEST_NAME = 40
 _SHELL = "/bin/sh"
 _DAY = 1440  # minutes
-# What these say is no variable of the command.
-_OF_CRON = frozenset({"MAILTO", "MAILFROM", "CRON_TZ", "RANDOM_DELAY", "SHELL"})
+# What these say is no variable of the command; LOGNAME is who runs it.
+_OF_CRON = frozenset({"MAILTO", "MAILFROM", "CRON_TZ", "RANDOM_DELAY", "LOGNAME"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,22 +59,50 @@ class Entry:
         return named[:_LONGEST_NAME] or "cron"
 
     @property
-    def script(self) -> str:
-        """What the shell runs, in the home as with cron; behind the first % is what it
-        reads."""
-        command, *lines = [
-            part.replace("\\%", "%") for part in _PERCENT.split(self.command)
-        ]
-        script = f'cd "${{HOME:-/}}" || exit\n{command}'
-        if not lines:
-            return script
-        text = "".join(f"{line}\n" for line in lines)
-        return f"printf %s {shlex.quote(text)} | (\n{script}\n)"
+    def text(self) -> str:
+        """What the shell is given: up to the first %."""
+        return _parted(self.command)[0]
+
+    @property
+    def stdin(self) -> str | None:
+        """What the command reads: what stands behind the first %, in which each % is the
+        end of a line; None: there is no %."""
+        rest = _parted(self.command)[1]
+        if rest is None:
+            return None
+        text = _PERCENT.sub(lambda match: "%" if match[0] == r"\%" else "\n", rest)
+        return text if not text or text.endswith("\n") else f"{text}\n"
+
+
+def _parted(command: str) -> tuple[str, str | None]:
+    """Return what stands before the first % and behind it. A backslash takes its meaning
+    from a %, and from a backslash, in the first part alone: so Debian's cron."""
+    text: list[str] = []
+    is_escaped = False
+    for at, char in enumerate(command):
+        if is_escaped:
+            text[-1:] = [char] if char in "%\\" else ["\\", char]
+            is_escaped = False
+        elif char == "%":
+            return "".join(text), command[at + 1 :]
+        else:
+            text.append(char)
+            is_escaped = char == "\\"
+    return "".join(text), None
 
 
 def _program(command: str) -> str:
-    words = [word for word in command.split() if not _SETTING.fullmatch(word)]
+    words = [word for word in _words(command) if not _ASSIGNED.fullmatch(word)]
     return words[0].rpartition("/")[2] if words else ""
+
+
+def _words(text: str, most: int = 0) -> list[str]:
+    """Return what blanks part: to cron these are space and tab alone."""
+    return [
+        word
+        for word in re.split(r"[ \t]+", text.lstrip(_BLANKS), maxsplit=most)
+        if word
+    ]
 
 
 @dataclass(slots=True)
@@ -76,28 +115,73 @@ class Crontab:
 
 def parse(text: str, zone: str, *, with_users: bool = False) -> Crontab:
     """Return the lines of a crontab, whose times are in `zone` unless it says CRON_TZ;
-    `with_users`: a system's, with a user before each command."""
+    `with_users`: a system's, with a user before each command.
+
+    Below a variable that is left out no line is taken: what a command does without it,
+    say with `rm -r "$DIR"/*`, is not what was meant.
+    """
     table = Crontab()
     settings: dict[str, str] = {}
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip() or line.lstrip().startswith("#"):
-            continue
-        if setting := _SETTING.fullmatch(line):
-            settings[setting[2]] = _QUOTED.sub(r"\2", setting[3])
-            continue
+    lacks = 0  # the line of the first variable that is left out
+    for number, line in _lines(text):
+        is_setting = _LIKE_A_SETTING.match(line) or _SETTING.fullmatch(line)
         try:
-            table.entries.append(_entry(number, line, settings, zone, with_users))
+            if is_setting:
+                settings.update([_setting(line)])
+            elif lacks:
+                raise BadInput(f"it may need the variable of line {lacks}")
+            else:
+                entry = _entry(number, line, settings, zone, with_users)
+                table.entries.append(entry)
         except BadInput as error:
             table.refused.append((number, str(error)))
+            lacks = lacks or (number if is_setting else 0)
     return table
+
+
+def _lines(text: str) -> Iterator[tuple[int, str]]:
+    """Give the lines that say something, and their numbers. They end at a newline, and
+    at nothing else that Python would take for the end of a line."""
+    for number, line in enumerate(text.split("\n"), 1):
+        if (rest := line.lstrip(_BLANKS)) and not rest.startswith("#"):
+            yield number, rest
+
+
+def _setting(line: str) -> tuple[str, str]:
+    """Return a variable and its value; BadInput when cron or RQ would not take it."""
+    _check_text(line)
+    match = _SETTING.fullmatch(line)
+    if match is None:
+        raise BadInput(
+            "cron takes no such variable: a quote must enclose the whole value and not be "
+            'in it, and no value at all is ""'
+        )
+    name = match[2] if match[1] else match[3]
+    value = match[5] if match[4] else match[6]
+    if not _VARIABLE.fullmatch(name):
+        raise BadInput(f"{name!r:.80} cannot be the name of a variable")
+    if name.startswith(_OURS):
+        raise BadInput(f"{name:.80} cannot be set: names that begin with RQ_ are RQ's")
+    if name == "MAILTO":
+        _mail(value)
+    return name, value
+
+
+def _check_text(line: str) -> None:
+    if bad := _NO_TEXT.search(line):
+        byte = ord(bad[0]) & 0xFF
+        raise BadInput(
+            f"the byte 0x{byte:02x} in it is no text in UTF-8: convert the file"
+        )
 
 
 def _entry(
     number: int, line: str, settings: Mapping[str, str], zone: str, with_users: bool
 ) -> Entry:
     """Return what a line says; BadInput says why it can be no timer."""
-    count = 1 if line.lstrip().startswith("@") else _FIELDS
-    words = line.split(None, count + with_users)
+    _check_text(line)
+    count = 1 if line.startswith("@") else _FIELDS
+    words = _words(line, count + with_users)
     if len(words) <= count + with_users:
         raise BadInput("it has no command behind its time")
     rule = cron(" ".join(words[:count]), settings.get("CRON_TZ") or zone)
@@ -106,7 +190,7 @@ def _entry(
         expression=rule.expression,
         zone=rule.zone,
         jitter=_jitter(settings.get("RANDOM_DELAY", "0")),
-        command=words[-1].rstrip(),
+        command=words[-1],
         shell=settings.get("SHELL") or _SHELL,
         env={key: value for key, value in settings.items() if key not in _OF_CRON},
         user=words[count] if with_users else "",
@@ -118,7 +202,13 @@ def _mail(addresses: str | None) -> tuple[str, ...] | None:
     """Return who gets mail: addresses or users of this machine, with commas between."""
     if addresses is None:
         return None
-    return tuple(each for each in re.split(r"[,\s]+", addresses) if each)
+    mail = tuple(each for each in re.split(r"[, \t]+", addresses) if each)
+    try:
+        if mail:
+            notices.check_settings({"on_err": {"mail": list(mail)}})
+    except (BadInput, ValueError) as error:
+        raise BadInput(f"MAILTO, {error}") from None
+    return mail
 
 
 def _jitter(minutes: str) -> int:

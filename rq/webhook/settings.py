@@ -66,7 +66,7 @@ def common_secrets(root: Root) -> tuple[str, ...]:
     if not path.exists():
         _make_secret(root)
     _private(path)
-    lines = (line.strip() for line in path.read_text().splitlines())
+    lines = (line.strip() for line in path.read_text("utf-8", "replace").split("\n"))
     secrets = tuple(line for line in lines if line and not line.startswith("#"))
     if not secrets:
         raise BadConfig(

@@ -1,11 +1,17 @@
 """`rq timer`: what a person asks of timers."""
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 from harness.cli import rq
 from harness.post import SCRIPT, Post
 from harness.waiting import wait_until
+
+from rq.command import Command
+from rq.timers import crontab
 
 pytestmark = pytest.mark.process
 
@@ -150,7 +156,8 @@ def test_a_mailto_that_is_no_address_leaves_its_lines_out(daemon):
     path = daemon.root.path / "crontab"
     path.write_text("MAILTO=-oX@b\n* * * * * /bin/echo\n")
     done = taken_over(daemon, path)
-    assert "line 2 is left out: on_err: mail: '-oX@b' is no address" in done.stderr
+    assert "line 1 is left out: MAILTO, on_err: mail: '-oX@b' is no" in done.stderr
+    assert "line 2 is left out: it may need the variable of line 1" in done.stderr
     assert done.returncode == 1
 
 
@@ -190,3 +197,62 @@ def test_what_is_no_crontab_is_refused_in_a_sentence(daemon, words, told):
     assert told in done.stderr
     assert "Traceback" not in done.stderr
     assert done.returncode == 2
+
+
+LATIN = b"* * * * * /bin/echo caf\xe9\n# caf\xe9\n* * * * * /bin/ls\n"
+
+
+def test_a_line_that_is_no_utf_8_is_named_and_the_others_are_taken(daemon):
+    daemon.root.scandir.mkdir(exist_ok=True)
+    path = daemon.root.path / "crontab"
+    path.write_bytes(LATIN)
+    done = taken_over(daemon, path)
+    assert done.stdout.startswith("line 3: queue and timer ls are made")
+    assert done.stderr == (
+        "line 1 is left out: the byte 0xe9 in it is no text in UTF-8: convert the file\n"
+    )
+
+
+RECORDER = """\
+#!/bin/sh
+{ printf '<%s>\\n' "$#" "$@"; pwd -P; cat; } > "$OUT"
+exit 3
+"""
+
+
+def ran(tmp_path, entry, home):
+    """Run the command of a line as its queue would; return its status and what the
+    shell was given."""
+    path, out = tmp_path / "command.json", tmp_path / "out"
+    runs = Command((entry.shell, "-c", entry.text), at_home=True, stdin=entry.stdin)
+    path.write_text(json.dumps(runs.to_json()))
+    done = subprocess.run(
+        ["/bin/sh", "-c", 'exec "$0" -I -m rq.command "$1" 3>&2', sys.executable, path],
+        env={"HOME": str(home), "PATH": "/usr/bin:/bin", "OUT": str(out)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+    )
+    return done, out.read_text() if out.exists() else ""
+
+
+def test_any_shell_gets_the_command_of_a_line_and_nothing_else(tmp_path):
+    shell = tmp_path / "shell"
+    shell.write_text(RECORDER)
+    shell.chmod(0o755)
+    text = f"SHELL={shell}\n* * * * * if ( $x ) echo \v 'a\\%'%in%put\n"
+    [entry] = crontab.parse(text, "UTC").entries
+    done, given = ran(tmp_path, entry, tmp_path)
+    told = (
+        f"<2>\n<-c>\n<if ( $x ) echo \v 'a%'>\n{os.path.realpath(tmp_path)}\nin\nput\n"
+    )
+    assert (done.returncode, given) == (3, told)
+
+
+def test_a_command_does_not_run_elsewhere_when_its_home_is_not_there(tmp_path):
+    [entry] = crontab.parse("* * * * * touch $OUT", "UTC").entries
+    done, _ = ran(tmp_path, entry, tmp_path / "none")
+    assert done.returncode == 1
+    assert not (tmp_path / "out").exists()
+    assert done.stderr.startswith(b"err /bin/sh was not started: ")
+    assert done.stderr.endswith(b"/none: No such file or directory\n")

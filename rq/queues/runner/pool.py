@@ -243,7 +243,7 @@ class Pool:
     # ---- what they print without a message
 
     def _print(self, worker: PoolWorker, data: bytes) -> None:
-        for line in data.decode("utf-8", "replace").splitlines():
+        for line in data.decode("utf-8", "replace").split("\n"):
             count = self._printed[worker] = self._printed.get(worker, 0) + 1
             if line and count <= OUTPUT_LINES:
                 log.info(
