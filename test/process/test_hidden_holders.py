@@ -15,6 +15,8 @@ from harness.processes import end, lives, only_root
 from harness.queues import RunningQueue, kept
 from harness.waiting import wait_until
 
+from rq.proc import processes
+
 pytestmark = [pytest.mark.process, only_root]
 NOBODY = 65534
 AGENT = (
@@ -139,3 +141,14 @@ def test_what_has_ended_and_is_not_waited_for_holds_nothing():
         words, cwd=CHECKOUT, capture_output=True, text=True, check=True
     )
     assert run.stdout.strip() == "hides False"
+
+
+def test_a_process_cannot_name_itself_another_users():
+    """Its name stands in the first line of its status, and may hold a CR."""
+    code = "open('/proc/self/comm', 'w', newline='').write('\\rUid:\\t7\\t7\\t7'); print(flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        process.stdout.readline()
+        assert processes._uids(process.pid) == {os.getuid()}
+        process.communicate(b"\n")

@@ -190,3 +190,9 @@ def test_what_is_no_rule_is_told_with_its_line_and_never_run(text, told):
 
 def test_an_empty_file_has_the_last_rule_only():
     assert ancestor.parse("\n# nothing\n") == rules.Rules(())
+
+
+def test_a_line_of_the_ancestors_rules_ends_at_a_newline_alone():
+    text = "rule 'a\u2028b\vc'\nsrc /x\u0085y/\ndest /./\naction :done\n"
+    [rule] = ancestor.parse(text).rules
+    assert rule.name == "a\u2028b\vc"
