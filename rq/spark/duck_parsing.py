@@ -25,26 +25,36 @@ class Parser:
         expression = parsing.FORMS.get(form, form)
         self.names = list(parsing.names(expression))
         self._kept = [name for name in parsing.KEPT if name in columns]
-        self._is_usual = form in parsing.FORMS
-        self._pattern = _nameless(expression)
-        _demand(self._pattern, expression)
+        self.is_usual = form in parsing.FORMS
+        if self.is_usual:
+            self._pattern = _greedy(expression)
+            self._odd = _greedy(parsing.MALFORMED[form])
+        else:
+            self._pattern = _nameless(expression)
+            _demand(self._pattern, expression)
 
     def rejects(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the lines that do not fit."""
         from pyarrow import compute
 
-        return batch.filter(compute.is_null(self._groups(batch)))
+        _, malformed = self._columns(batch)
+        return batch.filter(compute.is_null(malformed))
 
     def fitting(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return those that do, as columns of text."""
+        """Return those that do, as columns of text, and whether they are malformed."""
         import pyarrow as pa
         from pyarrow import compute
 
-        groups = self._groups(batch)
-        fits = compute.is_valid(groups)
-        columns = [*(batch.column(name) for name in self._kept), *groups.flatten()]
-        names = [*self._kept, *self.names]
-        return pa.RecordBatch.from_arrays(columns, names).filter(fits)
+        columns, malformed = self._columns(batch)
+        named = {name: batch.column(name) for name in self._kept} | columns
+        if self.is_usual:
+            named[parsing.FLAG] = malformed
+        rows = pa.RecordBatch.from_arrays(list(named.values()), list(named))
+        return rows.filter(compute.is_valid(malformed))
+
+    def malformed(self, rows: pa.RecordBatch) -> int:
+        """Return how many of fitting lines are malformed."""
+        return rows.column(parsing.FLAG).true_count if self.is_usual else 0
 
     def schema(self, lines: pa.Schema) -> pa.Schema:
         """Return that of `fitting`, for lines of a schema."""
@@ -56,19 +66,59 @@ class Parser:
         """Return what makes time and figures of the text of usual columns, in SQL."""
         columns = [f'"{name}"' for name in self._kept]
         for name in self.names:
-            kind = parsing.TYPES.get(name) if self._is_usual else None
+            kind = parsing.TYPES.get(name) if self.is_usual else None
             if kind:
                 columns.append(f'try_cast("{name}" AS {kind}) AS "{name}"')
-            elif self._is_usual and name == "time":
+            elif self.is_usual and name == "time":
                 columns.append(f'try_strptime("{name}", \'{_TIME}\') AS "{name}"')
             else:
                 columns.append(f'"{name}"')
+        if self.is_usual:
+            columns.append(f'"{parsing.FLAG}"')
         return ", ".join(columns)
 
-    def _groups(self, batch: pa.RecordBatch) -> pa.StructArray:
+    def _columns(self, batch: pa.RecordBatch) -> tuple[dict[str, pa.Array], pa.Array]:
+        """Return the columns of lines, and whether each is malformed: null if it does
+        not fit."""
         from pyarrow import compute
 
-        return compute.extract_regex(batch.column("line"), self._pattern)
+        lines = batch.column("line")
+        groups = compute.extract_regex(lines, self._pattern)
+        columns = dict(zip(self.names, groups.flatten(), strict=True))
+        fits = compute.is_valid(groups)
+        malformed = compute.if_else(fits, False, None)
+        others = compute.invert(fits)
+        if not self.is_usual or not others.true_count:
+            return columns, malformed
+        known, is_one = _known(lines.filter(others), self._odd)
+        flags = compute.if_else(is_one, True, None)
+        return {
+            name: compute.replace_with_mask(column, others, known[name])
+            for name, column in columns.items()
+        }, compute.replace_with_mask(malformed, others, flags)
+
+
+def _known(lines: pa.Array, pattern: str) -> tuple[dict[str, pa.Array], pa.Array]:
+    """Return what is known of malformed lines, null what is not; and which are such."""
+    from pyarrow import compute
+
+    groups = compute.extract_regex(lines, pattern)
+    columns = _flat(groups)
+    columns |= _flat(compute.extract_regex(columns["request"], parsing.REQUEST))
+    return {
+        name: compute.if_else(compute.not_equal(text, ""), text, None)
+        for name, text in columns.items()
+    }, compute.is_valid(groups)
+
+
+def _flat(groups: pa.StructArray) -> dict[str, pa.Array]:
+    names = [field.name for field in groups.type]
+    return dict(zip(names, groups.flatten(), strict=True))
+
+
+def _greedy(expression: str) -> str:
+    """Return a usual form as RE2 knows it, which never goes back into a loop."""
+    return _nameless(expression.replace("*+", "*"))
 
 
 def _nameless(expression: str) -> str:

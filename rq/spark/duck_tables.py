@@ -13,7 +13,7 @@ from rq.spark import attachments, duck, functions, remote, staging
 from rq.spark.attachments import Bad, File
 from rq.spark.duck_lines import Batches, Files, Step, Stream
 from rq.spark.duck_parsing import Parser
-from rq.spark.expectations import LINES, REJECTED, Counts, Parsed
+from rq.spark.expectations import LINES, MALFORMED, REJECTED, Counts, Parsed
 from rq.spark.given import Given
 from rq.spark.staging import Stage, Staged
 
@@ -23,26 +23,29 @@ if TYPE_CHECKING:
 
 _ROWS = 100_000  # of a batch that comes out of DuckDB to be parsed
 Source = Callable[[Step], "Iterator[pa.RecordBatch]"]
+Count = Callable[["pa.RecordBatch"], int]
 
 
 class Tally:
-    """Counts the lines that a scan reads, and those it rejects; keeps what the scan has
-    counted that came farthest."""
+    """Counts the lines that a scan reads, those it rejects, and those that `malformed`
+    counts in what it keeps; has the figures of the scan that came farthest."""
 
-    def __init__(self) -> None:
-        self._most = {LINES: 0, REJECTED: 0}
+    def __init__(self, malformed: Count = lambda _: 0) -> None:
+        self._most = {LINES: 0, REJECTED: 0, MALFORMED: 0}
+        self._malformed = malformed
 
     def get(self) -> dict[str, int]:
         return self._most
 
     def scan(self, step: Step) -> Step:
         """Return a step of a scan that counts what comes in and what does not go out."""
-        own = {LINES: 0, REJECTED: 0}
+        own = {LINES: 0, REJECTED: 0, MALFORMED: 0}
 
         def counting(batch: pa.RecordBatch) -> pa.RecordBatch:
             kept = step(batch)
             own[LINES] += batch.num_rows
             own[REJECTED] += batch.num_rows - kept.num_rows
+            own[MALFORMED] += self._malformed(kept)
             if own[LINES] >= self._most[LINES]:
                 self._most = own
             return kept
@@ -134,7 +137,8 @@ class DuckTables:
     ) -> tuple[DataFrame, Parsed]:
         if "line" not in lines.columns:
             raise BadInput("q.parse reads the column `line`, which is not there")
-        parser, tally = Parser(form, lines.columns), Tally()
+        parser = Parser(form, lines.columns)
+        tally = Tally(parser.malformed)
         schema, source = self._source(lines)
         table = self._table(
             parser.schema(schema),
@@ -142,7 +146,7 @@ class DuckTables:
         )
         rejects = self._table(schema, lambda: source(parser.rejects))
         typed = self._frame(table.relation.project(parser.typed()))
-        return typed, Parsed(form, rejects, tally, most_rejects)
+        return typed, Parsed(form, rejects, tally, most_rejects, parser.is_usual)
 
     def _source(self, lines: DataFrame) -> tuple[pa.Schema, Source]:
         """Return what reads a table of lines again and again: from the files, if it is

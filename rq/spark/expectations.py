@@ -18,11 +18,12 @@ _SAMPLES = 3  # lines that a sentence quotes
 _WIDTH = 120  # characters of each
 _PATIENCE = 2.0  # seconds until Spark has told what an action that has ended counted
 _LOOK = 0.02
-LINES, REJECTED, _FITS = "lines", "rejected", "_rq_fits"
+LINES, REJECTED, MALFORMED = "lines", "rejected", "malformed"
+MALFORMED_MARK, _FITS = "_rq_malformed", "_rq_fits"  # columns beside lines
 
 
 class Counts(Protocol):
-    """Figures of rows, by name: `lines`, `rejected`."""
+    """Figures of rows, by name: `lines`, `rejected`, `malformed`."""
 
     def get(self) -> Mapping[str, int] | None:
         """Return them; None: nothing has read the rows."""
@@ -70,6 +71,7 @@ class Parsed:
     rejects: DataFrame
     counted: Counts
     most_rejects: float | None  # share of the lines; None: not all
+    has_malformed: bool = False  # whether the form takes lines that are not whole
 
     def check(self, most_rejects: float | None = None) -> None:
         """Raise BadInput if too many lines did not fit: more than `most_rejects`, else
@@ -94,15 +96,30 @@ class Parsed:
         counts = self.counted.get()
         return (int(counts[LINES]), int(counts[REJECTED])) if counts else (0, 0)
 
+    def malformed(self) -> int:
+        """Return how many of those that fit are malformed."""
+        counts = self.counted.get()
+        return int(counts[MALFORMED]) if counts else 0
 
-def marked(lines: DataFrame, fits: Column) -> Counted:
-    """Count lines, and those that do not fit; the observed ones have a column that says
-    whether they do."""
+
+def marked(lines: DataFrame, fits: Column, malformed: Column) -> Counted:
+    """Count lines, those that do not fit, and those that are malformed, which fit as
+    well; the observed ones have columns that say what they are."""
     from pyspark.sql import functions
 
+    no = functions.lit(False)
+    marks = {
+        MALFORMED_MARK: functions.coalesce(malformed, no),
+        _FITS: functions.coalesce(fits | malformed, no),
+    }
     is_out = functions.when(~functions.col(_FITS), 1)
-    rejected = functions.count(is_out).alias(REJECTED)
-    return Counted(lines.withColumn(_FITS, fits), _all_lines(), rejected)
+    is_malformed = functions.when(functions.col(MALFORMED_MARK), 1)
+    return Counted(
+        lines.withColumns(marks),
+        _all_lines(),
+        functions.count(is_out).alias(REJECTED),
+        functions.count(is_malformed).alias(MALFORMED),
+    )
 
 
 def counted(lines: DataFrame) -> Counted:
@@ -122,12 +139,18 @@ def count_of(counted: Counts) -> int:
     return int(counts[LINES]) if counts else 0
 
 
-def fitting(marked: DataFrame, wanted: bool) -> DataFrame:
-    """Return those of marked lines that fit, or those that do not."""
+def fitting(marked: DataFrame) -> DataFrame:
+    """Return those of marked lines that fit, with the mark of those that are malformed."""
     from pyspark.sql import functions
 
-    column = functions.col(_FITS)
-    return marked.where(column if wanted else ~column).drop(_FITS)
+    return marked.where(functions.col(_FITS))
+
+
+def rejected(marked: DataFrame) -> DataFrame:
+    """Return those of marked lines that do not fit, without marks."""
+    from pyspark.sql import functions
+
+    return marked.where(~functions.col(_FITS)).drop(_FITS, MALFORMED_MARK)
 
 
 def check(

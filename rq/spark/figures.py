@@ -54,6 +54,8 @@ class Figures:
             figures |= {"files": self._files, "bytes": self._bytes, "rows_in": rows_in}
         if parsed:
             figures["rejected"] = rejected
+        if usual := [entry for entry in parsed if entry.has_malformed]:
+            figures["malformed"] = sum(entry.malformed() for entry in usual)
         if tables:
             figures["rows_out"] = sum(tables)
         if self._outputs:

@@ -12,17 +12,40 @@ from rq.spark.expectations import Parsed
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-_QUOTED = r'"(?P<{}>(?:[^"\\]|\\.)*)"'
+# What is written here three engines read (Java's, RE2 in Arrow, Python's for the names of
+# groups), and all have to find the same: `.`, `\S` and `$` mean another set of characters
+# in each. Java also walks a loop of alternatives by calls of itself, as deep as a text is
+# long, unless the loop is possessive (`*+`); RE2 needs and knows no such thing. And no two
+# loops of a form may share their characters, or a long line takes Java the square of its
+# length: a time holds no `[`, at which what comes before it may end.
+_WORD = r"[^\s\x0b]+"
+_TEXT = r'(?:[^"\\]|\\[^\n])*+'  # between quotes
+_BEGIN = rf"^(?P<host>{_WORD}) (?P<ident>{_WORD}) "
+_TIME_STAMP = r"\[(?P<time>[^\[\]]+)\]"
+_END = r"(?P<bytes>[0-9]+|-)"
+_QUOTED = f' "(?P<referer>{_TEXT})" "(?P<agent>{_TEXT})"'
 _COMMON = (
-    r"^(?P<host>\S+) (?P<ident>\S+) (?P<user>\S+) \[(?P<time>[^\]]+)\] "
-    r'"(?P<method>[A-Z]+) (?P<url>\S+)(?: (?P<protocol>\S+))?" '
-    r"(?P<status>\d{3}) (?P<bytes>\d+|-)"
+    rf"{_BEGIN}(?P<user>{_WORD}) {_TIME_STAMP} "
+    rf'"(?P<method>[A-Z][A-Z-]*) (?P<url>{_WORD})(?: (?P<protocol>{_WORD}))?" '
+    rf"(?P<status>[0-9]{{3}}) {_END}"
+)
+# A server writes a line for what was no request, too: nothing was sent, or TLS to a plain
+# port, or a URL with a blank. Such a line has all its parts, and of some it is not known
+# what they are.
+_MALFORMED = (
+    rf"{_BEGIN}(?P<user>[^\n]*?) {_TIME_STAMP} "
+    rf'"(?P<request>{_TEXT})" (?P<status>[0-9]{{3}}|-) {_END}'
 )
 # What Apache and nginx call so.
-FORMS = {
-    "common": _COMMON,
-    "combined": f"{_COMMON} {_QUOTED.format('referer')} {_QUOTED.format('agent')}",
-}
+FORMS = {"common": _COMMON, "combined": f"{_COMMON}{_QUOTED}"}
+MALFORMED = {"common": _MALFORMED, "combined": f"{_MALFORMED}{_QUOTED}"}
+# A request as far as it is one: its URL ends where the protocol begins, not at a blank.
+REQUEST_PARTS = ("method", "url", "protocol")
+REQUEST = (
+    r"^(?P<method>[A-Za-z][A-Za-z-]*) (?P<url>[^\n]*?)"
+    r"(?: (?P<protocol>HTTP/[0-9]+(?:\.[0-9]+)?))? *\z"
+)
+FLAG = "malformed"  # the column of the forms above that says so
 # What is escaped comes first: it begins no group.
 _NAMED = re.compile(r"\\.|\(\?P<(?P<group>\w+)>|\(\?P=(?P<again>\w+)\)", re.DOTALL)
 KEPT = ("msg_id", "src", "file", "lineno")
@@ -38,20 +61,61 @@ def split(
     from pyspark.sql import functions
 
     expression = FORMS.get(form, form)
-    groups = names(expression)
-    pattern = _by_number(expression, groups)
+    pattern = _by_number(expression, names(expression))
     _demand(lines.sparkSession, pattern, expression)
     line = functions.col("line")
-    columns = [
-        _typed(name, functions.regexp_extract(line, pattern, index), form in FORMS)
-        for name, index in groups.items()
-    ]
-    fits = functions.coalesce(line.rlike(pattern), functions.lit(False))
+    fits, malformed = line.rlike(pattern), functions.lit(False)
+    columns = _groups(line, expression)
+    if form in FORMS:
+        malformed = ~fits & line.rlike(_by_number(MALFORMED[form], {}))
+        columns = _either(columns, _known(line, MALFORMED[form]))
     kept = [name for name in KEPT if name in lines.columns]
-    counted = expectations.marked(lines, fits)
-    table = expectations.fitting(counted.observed, True).select(*kept, *columns)
-    rejects = expectations.fitting(counted.observed, False)
-    return table, Parsed(form, rejects, counted, most_rejects)
+    counted = expectations.marked(lines, fits, malformed)
+    table = expectations.fitting(counted.observed).select(
+        *kept, *(column.alias(name) for name, column in columns.items())
+    )
+    rejects = expectations.rejected(counted.observed)
+    return table, Parsed(form, rejects, counted, most_rejects, form in FORMS)
+
+
+def _groups(text: Column, expression: str) -> dict[str, Column]:
+    """Return what the groups of an expression have taken of a text."""
+    from pyspark.sql import functions
+
+    groups = names(expression)
+    pattern = _by_number(expression, groups)
+    return {
+        name: functions.regexp_extract(text, pattern, index)
+        for name, index in groups.items()
+    }
+
+
+def _known(line: Column, expression: str) -> dict[str, Column]:
+    """Return what is known of a malformed line; null is what is not."""
+    from pyspark.sql import functions
+
+    columns = _groups(line, expression)
+    request, pattern = columns.pop("request"), _by_number(REQUEST, {})
+    for index, name in enumerate(REQUEST_PARTS, 1):
+        columns[name] = functions.regexp_extract(request, pattern, index)
+    return {
+        name: functions.nullif(column, functions.lit(""))
+        for name, column in columns.items()
+    }
+
+
+def _either(
+    whole: dict[str, Column], malformed: dict[str, Column]
+) -> dict[str, Column]:
+    """Return the columns of a usual form, in which a line is whole or malformed."""
+    from pyspark.sql import functions
+
+    is_malformed = functions.col(expectations.MALFORMED_MARK)
+    columns = {
+        name: _typed(name, functions.when(is_malformed, malformed[name]).otherwise(text))
+        for name, text in whole.items()
+    }
+    return {**columns, FLAG: is_malformed}
 
 
 def _by_number(expression: str, names: dict[str, int]) -> str:
@@ -101,11 +165,9 @@ def names(expression: str) -> dict[str, int]:
     return groups
 
 
-def _typed(name: str, column: Column, is_known: bool) -> Column:
+def _typed(name: str, column: Column) -> Column:
     from pyspark.sql import functions
 
-    if is_known and name == "time":
-        column = functions.try_to_timestamp(column, functions.lit(_TIME))
-    elif is_known and name in TYPES:
-        column = column.try_cast(TYPES[name])
-    return column.alias(name)
+    if name == "time":
+        return functions.try_to_timestamp(column, functions.lit(_TIME))
+    return column.try_cast(TYPES[name]) if name in TYPES else column
