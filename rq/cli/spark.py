@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from rq.cli import OK, USAGE, place, term
+from rq.cli import ENDED_IN_ERR, OK, USAGE, place, term
 from rq.errors import BadInput, NoJava, Refused
 from rq.layout import Root
 
@@ -82,8 +82,8 @@ def trial(_root: Root, words: list[str]) -> int:
     args = parser.parse_args(words)
     from rq.spark import trial as trials
 
-    trials.run(args.script, args.messages, args.out, _print)
-    return OK
+    is_err = trials.run(args.script, args.messages, args.out, _print, place.note)
+    return ENDED_IN_ERR if is_err else OK
 
 
 def _print(text: str) -> None:

@@ -11,12 +11,13 @@ import importlib
 _OFFERED = {
     "job": ("rq.spark.job_file", "job"),
     "F": ("rq.spark.functions", "F"),
+    "literal": ("rq.spark.functions", "literal"),
     "history": ("rq.spark.notebook", "history"),
 }
 
 
 def __getattr__(name: str) -> object:
-    """Give `job` and `F` to one-file jobs, `history` to notebooks, and load Spark no
+    """Give `job`, `F` and `literal` to one-file jobs, `history` to notebooks, and load Spark no
     sooner."""
     if name not in _OFFERED:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -18,7 +18,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, cast
+from urllib.parse import quote, unquote
 
+from rq import visible
 from rq.errors import BadInput, RQError, Unreachable
 from rq.spark import remote
 from rq.spark.given import Given
@@ -74,7 +76,7 @@ class Bad:
     def error(self) -> RQError:
         """Return it as it is raised; `unreadable` reads it again."""
         kind = Unreachable if self.is_passing else BadInput
-        return kind(f"[{self.msg_id}] {self.why}")
+        return kind(f"[{quote(self.msg_id)}] {self.why}")
 
 
 def files(messages: Iterable[Given], allow: Sequence[str]) -> list[File]:
@@ -92,17 +94,35 @@ def listed(
     """Return the files of messages, and the messages that have no list of them."""
     may, every, bad = remote.allow(allow), list[File](), list[Bad]()
     for message in messages:
+        name = "its attachments"
         try:
-            every += _of(message, may)
+            attached = list(_attached(message))
+            name = str(message["param1"])
+            every += [*attached, *_fetched(message, may)]
         except _SPOILED as error:
-            bad.append(_bad(message.msg_id, str(message["param1"]), error))
+            bad.append(_bad(message.msg_id, name, error))
     return every, bad
 
 
-def _of(given: Given, may: Allow) -> Iterator[File]:
+def _attached(given: Given) -> Iterator[File]:
     for path in given.attachments:
+        # Neither engine has a text that such bytes could be: a message that brings them
+        # must not end those of its batch.
+        if not _is_text(path.name):
+            raise BadInput(f"the name of {path.name!r} is no UTF-8: rename the file")
         size = path.stat().st_size
         yield File(given.msg_id, given.src, path.name, str(path.absolute()), size)
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _fetched(given: Given, may: Allow) -> Iterator[File]:
     where = remote.address(str(given["param1"] or ""))
     if where.startswith(remote.ADDRESSES):
         for name in remote.below(where, may):
@@ -111,7 +131,7 @@ def _of(given: Given, may: Allow) -> Iterator[File]:
 
 def _bad(msg_id: str, name: str, error: BaseException) -> Bad:
     why = " ".join(str(error).split())
-    return Bad(msg_id, f"{name}: {why}", remote.is_passing(error))
+    return Bad(msg_id, visible.line(f"{name}: {why}"), remote.is_passing(error))
 
 
 def grouped(every: Sequence[File], count: int) -> list[list[File]]:
@@ -133,7 +153,7 @@ def unreadable(error: Exception) -> Bad | None:
     parts = re.search(r"\b(BadInput|Unreachable): \[(.+?)\] (.*)", f"{name}{error}")
     if parts is None:
         return None
-    return Bad(parts[2], parts[3], parts[1] == Unreachable.__name__)
+    return Bad(unquote(parts[2]), parts[3], parts[1] == Unreachable.__name__)
 
 
 # ---- reading one

@@ -23,6 +23,7 @@ from rq.errors import Damaged
 from rq.layout import Root
 from rq.nesting import Json
 from rq.spark import failures
+from rq.spark.functions import literal
 from rq.spark.journal_source import SCHEMA
 
 TAKEN_OVER = -1  # the batch of what came from an earlier history
@@ -202,5 +203,5 @@ def read(
     return (
         spark.read.schema(f"{SCHEMA}, date {date}, batch string")
         .option("basePath", str(bronze))
-        .parquet(*map(str, directories))
+        .parquet(*map(literal, directories))
     )

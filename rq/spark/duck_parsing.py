@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 # What is escaped, and a set of characters, begin no group.
 _GROUPS = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\((?!\?)", re.DOTALL)
-_TIME = "%d/%b/%Y:%H:%M:%S %z"
+_TIME_PARTS = "%d/%b/%Y:%H:%M:%S %z"
 
 
 class Parser:
@@ -70,7 +70,7 @@ class Parser:
             if kind:
                 columns.append(f'try_cast("{name}" AS {kind}) AS "{name}"')
             elif self.is_usual and name == "time":
-                columns.append(f'try_strptime("{name}", \'{_TIME}\') AS "{name}"')
+                columns.append(_time(name))
             else:
                 columns.append(f'"{name}"')
         if self.is_usual:
@@ -96,6 +96,12 @@ class Parser:
             name: compute.replace_with_mask(column, others, known[name])
             for name, column in columns.items()
         }, compute.replace_with_mask(malformed, others, flags)
+
+
+def _time(name: str) -> str:
+    parsed = f"try_strptime(\"{name}\", '{_TIME_PARTS}')"
+    fits = f"regexp_matches(\"{name}\", '{parsing.TIME}')"
+    return f'CASE WHEN {fits} THEN {parsed} END AS "{name}"'
 
 
 def _known(lines: pa.Array, pattern: str) -> tuple[dict[str, pa.Array], pa.Array]:

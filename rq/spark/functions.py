@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import os
+import re
 from types import ModuleType
 from typing import Any
 
@@ -20,25 +22,25 @@ class Functions:
     said on what it runs."""
 
     def __init__(self) -> None:
-        self._engine = SPARK
+        self.engine = SPARK
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
         try:
-            return getattr(_module(self._engine), name)
+            return getattr(_module(self.engine), name)
         except AttributeError:
-            if self._engine == DUCKDB:
+            if self.engine == DUCKDB:
                 raise BadInput(f"F.{name}: {INSTEAD}") from None
             raise
 
     def __reduce__(self) -> tuple[object, tuple[str]]:
         """Let a task of Spark have the module itself."""
-        return importlib.import_module, (_MODULES[self._engine],)
+        return importlib.import_module, (_MODULES[self.engine],)
 
     def use(self, engine: str) -> None:
         """Take functions of an engine from now on."""
-        self._engine = engine
+        self.engine = engine
 
 
 INSTEAD = (
@@ -52,3 +54,17 @@ def _module(engine: str) -> ModuleType:
 
 
 F = Functions()
+# What begins a pattern in a path, to Spark's readers.
+_PATTERN = re.compile(r"[\\{}\[\]*?]")
+
+
+def literal(path: str | os.PathLike[str]) -> str:
+    """Return a path of a file or directory that is there as a reader of the engine takes
+    it for this one: names of attachments may hold what Spark would take for a pattern.
+    DuckDB looks for the file of that very name first.
+
+    >>> literal("/a/log [1].gz")
+    '/a/log \\\\[1\\\\].gz'
+    """
+    text = os.fspath(path)
+    return text if F.engine == DUCKDB else _PATTERN.sub(r"\\\g<0>", text)

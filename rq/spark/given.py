@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rq import visible
 from rq.errors import BadInput, is_busy
 from rq.layout import ATTACH, JOB, MSG
 from rq.message import PARAMS
@@ -104,7 +105,8 @@ def from_folder(directory: Path) -> Batch:
 
 
 def _plain(file: Path, name: Path) -> Given:
-    return Given(str(name), file, {"src": name.parent.name})
+    # As an id in what is said of it; a name may be bytes that are no UTF-8.
+    return Given(visible.line(str(name)), file, {"src": visible.line(name.parent.name)})
 
 
 def _fields(folder: Path) -> Mapping[str, Json]:

@@ -43,13 +43,18 @@ MALFORMED = {"common": _MALFORMED, "combined": f"{_MALFORMED}{_QUOTED}"}
 REQUEST_PARTS = ("method", "url", "protocol")
 REQUEST = (
     r"^(?P<method>[A-Za-z][A-Za-z-]*) (?P<url>[^\n]*?)"
-    r"(?: (?P<protocol>HTTP/[0-9]+(?:\.[0-9]+)?))? *\z"
+    r"(?: (?P<protocol>HTTP/[0-9]+(?:\.[0-9]+)?))? ?\z"
 )
 FLAG = "malformed"  # the column of the forms above that says so
 # What is escaped comes first: it begins no group.
 _NAMED = re.compile(r"\\.|\(\?P<(?P<group>\w+)>|\(\?P=(?P<again>\w+)\)", re.DOTALL)
 KEPT = ("msg_id", "src", "file", "lineno")
-_TIME = "dd/MMM/yyyy:HH:mm:ss Z"
+# The parsers of time allow more than this, each of them something else.
+TIME = (
+    r"^[0-9]{2}/[A-Za-z]{3}/[1-9][0-9]{3}:[0-9]{2}:[0-9]{2}:[0-9]{2} "
+    r"[+-](?:0[0-9]|1[0-7])[0-5][0-9]\z"
+)
+_TIME_PARTS = "dd/MMM/yyyy:HH:mm:ss Z"
 TYPES = {"status": "int", "bytes": "long"}
 
 
@@ -112,7 +117,9 @@ def _either(
 
     is_malformed = functions.col(expectations.MALFORMED_MARK)
     columns = {
-        name: _typed(name, functions.when(is_malformed, malformed[name]).otherwise(text))
+        name: _typed(
+            name, functions.when(is_malformed, malformed[name]).otherwise(text)
+        )
         for name, text in whole.items()
     }
     return {**columns, FLAG: is_malformed}
@@ -169,5 +176,6 @@ def _typed(name: str, column: Column) -> Column:
     from pyspark.sql import functions
 
     if name == "time":
-        return functions.try_to_timestamp(column, functions.lit(_TIME))
+        time = functions.try_to_timestamp(column, functions.lit(_TIME_PARTS))
+        return functions.when(column.rlike(TIME), time)
     return column.try_cast(TYPES[name]) if name in TYPES else column

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rq.config import files
-from rq.errors import Refused, RQError
+from rq.errors import BadInput, RQError
 from rq.pipe import Verb
 from rq.spark import given, job_file, jobs, sending, targets
 from rq.spark.driver import Driver
@@ -63,8 +63,9 @@ def _unsaid(_text: str) -> None:
     """A person sees that it starts."""
 
 
-def run(script: Path, messages: Path, out: Path, tell: Print) -> None:
-    """Run a script on the messages in a folder; what it would send goes to `out`."""
+def run(script: Path, messages: Path, out: Path, tell: Print, complain: Print) -> bool:
+    """Run a script on the messages in a folder; what it would send goes to `out`. Return
+    whether a message is err; `complain` hears why all of them are."""
     job = job_file.load(script.absolute(), tell)
     batch = given.from_folder(messages.absolute())
     tell(f"{len(batch.messages)} messages from {messages}")
@@ -79,12 +80,10 @@ def run(script: Path, messages: Path, out: Path, tell: Print) -> None:
             q.writes.decide(sending.origin(q.queue, q.batch_id, q.remaining))
             q.writes.publish()
         figures = q.figures([])  # some are asked from the engine, which ends below
-    except RQError:
-        raise
-    except Exception as error:  # noqa: BLE001 - what a queue would say with err
-        traceback.print_exc()
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - what a queue says with err
         # Before the session ends: the text of an error of Spark is asked from Java.
-        raise Refused(f"err {jobs.last_line(error)}") from None
+        complain(f"err {_why_all(error)}")
+        return True
     finally:
         os.chdir(before)
         console.close()
@@ -97,6 +96,20 @@ def run(script: Path, messages: Path, out: Path, tell: Print) -> None:
     if q.remaining:
         tell(f"result {figures}")
         tell(f"done, {len(q.remaining)} messages")
+    return any(verb is Verb.ERR for verb, _ in q.endings.values())
+
+
+def _why_all(error: BaseException) -> str:
+    """Return why a queue would end all messages as err; raise an error again with which
+    it would not, or that is about this machine and not the job."""
+    if isinstance(error, SystemExit):
+        return jobs.of_exit(error.code)
+    if isinstance(error, RQError):
+        if not isinstance(error, BadInput):
+            raise error
+        return str(error)
+    traceback.print_exc()
+    return jobs.last_line(error)
 
 
 def _described(letter: Letter) -> str:
