@@ -108,13 +108,14 @@ def _attached(given: Given) -> Iterator[File]:
     for path in given.attachments:
         # Neither engine has a text that such bytes could be: a message that brings them
         # must not end those of its batch.
-        if not _is_text(path.name):
+        if not is_text(path.name):
             raise BadInput(f"the name of {path.name!r} is no UTF-8: rename the file")
         size = path.stat().st_size
         yield File(given.msg_id, given.src, path.name, str(path.absolute()), size)
 
 
-def _is_text(name: str) -> bool:
+def is_text(name: str) -> bool:
+    """Return whether a name of a file is UTF-8, all bytes of it."""
     try:
         name.encode()
     except UnicodeEncodeError:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from rq import config
 from rq.errors import BadConfig
-from rq.spark import failures, scratch
+from rq.spark import attachments, failures, scratch
 from rq.spark.functions import INSTEAD
 
 if TYPE_CHECKING:
@@ -72,7 +72,8 @@ def session(within: Limits, readable: Iterable[Path]) -> SparkSession:
         "temp_directory": str(place),
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,
-        "allowed_directories": [str(path) for path in readable],
+        # It can open nothing in a directory whose name is no text.
+        "allowed_directories": list(filter(attachments.is_text, map(str, readable))),
         "enable_external_access": False,
         "lock_configuration": True,
     }

@@ -90,10 +90,10 @@ class Parser:
         others = compute.invert(fits)
         if not self.is_usual or not others.true_count:
             return columns, malformed
-        known, is_one = _known(lines.filter(others), self._odd)
+        pieces, is_one = _of_malformed(lines.filter(others), self._odd)
         flags = compute.if_else(is_one, True, None)
         return {
-            name: compute.replace_with_mask(column, others, known[name])
+            name: compute.replace_with_mask(column, others, pieces[name])
             for name, column in columns.items()
         }, compute.replace_with_mask(malformed, others, flags)
 
@@ -104,7 +104,9 @@ def _time(name: str) -> str:
     return f'CASE WHEN {fits} THEN {parsed} END AS "{name}"'
 
 
-def _known(lines: pa.Array, pattern: str) -> tuple[dict[str, pa.Array], pa.Array]:
+def _of_malformed(
+    lines: pa.Array, pattern: str
+) -> tuple[dict[str, pa.Array], pa.Array]:
     """Return what is known of malformed lines, null what is not; and which are such."""
     from pyarrow import compute
 

@@ -73,7 +73,7 @@ def split(
     columns = _groups(line, expression)
     if form in FORMS:
         malformed = ~fits & line.rlike(_by_number(MALFORMED[form], {}))
-        columns = _either(columns, _known(line, MALFORMED[form]))
+        columns = _either(columns, _of_malformed(line, MALFORMED[form]))
     kept = [name for name in KEPT if name in lines.columns]
     counted = expectations.marked(lines, fits, malformed)
     table = expectations.fitting(counted.observed).select(
@@ -95,7 +95,7 @@ def _groups(text: Column, expression: str) -> dict[str, Column]:
     }
 
 
-def _known(line: Column, expression: str) -> dict[str, Column]:
+def _of_malformed(line: Column, expression: str) -> dict[str, Column]:
     """Return what is known of a malformed line; null is what is not."""
     from pyspark.sql import functions
 

@@ -99,7 +99,7 @@ def run(script: Path, messages: Path, out: Path, tell: Print, complain: Print) -
     return any(verb is Verb.ERR for verb, _ in q.endings.values())
 
 
-def _why_all(error: BaseException) -> str:
+def _why_all(error: Exception | SystemExit) -> str:
     """Return why a queue would end all messages as err; raise an error again with which
     it would not, or that is about this machine and not the job."""
     if isinstance(error, SystemExit):

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from urllib.parse import quote
 
 import pytest
 from harness.checkout import CHECKOUT
@@ -174,19 +175,22 @@ def test_attachments_go_there_and_results_come_back(web, agent):
     msg_id = prepared.rpartition("/")[2]
     file = agent.path / "sent"
     file.write_text("words to count\n" * 70_000)
-    about = {"msg_id": msg_id, "pathname": str(file), "name": "[sent] #1?.txt"}
+    about = {"msg_id": msg_id, "pathname": str(file), "name": SENT}
     assert agent.ask("attach_message", **about)[0] == "ok"
     assert agent.ask("commit_message", msg_id=msg_id)[0] == "ok"
     ended = agent.once()
     assert agent.state(msg_id) == "done", ended.stderr
     assert web.get(f"/q/{agent.queue}/{msg_id}/attach/count").text.strip() == "210000"
-    copy = web.get(f"/q/{agent.queue}/{msg_id}/attach/copy%20%E2%9C%93%25%23")
+    copy = web.get(f"/q/{agent.queue}/{msg_id}/attach/{quote(COPY)}")
     assert copy.body == file.read_bytes()
 
 
-RESULT = """mkdir results
-wc -w < "../attach/[sent] #1?.txt" > results/count
-cp ../attach/*.txt "results/copy ✓%#"
+# As other systems call their files: also a decomposed letter, and an emoji of several.
+SENT = "[sent] {a,b} #1?* cafe\u0301.txt"
+COPY = "copy \u2713%#;`x` \U0001f469\u200d\U0001f680"
+RESULT = f"""mkdir results
+wc -w < "../attach/{SENT}" > results/count
+cp ../attach/*.txt 'results/{COPY}'
 echo done >&3"""
 
 
