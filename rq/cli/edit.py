@@ -16,6 +16,7 @@ from rq.errors import BadInput
 from rq.fieldnames import PARAMS
 from rq.layout import Root
 from rq.nesting import Json, from_json
+from rq.replies import MessageView, version_of
 
 _EDITABLE = (*PARAMS, "max_count", "priority", "src")
 
@@ -37,20 +38,23 @@ def edit(root: Root, words: list[str]) -> int:
         queue, msg_id = ids.resolve(reader, args.id)
     given = {name: getattr(args, name) for name in PARAMS}
     changes: Mapping[str, Json] = {k: v for k, v in given.items() if v is not None}
-    changes = changes or _edited(root, queue, msg_id)
+    request: dict[str, Json] = {**change.request(msg_id)}
+    if not changes:
+        reply = owner.demand(root, queue, "get_message", {"msg_id": msg_id})
+        changes = _edited(cast(Mapping[str, Json], reply))
+        # In an editor much time may pass.
+        request["if_version"] = [version_of(cast(MessageView, reply))]
     if not changes:
         print("nothing was changed, and nothing is sent")
         return OK
-    request = {**change.request(msg_id), "changes": changes}
+    request["changes"] = changes
     url = str(owner.demand(root, queue, "edit_message", request))
     print(f"{queue}/{msg_id} is sent again as {url.rpartition('/')[2]}")
     return OK
 
 
-def _edited(root: Root, queue: str, msg_id: str) -> Mapping[str, Json]:
+def _edited(message: Mapping[str, Json]) -> Mapping[str, Json]:
     """Return the fields that a person has changed in an editor; None: it is gone."""
-    reply = owner.demand(root, queue, "get_message", {"msg_id": msg_id})
-    message = cast(Mapping[str, Json], reply)
     before = {name: message[name] for name in _EDITABLE if name in message}
     after = _in_editor(before)
     changes = {

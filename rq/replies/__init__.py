@@ -27,6 +27,7 @@ from rq.replies.message import (
     Standing,
     StoryView,
     WhyView,
+    version_of,
 )
 from rq.replies.processes import (
     ChildView,
@@ -106,4 +107,5 @@ __all__ = [
     "WhyView",
     "WordResult",
     "WorkerView",
+    "version_of",
 ]

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import secrets
 import time
 from collections.abc import Mapping
 from datetime import UTC
@@ -16,6 +18,7 @@ from rq.errors import BadInput, RQError
 from rq.fieldnames import PARAMS
 from rq.lines.owners import Reply
 from rq.nesting import Json
+from rq.replies import MessageView, version_of
 from rq.web import forms, reading
 from rq.web.answers import failure_in, for_asker, say, say_reply, wants_json
 from rq.web.forms import Form
@@ -23,7 +26,9 @@ from rq.web.messages import check_dest, checked, who
 from rq.web.routes import Routes
 from rq.web.site import Site
 
-# What a form edits; the others stay, and how it is due is said anew.
+SEEN, NUMBER = "if_version", "number"  # of a form: see `seen`
+_LONGEST = 64  # characters of a number
+# What a form edits; the others stay, and it says again when it is due.
 FIELDS = (*PARAMS, "src", "post_run_webhook", "priority", "unique_key")
 
 
@@ -49,7 +54,9 @@ class Edits:
         )  # which is what the form was filled with
         try:
             changed = changes(form, message, time.time())
-            reply = await self._ask(req, name, msg_id, changed)
+            request: dict[str, Json] = {"msg_id": msg_id, "who": who(req)}
+            request |= {**_once(form), "changes": changed}
+            reply = await self._ask(name, request)
         except RQError as error:
             if wants_json(form):
                 say_reply(resp, wire.failure(error, with_kind=True))
@@ -60,14 +67,27 @@ class Edits:
         text = f"{msg_id} is sent again, as message {short}"
         say(self._site, req, resp, form, reply, f"/q/{name}/{short}", text)
 
-    async def _ask(
-        self, req: Request, name: str, msg_id: str, changed: Mapping[str, Json]
-    ) -> Reply:
-        request = {"msg_id": msg_id, "who": who(req), "changes": changed}
+    async def _ask(self, name: str, request: Mapping[str, Json]) -> Reply:
         reply = await self._site.owners.ask(name, "edit_message", request)
         if error := failure_in(reply):
             raise error
         return reply
+
+
+def seen(message: MessageView) -> dict[str, str]:
+    """Return what a form remembers of the message that it was filled from, beside its
+    fields: as what it was seen, and a name of the form itself."""
+    return {SEEN: version_of(message), NUMBER: secrets.token_hex(16)}
+
+
+def _once(form: Form) -> dict[str, Json]:
+    """Return what lets a form be sent once, and of the message alone that it shows. Sent
+    again as it was, it is the same request; with other fields it is another one."""
+    said: dict[str, Json] = {SEEN: [form.get(SEEN)]} if form.get(SEEN) else {}
+    if number := form.get(NUMBER)[:_LONGEST]:
+        text = orjson.dumps(sorted(form.fields))
+        said["_key"] = f"edit/{number}/{hashlib.sha256(text).hexdigest()[:32]}"
+    return said
 
 
 def texts(message: Mapping[str, object]) -> dict[str, str]:

@@ -14,6 +14,7 @@ pytestmark = pytest.mark.process
 SCRIPT = """#!/bin/sh
 case $RQ_PARAM1 in bad*) echo "err $RQ_PARAM1" >&3 ;; *) echo done >&3 ;; esac
 """
+HIDDEN = r'<input type="hidden" name="(x_format|if_version|number)" value="([^"]+)">'
 VALUE = r'name="mesg\[{}\]"[^>]*(?: value="([^"]*)"|>([^<]*)</textarea>)'
 
 
@@ -42,7 +43,8 @@ def shown(web, msg_id):
     """Return what the form of a message holds, as a browser would send it."""
     page = web.get(f"/q/t/{msg_id}/edit", Accept=BROWSER)
     assert (page.status, page.kind) == (200, "text/html"), page
-    fields = {"x_format": "html"}
+    fields = dict(re.findall(HIDDEN, page.text))
+    assert fields["if_version"]
     for name in re.findall(r'name="mesg\[(\w+)\]"', page.text):
         line, lines = re.search(VALUE.format(name), page.text).groups()
         text = html.unescape(lines if line is None else line)
@@ -113,6 +115,22 @@ def test_what_is_refused_comes_back_as_it_was_filled_in(
     assert (told.status, told.json[0]) == (200, "fail")
     assert queue.ask("num_messages") == before
     assert "acknowledged" not in view(web, bad)
+
+
+def test_a_form_that_is_sent_twice_is_one_message_and_with_other_fields_refused(
+    web, queue
+):
+    bad = ended(web, queue, param1="bad")
+    fields = {**shown(web, bad), "mesg[param1]": "good"}
+    first, again = (web.post(f"/q/t/{bad}/edit", fields) for _ in range(2))
+    assert first.status == again.status == 303
+    assert first.headers["location"] == again.headers["location"]
+    other = web.post(
+        f"/q/t/{bad}/edit", {**fields, "mesg[param1]": "x"}, Accept=BROWSER
+    )
+    assert other.status == 412
+    assert "no longer as you have seen it, it is dismissed-1" in other.text
+    assert f'name="if_version" value="{fields["if_version"]}"' in other.text
 
 
 def test_a_program_is_told_the_address_of_the_new_message(web, queue):

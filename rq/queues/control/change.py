@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Container, Mapping
 from typing import TypedDict
 
 from rq.access.roles import Role as Access
@@ -24,9 +24,9 @@ from rq.queues.control.command import (
 )
 from rq.queues.maintenance import retention
 from rq.queues.owner.owner import Owner
-from rq.states import FINAL, Event, Role, State
+from rq.states import Event, Role, State
 
-_SEEN = "if_version"  # a list: the message is as one of these, or nothing is done
+SEEN = "if_version"  # a list: the message is as one of these, or nothing is done
 
 
 def delete_message(ctx: Context, arg: bytes) -> Ok[str]:
@@ -73,7 +73,7 @@ def retry_message(ctx: Context, arg: bytes) -> Awaitable[Ok[str]]:
     request, msg_id = named(ctx, arg)
     who = asker(ctx, request)
     retry.hold(ctx.owner, msg_id)
-    return _retried(ctx.owner, msg_id, who, request.get(_SEEN))
+    return _retried(ctx.owner, msg_id, who, request.get(SEEN))
 
 
 async def _end_last_attempt(owner: Owner, msg_id: str) -> None:
@@ -88,7 +88,7 @@ async def _end_last_attempt(owner: Owner, msg_id: str) -> None:
 
 async def _retried(owner: Owner, msg_id: str, who: str, seen: Json) -> Ok[str]:
     await _end_last_attempt(owner, msg_id)
-    _check_version(owner, msg_id, seen)  # much may have happened meanwhile
+    check_version(owner, msg_id, seen)  # much may have happened meanwhile
     retry.again(owner, msg_id, who)
     owner.wake()
     return "ok", "msg sent round again"
@@ -103,23 +103,24 @@ def reopen_message(ctx: Context, arg: bytes) -> Ok[str]:
     return "ok", "msg is in err again"
 
 
-def move_message(ctx: Context, arg: bytes) -> Awaitable[Ok[str]]:
+def move_message(ctx: Context, arg: bytes) -> NowOrLater[str]:
     """Let a message that waits, or has failed, go on in another queue."""
     request, msg_id = named(ctx, arg)
     by = asker(ctx, request)
     deed = actions.deed(ctx.owner, Action.MOVE, request.get("to"), by)
-    state = ctx.owner.spool.state_of(msg_id)
-    if deed.ends_attempts(state):
-        retry.hold(ctx.owner, msg_id)
-    return _moved(ctx, deed, msg_id, request.get(_SEEN), held=state in FINAL)
+    if not deed.ends_attempts(ctx.owner.spool.state_of(msg_id)):
+        return _moved(ctx, deed, msg_id)
+    retry.hold(ctx.owner, msg_id)
+    return _moved_later(ctx, deed, msg_id, request.get(SEEN))
 
 
-async def _moved(
-    ctx: Context, deed: Deed, msg_id: str, seen: Json, *, held: bool
-) -> Ok[str]:
-    if held:
-        await _end_last_attempt(ctx.owner, msg_id)
-    _check_version(ctx.owner, msg_id, seen)
+async def _moved_later(ctx: Context, deed: Deed, msg_id: str, seen: Json) -> Ok[str]:
+    await _end_last_attempt(ctx.owner, msg_id)
+    check_version(ctx.owner, msg_id, seen)
+    return _moved(ctx, deed, msg_id)
+
+
+def _moved(ctx: Context, deed: Deed, msg_id: str) -> Ok[str]:
     _hands(ctx).act(deed, msg_id, {})
     ctx.owner.wake()
     return "ok", f"msg moved to {deed.to}"
@@ -182,7 +183,17 @@ def ack_errs(ctx: Context, arg: bytes) -> NowOrLater[int]:
 
 
 async def _all_acknowledged(owner: Owner) -> Ok[int]:
-    """Acknowledge what is in err now, a few at a time, no faster than folders move."""
+    """Acknowledge what is in err now, a few at a time, no faster than folders move. What
+    is retried and fails again meanwhile is another failure, and stays."""
+    touched: dict[str, State] = {}
+    owner.spool.events.watches.append(touched)
+    try:
+        return "ok", await _acknowledged(owner, touched)
+    finally:
+        owner.spool.events.watches.remove(touched)
+
+
+async def _acknowledged(owner: Owner, touched: Container[str]) -> int:
     spool, number = owner.spool, 0
 
     def acknowledge(msg_id: str) -> None:
@@ -191,7 +202,7 @@ async def _all_acknowledged(owner: Owner) -> Ok[int]:
             raise Closed(
                 f"the queue is stopping: {number} were acknowledged, ask again for the rest"
             )
-        if spool.find(msg_id) is State.ERR:  # it may have moved on meanwhile
+        if msg_id not in touched and spool.find(msg_id) is State.ERR:
             spool.fire(msg_id, Event.DISMISS, Role.CREATOR)
             number += 1
 
@@ -201,18 +212,19 @@ async def _all_acknowledged(owner: Owner) -> Ok[int]:
         some = ids[at : at + retention.BATCH]
         await in_slices(some, acknowledge, owner.wake)
         await owner.committed()
-    return "ok", number
+    return number
 
 
 def named(ctx: Context, arg: bytes) -> tuple[dict[str, Json], str]:
     """Return the argument and its message; Changed when that is no longer as the asker
     has seen it."""
     request, msg_id = with_id(arg)
-    _check_version(ctx.owner, msg_id, request.get(_SEEN))
+    check_version(ctx.owner, msg_id, request.get(SEEN))
     return request, msg_id
 
 
-def _check_version(owner: Owner, msg_id: str, seen: Json) -> None:
+def check_version(owner: Owner, msg_id: str, seen: Json) -> None:
+    """Changed when the asker has `seen` a message and it is not so any more."""
     if seen is None:
         return
     now = message_view.version(owner, msg_id)

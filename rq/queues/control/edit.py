@@ -1,8 +1,15 @@
-"""The command that sends a message again with other fields, as a new one."""
+"""The command that sends a message again with other fields, as a new one.
+
+Its attachments are copied by a thread, and meanwhile the message may be retried and fail
+again, or be edited by another person. So whether it is as it was is looked at twice: when
+the command comes, and when the copy is whole. Then the new message is accepted and the old
+one acknowledged in one step, which is one group of the journal: a power cut leaves both or
+neither, and no edit acknowledges a failure that came after it was asked for.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 
 from rq import fieldnames
 from rq.access.roles import Role as Access
@@ -10,10 +17,9 @@ from rq.config import secrets
 from rq.errors import BadInput
 from rq.message import sent
 from rq.nesting import Json
-from rq.queues.control import idempotency
-from rq.queues.control.change import named
-from rq.queues.control.command import Command, Context, Ok
-from rq.queues.control.idempotency import Key
+from rq.queues.control import idempotency, message_view
+from rq.queues.control.change import SEEN, check_version
+from rq.queues.control.command import Command, Context, NowOrLater, Ok, with_id
 from rq.queues.delivery import copies
 from rq.queues.owner.owner import Owner
 from rq.states import Event, Role, State
@@ -28,29 +34,39 @@ _STAY = fieldnames.OWN | {
 }
 
 
-def edit_message(ctx: Context, arg: bytes) -> Awaitable[Ok[str]]:
+def edit_message(ctx: Context, arg: bytes) -> NowOrLater[str]:
     """Send a message that has ended again, with other fields: a new message that names
     it, with its attachments. One in err is acknowledged."""
-    request, msg_id = named(ctx, arg)
+    owner = ctx.owner
+    request, msg_id = with_id(arg)
     key = idempotency.key_in(ctx.connection.asker, request)
-    return _edited(ctx.owner, msg_id, _changes(request.get("changes")), key)
+    changes = _changes(request.get("changes"))
+    edited = None if key is None else key.among(owner)
+    if edited is not None:  # then the message is not as the asker has seen it any more
+        return "ok", owner.full_id(edited.msg_id)
+    check_version(owner, msg_id, request.get(SEEN))
+    as_it_is = message_view.version(owner, msg_id)
+    kept = None if key is None else key.kept
+    return _edited(owner, msg_id, as_it_is, changes, kept)
 
 
 async def _edited(
-    owner: Owner, msg_id: str, changes: Mapping[str, Json], key: Key | None
+    owner: Owner,
+    msg_id: str,
+    as_it_was: str,
+    changes: Mapping[str, Json],
+    key: str | None,
 ) -> Ok[str]:
     due: dict[str, Json] = {"due": owner.spool.clock()}
-    earlier = None if key is None else key.among(owner)
-    if earlier is not None:
-        full_id = owner.full_id(earlier.msg_id)
-    else:
-        kept = None if key is None else key.kept
-        full_id = await copies.clone(owner, msg_id, {**due, **changes}, kept)
-    # The new one is durable. If the owner ends here, the old one needs a person still.
-    if owner.spool.find(msg_id) is State.ERR:
+    copy = await copies.cloned(owner, msg_id, {**due, **changes})
+    is_new = key is None or owner.spool.message_of(key) is None
+    accepted_id = copies.accept_once(
+        owner, copy, key, lambda: check_version(owner, msg_id, [as_it_was])
+    )
+    if is_new and owner.spool.find(msg_id) is State.ERR:
         owner.spool.fire(msg_id, Event.DISMISS, Role.CREATOR)
-        await owner.committed()
-    return "ok", full_id
+    await owner.committed()
+    return "ok", owner.full_id(accepted_id)
 
 
 def _changes(wanted: Json) -> Mapping[str, Json]:

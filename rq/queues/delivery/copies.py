@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from rq import client, guarded, names, pipe
@@ -61,44 +61,59 @@ async def take_copy(
 ) -> str:
     """Accept a new message with the attachments of the folder `source`; return its
     full id once it is durable. Of those with one `key` the first is taken."""
+    copy = await _made(owner, request, source, attachments)
+    accepted_id = accept_once(owner, copy, key)
+    await owner.committed()
+    return owner.full_id(accepted_id)
+
+
+async def _made(
+    owner: Owner,
+    request: Json,
+    source: Path | None,
+    attachments: Mapping[str, Attachment],
+) -> Message:
+    """Return a new message that is not accepted yet. With attachments it is in prep, and
+    `accept_once` discards it there if it does not take it."""
     owner.admission.check_open()
     if source is not None and not attachments and names.is_ancestors(source.name):
         attachments = await _unnamed(owner, source)
     message = owner.make_copy(request).with_(attachments=dict(attachments))
     if source is not None and attachments:
         await _prepare_copy(owner, message, source)
-    _check_still_open(owner, message.msg_id)
+    return message
+
+
+def accept_once(
+    owner: Owner,
+    copy: Message,
+    key: str | None,
+    check: Callable[[], None] = lambda: None,
+) -> str:
+    """Accept a copy, or let it join an equal message; return the id of the one that
+    stands. Of those with one `key` the first is taken.
+
+    Much may have happened while its files were copied: whether the queue is open is
+    looked at again here, and `check` raises why the asker wants it no more. One that is
+    not taken is discarded.
+    """
     accepted_id = None if key is None else owner.spool.message_of(key)
-    if accepted_id is None:
-        more: More = {} if key is None else {"key": key}
-        accepted_id = _accept(owner, message, more)
-    else:
-        _discard(owner, message.msg_id)
-    await owner.committed()
-    return owner.full_id(accepted_id)
-
-
-def _accept(owner: Owner, message: Message, more: More) -> str:
-    """Accept a copy, or let it join an equal message; one that is refused is discarded."""
+    if accepted_id is not None:
+        _discard(owner, copy.msg_id)
+        return accepted_id
+    more: More = {} if key is None else {"key": key}
     try:
-        return owner.accept(message, **more)
+        owner.admission.check_open()
+        check()
+        return owner.accept(copy, **more)
     except RQError:
-        _discard(owner, message.msg_id)
+        _discard(owner, copy.msg_id)
         raise
 
 
 def _discard(owner: Owner, copy: str) -> None:
     if owner.spool.find(copy) is State.PREP:
         owner.spool.fire(copy, Event.DISCARD, Role.CREATOR)
-
-
-def _check_still_open(owner: Owner, copy: str) -> None:
-    """Discard the copy, and say so, when the queue accepts nothing any more."""
-    try:
-        owner.admission.check_open()
-    except RQError:
-        _discard(owner, copy)
-        raise
 
 
 async def _unnamed(owner: Owner, source: Path) -> Mapping[str, Attachment]:
@@ -134,14 +149,16 @@ def _not_copied(error: OSError | BadInput | NotWhole) -> RQError:
     return of_call(error)(text)
 
 
-async def clone(
-    owner: Owner,
-    msg_id: str,
-    changes: Mapping[str, Json] | None = None,
-    key: str | None = None,
-) -> str:
-    """Accept a copy of a message that has ended, with `changes` of its fields (None: it
-    is left out); return its full id. Of those with one `key` the first is taken."""
+async def clone(owner: Owner, msg_id: str) -> str:
+    """Accept a copy of a message that has ended; return its full id."""
+    accepted_id = accept_once(owner, await cloned(owner, msg_id, {}), None)
+    await owner.committed()
+    return owner.full_id(accepted_id)
+
+
+async def cloned(owner: Owner, msg_id: str, changes: Mapping[str, Json]) -> Message:
+    """Return a copy of a message that has ended, for `accept_once`, with `changes` of
+    its fields (None: it is left out)."""
     state = owner.spool.state_of(msg_id)
     if state not in FINAL:
         raise WrongState(f"cannot clone message in {state} state")
@@ -149,11 +166,10 @@ async def clone(
     message = owner.spool.read(msg_id)
     request = _copied(message, _NOT_COPIED)
     request.update(count=0, cloned_from=msg_id, due=message.due)
-    for name, value in (changes or {}).items():
-        request[name] = value
+    request.update(changes)
     request = {name: value for name, value in request.items() if value is not None}
     source = owner.queue.path / folder(state, msg_id)
-    return await take_copy(owner, request, source, message.attachments, key)
+    return await _made(owner, request, source, message.attachments)
 
 
 def _copied(message: Message, without: tuple[str, ...]) -> dict[str, Json]:

@@ -17,7 +17,7 @@ from rq.lines.owners import ClientGone
 from rq.message.fields import LATEST
 from rq.message.rank import LEAST, MOST
 from rq.nesting import Json
-from rq.replies import MessageRow, MessageView
+from rq.replies import MessageRow, MessageView, version_of
 from rq.router import switch
 from rq.states import State
 from rq.web import reading
@@ -183,10 +183,8 @@ async def _until_end(
 
 
 def tag_of(view: MessageView) -> str:
-    """Return the ETag of a message: its state and its starts, as its owner compares
-    them."""
-    state = State.DISMISSED if view.get("acknowledged") else view["state"]
-    return f'"{state}-{view.get("attempt", 0)}"'
+    """Return the ETag of a message: as what it was seen."""
+    return f'"{version_of(view)}"'
 
 
 async def check_copy(site: Site, req: Request, name: str, msg_id: str) -> None:

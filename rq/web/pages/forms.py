@@ -94,7 +94,7 @@ class Forms:
                 f"Message {msg_id} has not ended, it is in {message['state']}: only one "
                 "that has ended is sent again with other fields."
             )
-        given = edits.texts(message)
+        given = {**edits.texts(message), **edits.seen(message)}
         await self.show_message(req, resp, name, given, edited=msg_id)
 
     async def show_message(
@@ -125,6 +125,7 @@ class Forms:
             "wrong": wrong,
             "why": why,
             "edited": edited,
+            "kept": {name: given.get(name, "") for name in (edits.SEEN, edits.NUMBER)},
         }
         resp.set_header("Content-Security-Policy", OF_A_FORM)
         await page.show(req, resp, self._site, "new_message.html", values)
@@ -196,7 +197,8 @@ def _given(form: Form) -> dict[str, str]:
     """Return what was written into the form of a message."""
     nested = form.nested("mesg").items()
     given = {name: text for name, text in nested if isinstance(text, str)}
-    return {**given, WHEN: form.get(WHEN)}
+    kept = (WHEN, edits.SEEN, edits.NUMBER)
+    return {**given, **{name: form.get(name) for name in kept}}
 
 
 def _must_be_page(req: Request, error: RQError, given: Mapping[str, object]) -> None:
