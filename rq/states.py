@@ -6,6 +6,7 @@ Rule 2: the journal's records and the history's lines use these words and no oth
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 
 from rq.errors import WrongState
@@ -180,3 +181,10 @@ def next_child(state: Child, event: ChildEvent) -> Child:
         return CHILD_TRANSITIONS[state, event]
     except KeyError:
         raise WrongState(f"a child that is {state} cannot {event}") from None
+
+
+def version_of(view: Mapping[str, object]) -> str:
+    """Return as what a message was seen that is shown so, for `if_version`: its state and
+    its starts, as its owner compares them."""
+    state = State.DISMISSED if view.get("acknowledged") else view["state"]
+    return f"{state}-{view.get('attempt', 0)}"

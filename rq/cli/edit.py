@@ -16,7 +16,7 @@ from rq.errors import BadInput
 from rq.fieldnames import PARAMS
 from rq.layout import Root
 from rq.nesting import Json, from_json
-from rq.replies import MessageView, version_of
+from rq.states import version_of
 
 _EDITABLE = (*PARAMS, "max_count", "priority", "src")
 
@@ -43,7 +43,7 @@ def edit(root: Root, words: list[str]) -> int:
         reply = owner.demand(root, queue, "get_message", {"msg_id": msg_id})
         changes = _edited(cast(Mapping[str, Json], reply))
         # In an editor much time may pass.
-        request["if_version"] = [version_of(cast(MessageView, reply))]
+        request["if_version"] = [version_of(cast(Mapping[str, object], reply))]
     if not changes:
         print("nothing was changed, and nothing is sent")
         return OK

@@ -27,7 +27,6 @@ from rq.replies.message import (
     Standing,
     StoryView,
     WhyView,
-    version_of,
 )
 from rq.replies.processes import (
     ChildView,
@@ -107,5 +106,4 @@ __all__ = [
     "WhyView",
     "WordResult",
     "WorkerView",
-    "version_of",
 ]

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import TypedDict
 
 from rq.replies.leases import LeaseView
-from rq.states import State
 
 
 class BatchView(TypedDict):
@@ -153,10 +152,3 @@ class MessageView(TypedDict, total=False):
     _why: WhyView  # it waits
     _txn: str  # the open transaction that it belongs to
     _restored: str  # why its queue waits for a person
-
-
-def version_of(view: MessageView) -> str:
-    """Return as what a message was seen, for `if_version`: its state and its starts, as
-    its owner compares them."""
-    state = State.DISMISSED if view.get("acknowledged") else view["state"]
-    return f"{state}-{view.get('attempt', 0)}"

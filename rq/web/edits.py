@@ -18,7 +18,8 @@ from rq.errors import BadInput, RQError
 from rq.fieldnames import PARAMS
 from rq.lines.owners import Reply
 from rq.nesting import Json
-from rq.replies import MessageView, version_of
+from rq.replies import MessageView
+from rq.states import version_of
 from rq.web import forms, reading
 from rq.web.answers import failure_in, for_asker, say, say_reply, wants_json
 from rq.web.forms import Form

@@ -61,13 +61,13 @@ async def take_copy(
 ) -> str:
     """Accept a new message with the attachments of the folder `source`; return its
     full id once it is durable. Of those with one `key` the first is taken."""
-    copy = await _made(owner, request, source, attachments)
+    copy = await _unaccepted(owner, request, source, attachments)
     accepted_id = accept_once(owner, copy, key)
     await owner.committed()
     return owner.full_id(accepted_id)
 
 
-async def _made(
+async def _unaccepted(
     owner: Owner,
     request: Json,
     source: Path | None,
@@ -169,7 +169,7 @@ async def cloned(owner: Owner, msg_id: str, changes: Mapping[str, Json]) -> Mess
     request.update(changes)
     request = {name: value for name, value in request.items() if value is not None}
     source = owner.queue.path / folder(state, msg_id)
-    return await _made(owner, request, source, message.attachments)
+    return await _unaccepted(owner, request, source, message.attachments)
 
 
 def _copied(message: Message, without: tuple[str, ...]) -> dict[str, Json]:

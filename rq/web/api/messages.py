@@ -17,9 +17,9 @@ from rq.lines.owners import ClientGone
 from rq.message.fields import LATEST
 from rq.message.rank import LEAST, MOST
 from rq.nesting import Json
-from rq.replies import MessageRow, MessageView, version_of
+from rq.replies import MessageRow, MessageView
 from rq.router import switch
-from rq.states import State
+from rq.states import State, version_of
 from rq.web import reading
 from rq.web.api.operation import OF_OWNERS, PREFIX, Answer, Header, Operation
 from rq.web.api.shapes import Limits
