@@ -15,6 +15,7 @@ from rq import client, wire
 from rq.errors import BadInput, OutcomeUnknown, Unreachable
 
 DEADLINE = 30.0  # seconds for a reply
+_READ = 256 * 1024  # bytes
 
 
 class Broken(OutcomeUnknown):
@@ -32,13 +33,14 @@ class Line(asyncio.Protocol):
         self._waiting: deque[tuple[float, asyncio.Future[bytes]]] = deque()
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
+        self._sock: socket.socket | None = None
         self._alarm: asyncio.TimerHandle | None = None
         self._socket: tuple[int, int] | None = None  # to which it was opened
 
     async def connect(self) -> Line:
         """Open the line; Unreachable when nobody answers there."""
         self._socket = _socket_at(self._path)
-        sock = client.connect(self._path, timeout=0)
+        sock = self._sock = client.connect(self._path, timeout=0)
         await self._loop.create_unix_connection(lambda: self, sock=sock)
         return self
 
@@ -81,6 +83,20 @@ class Line(asyncio.Protocol):
     def close(self) -> None:
         if self._transport:
             self._transport.abort()
+
+    def hang_up(self) -> None:
+        """Close, and take first what has come and was not read yet.
+
+        To the other end a reply that has come is one that was told, so it must not be
+        dropped unseen. What is sent once reading is shut down fails over there, and what
+        was sent before is in the socket: there is no moment in between.
+        """
+        if self._sock is not None and self.is_open:
+            with contextlib.suppress(OSError):
+                self._sock.shutdown(socket.SHUT_RD)
+                while data := self._sock.recv(_READ):
+                    self.data_received(data)
+        self.close()
 
     # ---- what asyncio calls
 

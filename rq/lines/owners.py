@@ -105,7 +105,8 @@ class Owners:
     ) -> Json:
         """As `demand`, of what may take so many seconds. ClientGone when `gone` is set
         before, Busy when this process stops: then the owner hears it as well, by the end
-        of the line."""
+        of the line. A reply that was there already is returned all the same: the owner
+        counts it as told, and who asked has to give back what it hands out."""
         payload = command.encode() + b" " + client.encode_arg(arg)
         async with self.line(queue) as line:
             answer = line.ask(payload, seconds + DEADLINE)
@@ -115,6 +116,11 @@ class Owners:
                 ends = answer, left, stops
                 await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
                 if not answer.done():
+                    line.hang_up()
+                if not answer.done() or (
+                    answer.exception() is not None
+                    and (gone.is_set() or self._stopping.is_set())
+                ):
                     raise ClientGone if gone.is_set() else Busy(_STOPS)
                 return cast(Json, client.demanded(orjson.loads(answer.result())))
             finally:

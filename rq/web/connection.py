@@ -7,6 +7,7 @@ end, as `scope["rq.uid"]`, and when that has gone, as `scope["rq.lost"]`.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import sys
 import time
@@ -16,6 +17,8 @@ from typing import Any, TypeAlias
 from gunicorn.asgi.protocol import ASGIProtocol
 from gunicorn.workers.gasgi import ASGIWorker
 
+from rq.access import kernel
+from rq.errors import RQError
 from rq.web.visitors import Visitor, Visitors
 
 HEAD_TIME = 10  # seconds for the head of a request, whatever comes meanwhile
@@ -28,6 +31,10 @@ STALL_TIME = 300  # seconds until a client is left that takes nothing of an answ
 _BYTES_ACKED = slice(120, 128)  # of struct tcp_info
 UID = "rq.uid"  # in a request's scope: uid of the other end; None: not known
 LOST = "rq.lost"  # in the scope: an event that is set when the client has gone
+# In the scope: a list of what to call, and wait for, if the client has gone before it
+# could be answered: what the answer hands out goes back.
+TAKE_BACK = "rq.take_back"
+_START = "http.response.start"
 ADMITTED = "rq.admitted"  # in the scope: a function to call once the client is let in
 
 Scope: TypeAlias = dict[str, Any]  # and messages, as ASGI has them
@@ -65,7 +72,25 @@ class Connection(ASGIProtocol):
         scope["client"] = self._visitor.client
         scope[ADMITTED] = self._admit
         scope[LOST] = self._lost
-        await self._inner(scope, receive, send)
+        take_back: list[Callable[[], Awaitable[object]]] = []
+        scope[TAKE_BACK] = take_back
+
+        async def send_if_there(message: Scope) -> None:
+            if take_back and message["type"] == _START and not self._is_there():
+                self._close_transport()  # nothing of the answer leaves
+                for call in take_back:
+                    with contextlib.suppress(RQError):  # its owner finds out by itself
+                        await call()
+            await send(message)
+
+        await self._inner(scope, receive, send_if_there)
+
+    def _is_there(self) -> bool:
+        """Whether the client can still be answered. It may have hung up in the turn in
+        which what it waits for came, and its end may not be read yet."""
+        if self._closed or self._lost.is_set() or self.transport.is_closing():
+            return False
+        return not kernel.has_ended(self._visitor.sock)
 
     def _admit(self) -> None:
         """Note that the client was let in: it may send much, and need not give way."""

@@ -23,7 +23,7 @@ from rq.states import version_of
 from rq.web import forms, reading
 from rq.web.answers import failure_in, for_asker, say, say_reply, wants_json
 from rq.web.forms import Form
-from rq.web.messages import check_dest, checked, who
+from rq.web.messages import check_dest, checked, who, with_user
 from rq.web.routes import Routes
 from rq.web.site import Site
 
@@ -57,7 +57,7 @@ class Edits:
             changed = changes(form, message, time.time())
             request: dict[str, Json] = {"msg_id": msg_id, "who": who(req)}
             request |= {**_once(form), "changes": changed}
-            reply = await self._ask(name, request)
+            reply = await self._ask(name, with_user(req, request))
         except RQError as error:
             if wants_json(form):
                 say_reply(resp, wire.failure(error, with_kind=True))

@@ -8,10 +8,12 @@ import os
 import signal
 import socket
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from harness.cli import rq
 from harness.leases import API, JSON, begun, leased, pulled, say
+from harness.processes import standing_still
 from harness.waiting import wait_until
 from harness.web_server import BROWSER, served
 
@@ -154,6 +156,29 @@ def test_a_client_that_has_gone_is_leased_nothing(web):
     assert lease["attempt"] == 1
 
 
+@pytest.mark.parametrize("hangs_up_first", [True, False], ids=["first", "after"])
+def test_a_client_that_hangs_up_as_a_message_comes_is_leased_nothing(
+    web, hangs_up_first
+):
+    """The web hears of both in one turn."""
+    name = pulled(web)
+    for number in range(5):
+        label = f"x{number}"
+        with contextlib.closing(
+            asking(web, name, {"wait": 60, "label": label})
+        ) as line:
+            wait_until(lambda label=label: heard_of(web, name, label))
+            with standing_still(worker_of(web)):
+                if hangs_up_first:
+                    line.shutdown(socket.SHUT_RDWR)
+                sent = rq("send", name, root=web.daemon.root.path)
+                if not hangs_up_first:
+                    line.shutdown(socket.SHUT_RDWR)
+        assert sent.returncode == 0, sent
+        [lease] = leased(web, name, wait=5, seconds=900)
+        assert lease["message"]["count"] == 0
+
+
 def test_a_client_that_hangs_up_while_it_waits_is_no_error(web):
     """An agent does so each time when one of its slots is free again."""
     name = pulled(web)
@@ -179,6 +204,13 @@ def test_a_wait_is_answered_when_the_web_stops(web):
     web.daemon.until_up("web")
     assert answer.startswith(b"HTTP/1.1 503 ")
     assert b"this process stops, and the wait with it: ask again" in answer
+
+
+def worker_of(web):
+    """Return the process of the web that answers: the one that was started starts it."""
+    pid = web.daemon.child("web")["pid"]
+    [worker] = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return int(worker)
 
 
 def asking(web, name, wanted):

@@ -62,11 +62,15 @@ def renew(ctx: Context, arg: bytes) -> NowOrLater[Results]:
 
 
 def release(ctx: Context, arg: bytes) -> NowOrLater[Results]:
-    """Give messages back, uncounted."""
+    """Give messages back, uncounted; `unheard`: their holder has hung up before it was
+    told of its leases, says who was to tell it."""
     request = object_in(arg)
     why = said.text_of(request.get("why"))[: said.MOST_WHY]
+    unheard = request.get("unheard") is True
 
     def give_back(token: str) -> WordResult:
+        if unheard:
+            return {"state": ctx.leases.unheard(token)}
         return {"state": ctx.leases.release(token, why)}
 
     return _each_token(ctx, request, give_back)

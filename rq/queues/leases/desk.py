@@ -121,16 +121,30 @@ class Desk:
         """Take leases back whose holder has hung up before he could be told."""
         for grant in granted:
             lease = self._leases.held(grant.lease.held.token)
-            if lease is None or lease.started:
-                continue
-            lease.answers -= 1
-            if lease.answers:
-                continue  # another answer to the same request tells of it
-            text = f"{lease.by} hung up before it was told of its lease"
-            try:
-                self._ends.not_taken(lease, text)
-            except (OSError, RQError) as error:  # it runs out soon
-                log.warning("a lease cannot be given back for now: %s", error)
+            if lease is not None:
+                self._unheard(lease)
+
+    def unheard(self, token: str) -> State:
+        """As `give_back`, of a lease whose holder was to be told by another process;
+        return where its message is now."""
+        # Not by `held`, which hears of the holder: then it would have begun.
+        lease = self._leases.held(digest(token))
+        if lease is None:
+            lease = self.held(token)  # raises why it is over
+        self._unheard(lease)
+        return self._owner.spool.state_of(lease.msg_id)
+
+    def _unheard(self, lease: Lease) -> None:
+        if lease.started:
+            return
+        lease.answers -= 1
+        if lease.answers:
+            return  # another answer to the same request tells of it
+        text = f"{lease.by} hung up before it was told of its lease"
+        try:
+            self._ends.not_taken(lease, text)
+        except (OSError, RQError) as error:  # it runs out soon
+            log.warning("a lease cannot be given back for now: %s", error)
 
     def end_waiting(self) -> None:
         """Let all be answered who wait: the queue stops."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from dataclasses import is_dataclass
 from typing import cast
 
@@ -18,7 +19,7 @@ from rq.web import rights, views
 from rq.web.api.lease_shapes import News, Wanted, Which
 from rq.web.api.operation import OF_OWNERS, Operation
 from rq.web.api.shapes import fields_of
-from rq.web.connection import LOST
+from rq.web.connection import LOST, TAKE_BACK
 from rq.web.messages import who
 from rq.web.site import Site
 
@@ -27,17 +28,18 @@ _HUNG_UP = "its worker hung up before it was answered"
 
 
 async def lease(site: Site, req: Request, body: Wanted, name: str) -> GrantsView:
-    """Lease what is due, perhaps later; nothing to a client that has gone meanwhile."""
+    """Lease what is due, perhaps later; nothing to a client that has gone meanwhile: its
+    connection gives back what it cannot hand over any more."""
     gone: asyncio.Event = req.scope.get(LOST) or asyncio.Event()
     try:
         reply = await _ask(site, req, body, name, gone)
     except ClientGone:
         about: JsonObject = {"base_url": site.config.base_url, "env": site.config.env}
         return cast(GrantsView, {"leases": [], "why": _HUNG_UP, **about})
-    if gone.is_set() and reply["leases"]:
-        tokens = [lease["token"] for lease in reply["leases"]]
-        request = {"tokens": tokens, "why": _HUNG_UP}
-        await site.owners.demand(name, "release", request)
+    if tokens := [lease["token"] for lease in reply["leases"]]:
+        request = {"tokens": tokens, "unheard": True}
+        release = functools.partial(site.owners.demand, name, "release", request)
+        req.scope.get(TAKE_BACK, []).append(release)
     return reply
 
 
