@@ -156,29 +156,6 @@ def test_a_client_that_has_gone_is_leased_nothing(web):
     assert lease["attempt"] == 1
 
 
-@pytest.mark.parametrize("hangs_up_first", [True, False], ids=["first", "after"])
-def test_a_client_that_hangs_up_as_a_message_comes_is_leased_nothing(
-    web, hangs_up_first
-):
-    """The web hears of both in one turn."""
-    name = pulled(web)
-    for number in range(5):
-        label = f"x{number}"
-        with contextlib.closing(
-            asking(web, name, {"wait": 60, "label": label})
-        ) as line:
-            wait_until(lambda label=label: heard_of(web, name, label))
-            with standing_still(worker_of(web)):
-                if hangs_up_first:
-                    line.shutdown(socket.SHUT_RDWR)
-                sent = rq("send", name, root=web.daemon.root.path)
-                if not hangs_up_first:
-                    line.shutdown(socket.SHUT_RDWR)
-        assert sent.returncode == 0, sent
-        [lease] = leased(web, name, wait=5, seconds=900)
-        assert lease["message"]["count"] == 0
-
-
 def test_a_client_that_hangs_up_while_it_waits_is_no_error(web):
     """An agent does so each time when one of its slots is free again."""
     name = pulled(web)
@@ -291,3 +268,26 @@ def test_the_shell_shows_who_holds_a_message(web):
     assert row["leased_by"].endswith("/blue")
     assert f"[{row['leased_by']}]" in rq("ls", name, root=root).stdout
     assert row["leased_by"] in rq("show", lease["msg_id"], root=root).stdout
+
+
+@pytest.mark.parametrize("hangs_up_first", [True, False], ids=["first", "after"])
+def test_a_client_that_hangs_up_as_a_message_comes_is_leased_nothing(
+    web, hangs_up_first
+):
+    """The web hears of both in one turn. Last: pages count the workers that it leaves."""
+    name = pulled(web)
+    for number in range(5):
+        label = f"x{number}"
+        with contextlib.closing(
+            asking(web, name, {"wait": 60, "label": label})
+        ) as line:
+            wait_until(lambda label=label: heard_of(web, name, label))
+            with standing_still(worker_of(web)):
+                if hangs_up_first:
+                    line.shutdown(socket.SHUT_RDWR)
+                sent = rq("send", name, root=web.daemon.root.path)
+                if not hangs_up_first:
+                    line.shutdown(socket.SHUT_RDWR)
+        assert sent.returncode == 0, sent
+        [lease] = leased(web, name, wait=5, seconds=900)
+        assert lease["message"]["count"] == 0
