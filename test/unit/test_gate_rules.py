@@ -30,7 +30,11 @@ def test_rqs_own_user_and_root_are_let_in():
     for uid in (OWN, 0):
         assert gate_of().admit(asker(uid=uid)).role is Role.ADMIN
     assert gate_of().admit(asker(uid=0)).name == "root"
-    assert gate_of().admit(asker(uid=OWN)).name == f"uid {OWN}"
+    nameless = gate_of().admit(asker(uid=OWN))
+    assert (nameless.name, nameless.user) == (
+        f"uid {OWN}",
+        f"uid:{OWN}",
+    )  # as at a socket
 
 
 def test_another_user_is_not_and_reads_what_to_do():
@@ -41,7 +45,8 @@ def test_another_user_is_not_and_reads_what_to_do():
 def test_users_and_groups_that_are_named_are_let_in_with_their_role():
     rules = gate_of(local_users={str(OTHER): "viewer", "daemon": "operator"})
     assert rules.admit(asker(uid=OTHER)).role is Role.VIEWER
-    assert rules.admit(asker(uid=1)) == Principal(name="daemon", role=Role.OPERATOR)
+    daemon = Principal(name="daemon", role=Role.OPERATOR, of="daemon")
+    assert rules.admit(asker(uid=1)) == daemon
     rules = gate_of(local_groups={"daemon": "producer"}, local_users={"1": "viewer"})
     assert rules.admit(asker(uid=1)).role is Role.PRODUCER
 
