@@ -116,6 +116,9 @@ Meta = Named | Unnamed | Moved | Cut | Moded
 Op = Meta | Written | Synced | Mark
 
 
+Descriptor = tuple[int, str]  # process, number
+
+
 class Disk:
     """Reads a recording; `ops` is what happened under `top`, but not in `besides`."""
 
@@ -127,8 +130,10 @@ class Disk:
         self.root = self._load(top) if top.exists() else self._node("dir", 0o755)
         self._ended: list[tuple[int, int]] = []  # line of the recording: operations
         self._sent: dict[int, int] = {}  # pid: operations when it last sent
-        self.opened: dict[str, int] = {}  # descriptor: operations before
-        self.received: dict[str, str] = {}  # descriptor: the file that it is open on
+        self._process: dict[int, int] = {}  # of a thread that is not its first
+        # By descriptor: operations before, and the file that it is open on.
+        self.opened: dict[Descriptor, int] = {}
+        self.received: dict[Descriptor, str] = {}
 
     # ---- what is there before
 
@@ -208,6 +213,18 @@ class Disk:
             return None
         return self.find(path)
 
+    # ---- descriptors
+
+    def descriptor(self, call: Call, number: str) -> Descriptor:
+        """Return a descriptor of the process that calls: all its threads have it, and in
+        another process the same number is another one."""
+        return self._process.get(call.pid, call.pid), number
+
+    def begun(self, call: Call) -> None:
+        """A thread or a process has begun."""
+        if any("CLONE_THREAD" in word.text for word in call.words):
+            self._process[call.result] = self._process.get(call.pid, call.pid)
+
     # ---- what calls do
 
     def name(self, path: str, node: Node) -> None:
@@ -254,7 +271,7 @@ class Disk:
         failed = call.result < 0
         data_only = call.name == "fdatasync"
         by = call.words[0].text if call.name == "syncfs" else ""
-        opened = self.opened.get(by, 0)
+        opened = self.opened.get(self.descriptor(call, by), 0)
         self.add(Synced(node, self._since(call), data_only, failed, opened))
 
     def mark(self, data: bytes) -> None:
@@ -370,10 +387,11 @@ _FLAGS = ("O_", "flags=")
 
 def _open(disk: Disk, call: Call) -> None:
     flags = next((w.text for w in call.words if w.text.startswith(_FLAGS)), "")
-    disk.opened[str(call.result)] = len(disk.ops)
-    disk.received.pop(link := f"/proc/self/fd/{call.result}", None)
+    descriptor = disk.descriptor(call, str(call.result))
+    disk.opened[descriptor] = len(disk.ops)
+    disk.received.pop(descriptor, None)
     if call.opened is not None:
-        disk.received[link] = call.opened
+        disk.received[descriptor] = call.opened
     if "O_CREAT" in flags or "O_TRUNC" in flags:
         path = _paths(call)[0]
         if disk.inside(path):
@@ -402,7 +420,7 @@ def _send(disk: Disk, call: Call) -> None:
 def _receive(disk: Disk, call: Call) -> None:
     for one in call.words[1:]:
         if one.path is not None:
-            disk.received[f"/proc/self/fd/{one.text}"] = one.path
+            disk.received[disk.descriptor(call, one.text)] = one.path
 
 
 def _send_file(disk: Disk, call: Call) -> None:
@@ -426,9 +444,13 @@ def _rename(disk: Disk, call: Call) -> None:
         disk.move(source, target)
 
 
+_OWN = "/proc/self/fd/"
+
+
 def _link(disk: Disk, call: Call) -> None:
     source, target = _paths(call)
-    source = disk.received.get(source, source)
+    if source.startswith(_OWN):
+        source = disk.received[disk.descriptor(call, source.removeprefix(_OWN))]
     if disk.inside(target):
         node = disk.find(source)
         if node is None:
@@ -501,4 +523,5 @@ _ACTS: dict[str, Callable[[Disk, Call], None]] = {
     **dict.fromkeys(("fsync", "fdatasync"), _sync),
     **dict.fromkeys(("syncfs", "sync"), _sync_all),
     "ioctl": _nothing,
+    **dict.fromkeys(("clone", "clone3", "fork", "vfork"), Disk.begun),
 }

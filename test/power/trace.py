@@ -19,13 +19,14 @@ from pathlib import Path
 
 import pytest
 
-# All that changes a file system, and what tells when an answer left.
+# All that changes a file system, what tells when an answer left, and which threads share
+# their descriptors.
 CALLS = (
     "open,openat,?openat2,creat,write,pwrite64,writev,pwritev,?pwritev2,sendfile,"
     "copy_file_range,splice,truncate,ftruncate,fallocate,rename,renameat,renameat2,"
     "link,linkat,unlink,unlinkat,mkdir,mkdirat,rmdir,symlink,symlinkat,mknod,mknodat,"
     "chmod,fchmod,fchmodat,?fchmodat2,fsync,fdatasync,syncfs,sync,sync_file_range,"
-    "msync,ioctl,sendto,sendmsg,recvmsg"
+    "msync,ioctl,sendto,sendmsg,recvmsg,clone,?clone3,?fork,?vfork"
 )
 MARKS = 900  # the descriptor that a story writes its marks to
 LIMIT = 600.0  # seconds for a story
