@@ -122,8 +122,8 @@ class Commands:
             "children": [child.to_json(now, wall) for child in table.values()],
             "scandir": _state_of(self._root.scandir_state),
             "timers": _state_of(self._root.timers_state),
-            "unusable": _unusable(self._root),
-            "scripts": ancestor.scripts(self._root),
+            "unusable": _if_it_can(definitions.unusable, self._root),
+            "scripts": _if_it_can(ancestor.scripts, self._root),
             "displaced": _displaced(self._root),
             "held_timers": adopted.timers(self._root),
         }
@@ -331,9 +331,9 @@ def _displaced(root: Root) -> Mapping[str, str]:
         return {}
 
 
-def _unusable(root: Root) -> dict[str, str]:
+def _if_it_can(look: Callable[[Root], dict[str, str]], root: Root) -> dict[str, str]:
     try:
-        return definitions.unusable(root)
+        return look(root)
     except OSError:  # no descriptors are left; the rest of the status is still of use
         return {}
 
