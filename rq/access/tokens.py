@@ -44,7 +44,7 @@ class Token:
     created_by: str
     end: float | None = None
     user: str = (
-        ""  # whose it is; "": of a user of its own, whoever has a token so named
+        ""  # whose it is; "": of a user of its own, who has its name
     )
 
     def ended(self, now: float) -> bool:

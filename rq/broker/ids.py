@@ -1,7 +1,7 @@
 """The ids of jobs, as clients of Disque read them. Pure.
 
 `D-`, 8 hex of the node, `-`, 24 of base64, `-`, 4 hex: minutes of its TTL, odd when it
-is delivered again until somebody acknowledges it.
+is delivered again until a consumer acknowledges it.
 """
 
 from __future__ import annotations

@@ -164,7 +164,7 @@ class Store:
     # ---- the end
 
     def close(self) -> None:
-        """Make all durable, and end. DiskFailed: what nobody was told may be lost. One that
+        """Make all durable, and end. DiskFailed: what was not answered may be lost. One that
         is displaced writes no more: what lies at its path is another's."""
         self._compaction.close()
         self._moving.close()

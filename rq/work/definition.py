@@ -139,7 +139,7 @@ def check_user(user: str, whose: str) -> None:
     """NotPermitted when the scripts of `whose` run as a user, and we would start them as
     root. Producers choose what such a script is given, and its author counted on
     another user's rights. An agent that root starts could become that user; it would be
-    the user of that name on this machine, who may be somebody else than on the queue's."""
+    the user of that name on this machine, who may be another one than on the queue's."""
     if user and os.geteuid() == 0:
         raise NotPermitted(
             f"{whose} says user {user}, and scripts would run here as root: start the "
