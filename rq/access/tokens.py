@@ -43,9 +43,7 @@ class Token:
     created: float
     created_by: str
     end: float | None = None
-    user: str = (
-        ""  # whose it is; "": of a user of its own, who has its name
-    )
+    user: str = ""  # whose it is; "": of a user of its own, who has its name
 
     def ended(self, now: float) -> bool:
         return self.end is not None and now >= self.end

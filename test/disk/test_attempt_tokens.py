@@ -8,7 +8,7 @@ from rq.layout import Root
 
 def test_a_token_stands_while_its_process_does(tmp_path):
     root = Root(tmp_path)
-    secret = AttemptTokens(root, "mail").begin("m1")["RQ_TOKEN"]
+    secret = AttemptTokens(root, "mail").begin("m1", "ann")["RQ_TOKEN"]
     principal = of_attempt(root, secret)
     assert principal is not None
     assert (principal.sees("mail"), principal.sees("other")) == (True, False)
@@ -23,8 +23,8 @@ def test_a_token_stands_while_its_process_does(tmp_path):
 
 def test_a_start_of_a_queue_removes_its_own_tokens_alone(tmp_path):
     root = Root(tmp_path)
-    one = AttemptTokens(root, "mail").begin("m1")["RQ_TOKEN"]
-    other = AttemptTokens(root, "other").begin("m1")["RQ_TOKEN"]
+    one = AttemptTokens(root, "mail").begin("m1", "ann")["RQ_TOKEN"]
+    other = AttemptTokens(root, "other").begin("m1", "ann")["RQ_TOKEN"]
     AttemptTokens(root, "mail")
     assert of_attempt(root, one) is None
     assert of_attempt(root, other) is not None

@@ -167,7 +167,8 @@ class Disque(BrokerMachine):
             self.put(job_id, job, is_queued=False, due=due)
         if leaves:
             for job_id in expected:
-                self.node.desk.take_back(job_id, self.now)
+                due = self.node.jobs.by_id[job_id].due
+                self.node.desk.take_back(job_id, due, self.now)
                 self.enters(job_id, self.job(job_id))
         self.said(ends, any(not self.job(job_id).retry for job_id in expected))
 
