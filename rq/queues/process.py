@@ -12,7 +12,8 @@ import socket
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from rq import client, logs
+# zones: its library, before another user is become, who may not read it.
+from rq import client, logs, zones  # noqa: F401
 from rq.config import files
 from rq.errors import BadConfig, CannotRead, Damaged, DiskFailed, RQError
 from rq.layout import QueueDir, Root

@@ -36,12 +36,16 @@ DISPLACED = 4  # the exit status
 SLOW = '#!/bin/sh\necho $$ > "$PLACE/pid"\nexec sleep 600\n'
 
 
-def remove(queue: RunningQueue) -> None:
-    def removed() -> bool:  # its owner may make a folder meanwhile
-        shutil.rmtree(queue.dir.path, ignore_errors=True)
-        return not queue.dir.path.exists()
+def erase(path: Path) -> None:
+    def is_gone() -> bool:  # its owner may make a file meanwhile
+        shutil.rmtree(path, ignore_errors=True)
+        return not path.exists()
 
-    wait_until(removed)
+    wait_until(is_gone)
+
+
+def remove(queue: RunningQueue) -> None:
+    erase(queue.dir.path)
 
 
 def move(queue: RunningQueue) -> None:
@@ -49,7 +53,7 @@ def move(queue: RunningQueue) -> None:
 
 
 def remove_journal(queue: RunningQueue) -> None:
-    shutil.rmtree(queue.dir.journal)
+    erase(queue.dir.journal)
 
 
 def lay_a_backup_over(queue: RunningQueue) -> None:
@@ -259,9 +263,9 @@ def lose_nothing_more(broker: Broker, client: Client, is_removed: bool) -> None:
 
 
 PLACES: list[Callable[[Path], object]] = [
-    shutil.rmtree,
+    erase,
     lambda path: path.rename(path.with_name("elsewhere")),
-    lambda path: shutil.rmtree(path / "journal"),
+    lambda path: erase(path / "journal"),
     lambda path: mounted("-t", "tmpfs", "none", str(path)),
 ]
 

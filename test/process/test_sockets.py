@@ -61,7 +61,7 @@ ROLES = {
     "timers": {
         Role.VIEWER: "get_timers get_status status timer next",
         Role.PRODUCER: "wake",
-        Role.OPERATOR: "run pause resume",
+        Role.OPERATOR: "run accept pause resume",
     },
 }
 OWN = {"owes", "mind", "take_copy", "define_queue", "undefine_queue"}
