@@ -227,9 +227,9 @@ STORIES: dict[Cause, Story] = {
         "Nothing; it runs again by itself.",
     ),
     Cause.CRASH_LIMIT: Story(
-        "It failed: its attempt was lost {times}.",
-        "RQ, the machine, the process of its batch or its worker elsewhere ended each "
-        "time while it ran; this message may be what ends them.",
+        "It failed: attempt {attempt} was lost, and it is not tried again.",
+        "RQ, the machine, the process of its batch or its worker elsewhere ended while "
+        "it ran (tries used: {count}); this message may be what ends them.",
         "Look at `rq logs {id}` and the log of its queue before `rq retry {id}`.",
     ),
     Cause.BATCH: Story(

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from rq import waits, wording
 from rq.cli import owner, place, state_counts, term
+from rq.errors import BadInput
 from rq.layout import Root
 from rq.replies import MessageRow
 from rq.states import State
@@ -23,7 +24,11 @@ def ls(root: Root, words: list[str]) -> int:
     if args.count:
         return _count(root, args)
     states = [State(name) for name in args.state] or list(_LIVE)
-    if args.why:
+    if args.why and set(states) != {State.QUE}:
+        if args.state:
+            raise BadInput(
+                "--why tells why messages in que wait: leave --state out, or say que"
+            )
         states = [State.QUE]
     with owner.Reader(root) as reader:
         rows = [

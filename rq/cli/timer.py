@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import cast
 from rq import client, config
 from rq.cli import place, term, timer_deeds, timer_files, timer_import
 from rq.cli.timer_import import Wish
-from rq.errors import BadConfig, Unreachable
+from rq.errors import BadConfig, BadInput, Unreachable
 from rq.layout import Root
 from rq.replies import TimerRow, TimersStatus
 from rq.timers.past import Past
@@ -34,8 +35,9 @@ def timer(root: Root, words: list[str]) -> int:
     checking.add_argument("files", nargs="+", metavar="FILE", help="NAME.json")
     _import_options(kinds)
     fires = kinds.add_parser("next", help="the next fires of all, or of some")
-    fires.add_argument("count", nargs="?", type=term.at_least(1), default=10)
-    fires.add_argument("names", nargs="*", metavar="TIMER")
+    fires.add_argument(
+        "words", nargs="*", metavar="[COUNT] TIMER", help="how many (10), and of which"
+    )
     term.json_option(fires)
     for verb, (_, about) in _DEEDS.items():
         deed = kinds.add_parser(verb, help=about)
@@ -46,12 +48,26 @@ def timer(root: Root, words: list[str]) -> int:
     if args.what == "validate":
         timer_files.validate(root, args.files)
     elif args.what == "next":
-        timer_deeds.upcoming(root, args.count, args.names, as_json=args.json)
+        count, names = _next_of(args.words)
+        timer_deeds.upcoming(root, count, names, as_json=args.json)
     elif args.what == "ls":
         _list(root, as_json=args.json)
     else:
         _DEEDS[args.what][0](root, args.names)
     return 0
+
+
+def _next_of(words: list[str]) -> tuple[int, list[str]]:
+    """Return how many fires of which timers are asked for; a number may stand first.
+
+    >>> _next_of([]), _next_of(["daily"]), _next_of(["3", "daily", "7"])
+    ((10, []), (10, ['daily']), (3, ['daily', '7']))
+    """
+    if not words or not re.fullmatch(r"-?\d{1,18}", words[0], re.ASCII):
+        return 10, words
+    if int(words[0]) < 1:
+        raise BadInput(f"{words[0]} is not a number of fires, 1 or more")
+    return int(words[0]), words[1:]
 
 
 def _import_options(kinds: term.Verbs) -> None:

@@ -90,7 +90,7 @@ def recover(spool: Spool, msg_id: str, unclaimed: bool, lost: Lost) -> None:
     facts: Facts = {
         "cause": Cause.CRASH_LIMIT if over else lost.cause,
         "outcome": "err" if over else "retry",
-        "text": f"lost {count} times" if over else lost.text,
+        "text": f"the attempt was lost; tries used: {count}" if over else lost.text,
     }
     if rule is not None:
         facts["tries"] = most

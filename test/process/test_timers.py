@@ -369,6 +369,7 @@ def test_the_next_fires_of_all_timers_are_told_in_their_order(shared):
     assert len(rows) == 5
     assert all(one["local"].endswith(":00 +0545 (UTC+05:45)") for one in rows)
     named = json.loads(verb(shared, "next", "2", "b", "--json").stdout)
+    assert json.loads(verb(shared, "next", "b", "--json").stdout)[:2] == named
     assert [one["name"] for one in named] == ["b", "b"]
 
 

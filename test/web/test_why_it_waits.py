@@ -30,6 +30,8 @@ def whys(web, queue, msg_id):
     root = web.daemon.root.path
     told = json.loads(rq("why", f"{queue}/{msg_id}", "--json", root=root).stdout)
     listed = json.loads(rq("ls", queue, "--why", "--json", root=root).stdout)
+    refused = rq("ls", queue, "--why", "--state", "err", root=root)
+    assert (refused.returncode, "leave --state out" in refused.stderr) == (2, True)
     return [
         web.daemon.ask_queue(queue, "get_message", {"msg_id": msg_id})[1]["_why"],
         web.get(f"{api}/{msg_id}").json["_why"],

@@ -133,7 +133,8 @@ def by_rule(
 
 
 def _lost_too_often(count: int) -> Outcome:
-    return Outcome(Event.FAIL, Cause.CRASH_LIMIT, f"lost {count + 1} times")
+    text = f"the attempt was lost; tries used: {count + 1}"
+    return Outcome(Event.FAIL, Cause.CRASH_LIMIT, text)
 
 
 def decide_in_batch(
