@@ -336,7 +336,7 @@ def test_a_person_runs_a_timer_beside_its_beat_and_sees_what_became_of_it(shared
 
 @pytest.mark.slow
 def test_a_paused_timer_fires_nothing_until_it_is_resumed_also_after_a_kill(daemon):
-    last = time.time() - 3600 + 5
+    last = time.time() - 3600 + 15
     files.write_state(daemon.root.timers_state, {"timers": {"t": {"last": last}}})
     write(daemon, "t", period=3600)
     daemon.start()
