@@ -19,6 +19,7 @@ from power.tale import BEFORE, NOWHERE, Seen, in_small, mark, take_marks
 from rq.broker import bodies as files
 from rq.broker import place as place_of_node
 from rq.broker.bounds import Room
+from rq.broker.group_desk import Getting
 from rq.broker.groups import Came, EventQueue
 from rq.broker.jobs import Job, State
 from rq.broker.place import Place
@@ -106,7 +107,7 @@ class Mark:
         return self.kept.node.messages.push(b"k", bodies, self.now, wall)
 
     def pop(self, count: int) -> list[str]:
-        some = self.kept.node.messages.pop(b"k", count, Room(), self.now)
+        some = self.kept.node.messages.pop(b"k", count, 0, Room(), self.now)
         for _, body in some:
             self.may(message_token(body), GIVEN)
         return [msg_id for msg_id, _ in some]
@@ -125,7 +126,7 @@ class Mark:
         event = queue.next_for(b"g")
         assert event is not None
         self.may(event_token(event.contents, b"g"), GONE)
-        self.kept.node.consumers.get(b"e", b"g", 0.0, self.now)
+        self.kept.node.consumers.get(b"e", Getting(b"g", 0.0), 0, self.now)
 
 
 def job_token(body: bytes) -> str:

@@ -536,7 +536,7 @@ def test_what_is_tried_is_written_below_the_directory_of_results(tmp_path, monke
     said = []
     for _ in range(2):  # what an earlier try wrote is not there any more
         where = tmp_path / "run", tmp_path / "logs", tmp_path / "out"
-        trial.run(*where, said.append)
+        trial.run(*where, said.append, said.append)
         out = tmp_path / "out/written/lake/logs"
         [file] = out.rglob("*.parquet")
         assert file.parent == out / "src=web1"
