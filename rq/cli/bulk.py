@@ -99,6 +99,7 @@ def run(root: Root, verb: str, args: argparse.Namespace, who: str) -> int:
         if not term.confirm(WORDS[verb].question.format(_them(choice)), yes=False):
             print("nothing was changed")
             return OK
+        request["filter"] = _until_counted(request["filter"], choice["at"])
     view = cast(BulkView, owner.demand(root, args.queue, "bulk", request))
     return _watch(root, args.queue, verb, view)
 
@@ -109,6 +110,13 @@ def _filter(args: argparse.Namespace, now: float) -> dict[str, Json]:
         wanted["before"] = now - moments.duration(args.older)
     given = {name: getattr(args, name) for name in _GIVEN}
     return wanted | {name: text for name, text in given.items() if text is not None}
+
+
+def _until_counted(wanted: Json, at: float) -> dict[str, Json]:
+    """Return a filter that means no more than what was counted, and agreed to: what has
+    come into the state since, the answer was not about."""
+    given = cast(dict[str, Json], wanted)
+    return {**given, "before": min(at, cast(float, given.get("before", at)))}
 
 
 def _choice(
@@ -161,7 +169,13 @@ def _ask(root: Root, queue: str, command: str, bulk_id: str) -> BulkView:
 def _tell(queue: str, verb: str, view: BulkView) -> int:
     changed, why = view["changed"], term.plain(view.get("why", ""))
     print(f"{queue}: {term.number(changed, 'message')} {WORDS[verb].done}")
-    if left := view["messages"] - changed:
+    again = view.get("failed_again", 0)
+    if again:
+        place.note(
+            f"{term.number(again, 'message')} not changed: failed again meanwhile, and that "
+            f"failure was not chosen; `rq ls {queue} --state err` shows it"
+        )
+    if left := view["messages"] - changed - again:
         others = f"{left} not changed: they had moved on, or could not be"
         place.note(f"{others}; the last: {why}" if why else others)
     if view["state"] == "done":

@@ -191,6 +191,7 @@ class BulkChoice(TypedDict):
 
     messages: int
     ids: Sequence[str]  # the first of them
+    at: float  # when it began to count, as `before` of a filter takes it
 
 
 class BulkView(TypedDict, total=False):
@@ -205,6 +206,7 @@ class BulkView(TypedDict, total=False):
     messages: int  # of its list
     looked_at: int
     changed: int
+    failed_again: int  # since they were chosen: these stay; absent: none
     since: float  # epoch seconds
     ended: float  # epoch seconds; absent while it is open
     why: str  # it failed, or left the last message that it did not change

@@ -4,6 +4,10 @@ The set is a list of ids in a file of the journal's directory. The line that beg
 bulk names the file's digest; each event of it says at which place of the list it stands.
 So a bulk goes on behind the last of its events that is in the journal, and does nothing
 twice. Owner and recovery make the table of bulks from the same lines.
+
+Behind the id of a message that has failed stands which failure was chosen. Until its turn
+comes it may have run again and failed again: that failure no person has looked at, so the
+message stays as it is and is counted. Lists of the version before hold ids alone.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rq import durable
 from rq.errors import NoSuchMessage
@@ -54,6 +58,7 @@ class Bulk:
     standing: Standing = Standing.OPEN
     at: int = 0  # messages of its list that were looked at
     changed: int = 0
+    failed_again: int = 0  # so many stay: they have failed anew since they were chosen
     ended: float = 0.0  # epoch seconds
     why: str = ""  # it failed, or left messages as they are
 
@@ -62,7 +67,10 @@ class Bulk:
         return self.standing is Standing.OPEN
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        row = asdict(self)
+        if not self.failed_again:  # which the version before cannot read
+            del row["failed_again"]
+        return row
 
 
 class Bulks:
@@ -99,6 +107,7 @@ class Bulks:
             if bulk is not None:
                 bulk.at = max(bulk.at, record["at"] + 1)
                 bulk.changed += 1
+                bulk.failed_again = record.get("failed_again", bulk.failed_again)
         elif record["is"] == Standing.OPEN:
             self._by_id[record["bulk"]] = _begun(record)
         elif bulk is not None:
@@ -106,6 +115,7 @@ class Bulks:
             bulk.ended = record["ts"] / 1e6
             bulk.changed = record["n"]
             bulk.at = record["at"]
+            bulk.failed_again = record.get("failed_again", 0)
             bulk.why = record.get("reason", "")
             self._forget()
 
@@ -135,6 +145,17 @@ def _from_json(row: dict[str, Any]) -> Bulk:
 # ---- the list of its messages
 
 
+class Chosen(NamedTuple):
+    """A message of a list."""
+
+    msg_id: str
+    failure: str  # that it was chosen for; "": it had not failed, or that is not known
+
+    @property
+    def line(self) -> str:
+        return f"{self.msg_id} {self.failure}".rstrip() + "\n"
+
+
 @dataclass(frozen=True, slots=True)
 class Listed:
     """A list that is durable."""
@@ -145,7 +166,7 @@ class Listed:
 
 
 def write_list(queue: QueueDir, bulk_id: str, lines: bytes) -> Listed:
-    """Write down, durably, the ids of a bulk that is to begin, a line each; for a
+    """Write down, durably, the messages of a bulk that is to begin, a line each; for a
     thread."""
     durable.write_durable(_list(queue, bulk_id), lines)
     durable.crash_point("bulk:listed")
@@ -154,8 +175,8 @@ def write_list(queue: QueueDir, bulk_id: str, lines: bytes) -> Listed:
 
 def read_list(
     queue: QueueDir, bulk: Bulk, most: int
-) -> Generator[Sequence[str], None, None]:
-    """Give the ids that an open bulk has still to look at, `most` at a time; for
+) -> Generator[Sequence[Chosen], None, None]:
+    """Give the messages that an open bulk has still to look at, `most` at a time; for
     threads, one after the other. OSError, ValueError: it is not the list that began it.
     """
     path = _list(queue, bulk.bulk_id)
@@ -164,8 +185,13 @@ def read_list(
             raise ValueError(f"{path} is not the list that it began with")
         file.seek(0)
         lines = islice(file, bulk.at, None)
-        while ids := [line.decode().rstrip("\n") for line in islice(lines, most)]:
-            yield ids
+        while some := [_chosen(line.decode()) for line in islice(lines, most)]:
+            yield some
+
+
+def _chosen(line: str) -> Chosen:
+    msg_id, _, failure = line.rstrip("\n").partition(" ")
+    return Chosen(msg_id, failure)
 
 
 def drop_list(queue: QueueDir, bulk: Bulk) -> None:

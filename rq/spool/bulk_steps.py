@@ -56,6 +56,8 @@ def end(spool: Spool, bulk: Bulk, how: Standing, why: str = "") -> None:
         "n": bulk.changed,
         "at": bulk.at,
     }
+    if bulk.failed_again:
+        last_line["failed_again"] = bulk.failed_again
     if why:
         last_line["reason"] = why
     spool.bulks.take(spool.note(Note.BULK, **last_line))

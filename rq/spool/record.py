@@ -90,6 +90,7 @@ class More(_From, total=False):
     news: JsonObject  # as `NewsFields` of `news`
     bulk: str  # of which it is, and …
     at: int  # … the place in its list
+    failed_again: int  # of those before it in the list
     held: JsonObject | None  # by, why, since; None: it is released, …
     by: str  # … by somebody
 
@@ -124,6 +125,7 @@ class NoteFields(_Is, Word, total=False):
     reason: str
     bulk: str
     at: int  # messages of its list that were looked at
+    failed_again: int  # of these
     action: str
     to: Json  # what it is done with: a time, a queue
     filter: JsonObject
@@ -182,6 +184,7 @@ class Record(Line, Facts, _From, _Is, total=False):
     seconds: float
     bulk: str
     at: int
+    failed_again: int
     action: str
     to: Json
     filter: JsonObject

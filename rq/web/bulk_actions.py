@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from datetime import UTC
@@ -69,11 +70,25 @@ def request_of(get: Callable[[str], str], now: float) -> dict[str, Json]:
     said as people say it, in UTC unless a zone is named."""
     wanted: dict[str, Json] = {"state": get("state")}
     wanted.update({name: get(name) for name in FILTER if get(name)})
+    if counted := get("before"):
+        wanted["before"] = _counted(counted, now, str(wanted.pop("older", "")))
     action, to = get("action"), get("to").strip()
     request: dict[str, Json] = {"action": action, "filter": wanted}
     if action in WITH:
         request["to"] = _to(action, to, now)
     return request
+
+
+def _counted(text: str, now: float, older: str) -> float:
+    """Return the moment before which a message came into its state: it was counted on the
+    page that was sent, and is as old as was asked for."""
+    try:
+        counted = float(text)
+    except ValueError:
+        counted = math.nan
+    if not math.isfinite(counted):
+        raise BadInput(f"before is {text!r:.40}, not seconds since the epoch")
+    return min(counted, now - moments.duration(older)) if older else counted
 
 
 def _to(action: str, text: str, now: float) -> Json:

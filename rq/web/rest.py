@@ -200,6 +200,8 @@ class Queues:
         reply = await self._site.owners.ask(name, "ack_errs")
         text = "1 error is" if reply[1] == 1 else f"{reply[1]} errors are"
         text = f"{text} acknowledged"
+        if reply[2:]:
+            text = f"{text}; {reply[2]} failed again meanwhile: look at these first"
         say(self._site, req, resp, form, reply, f"/q/{name}", text)
 
     def _must_exist(self, name: str) -> None:

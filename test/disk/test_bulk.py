@@ -29,8 +29,8 @@ def failed(owner, number):
     return ids
 
 
-def dismiss(owner, bulk, ids, at):
-    more = {"bulk": bulk.bulk_id, "at": at}
+def dismiss(owner, bulk, ids, at, **more):
+    more |= {"bulk": bulk.bulk_id, "at": at}
     owner.spool.fire(ids[at], Event.DISMISS, Role.CREATOR, **more)
 
 
@@ -38,7 +38,9 @@ def left(owner, bulk):
     """Return the ids that a bulk has still to look at."""
     again = owner.spool.bulks.get(bulk.bulk_id)
     return [
-        msg_id for some in bulks.read_list(owner.queue, again, 2) for msg_id in some
+        chosen.msg_id
+        for some in bulks.read_list(owner.queue, again, 2)
+        for chosen in some
     ]
 
 
@@ -49,7 +51,7 @@ def test_a_crash_forgets_neither_the_bulk_nor_how_far_it_is(owner, covered):
     steps = [
         lambda: begun(owner, ids),
         lambda: dismiss(owner, bulk, ids, 0),
-        lambda: dismiss(owner, bulk, ids, 2),
+        lambda: dismiss(owner, bulk, ids, 2, failed_again=1),
     ]
     bulk = steps[0]()
     for number, step in enumerate(steps[1:], 1):
@@ -59,7 +61,8 @@ def test_a_crash_forgets_neither_the_bulk_nor_how_far_it_is(owner, covered):
     owner.spool.commit()
     owner.again()
     again = owner.spool.bulks.get(bulk.bulk_id)
-    assert (again.at, again.changed, again.total) == (3, 2, 5)
+    assert (again.at, again.changed, again.failed_again) == (3, 2, 1)
+    assert again.total == 5
     assert (again.action, again.by, again.filter) == ("ack", "anna", {"state": "err"})
     assert again.is_open
     assert left(owner, bulk) == ids[3:]

@@ -70,8 +70,9 @@ def test_all_that_failed_run_again_once(site, queue):
 
 def test_a_dry_run_counts_and_changes_nothing(queue):
     ids = failed(queue, 12)
-    assert chosen(queue) == {"messages": 12, "ids": sorted(ids)[:10]}
-    assert chosen(queue, "delete", state="que") == {"messages": 0, "ids": []}
+    counted = chosen(queue)
+    assert (counted["messages"], counted["ids"]) == (12, sorted(ids)[:10])
+    assert chosen(queue, "delete", state="que")["ids"] == []
     assert {queue.state(msg_id) for msg_id in ids} == {"err"}
     assert queue.ok("list_bulks") == []
     queue.prove()

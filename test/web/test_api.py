@@ -399,7 +399,8 @@ def test_all_messages_that_match_are_changed_by_one_request(web):
     place = f"{API}/fails/bulk"
     asked = {"action": "ack", "filter": {"state": "err", "param1": "a lot"}}
     choice = post(web, f"{place}/count", asked)
-    assert (choice.status, choice.json) == (200, {"messages": 3, "ids": sorted(ids)})
+    assert (choice.status, choice.json["messages"]) == (200, 3)
+    assert choice.json["ids"] == sorted(ids)
     answer = post(web, place, asked)
     assert (answer.status, answer.json["messages"]) == (202, 3)
     here = answer.headers["location"]

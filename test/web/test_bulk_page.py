@@ -1,5 +1,6 @@
 """Many messages in the browser: a filter, a count, a button, and how far it is."""
 
+import re
 import time
 
 import pytest
@@ -54,6 +55,21 @@ def test_all_that_match_are_counted_then_changed(queue, web):
     [row] = [one for one in twin(web)["bulks"] if one["action"] == "ack"]
     assert (row["state"], row["changed"]) == ("done", 12)
     assert row["filter"] == {"state": "err", "text": "script"}
+
+
+def test_what_failed_after_it_was_counted_is_not_meant_by_the_button(queue, web):
+    failed(queue, 1, "x")
+    shown = page(web, "/q/t/bulk?state=err&action=ack")
+    [counted] = re.findall(r'name="before" value="([\d.]+)"', shown)
+    queue.ask("create_message", {"dest": "t", "param1": "y"})
+    wait_until(lambda: queue.ask("num_messages")["err"] == 2)
+    fields = {"state": "err", "action": "ack", "x_format": "json"}
+    refused = web.post("/q/t/bulk", {**fields, "before": "soon"})
+    assert "before is 'soon'" in refused.text
+    web.post("/q/t/bulk", {**fields, "before": counted})
+    wait_until(lambda: queue.ask("num_messages")["err"] == 1)
+    [row] = queue.ok("list", {"state": "err", "limit": 2})
+    assert row["param1"] == "y"
 
 
 def twin(web, query=""):

@@ -34,6 +34,14 @@ def is_meant(spool: Spool, wanted: Filter, msg_id: str) -> bool:
         return False
 
 
+def failure(spool: Spool, msg_id: str) -> str:
+    """Return which failure a message in err, or an acknowledged one, stands for: the
+    attempt, and when it ended. The attempt alone would not tell one that failed before it
+    could start, past its deadline for example."""
+    status = spool.status(msg_id)
+    return f"{status.get('attempt', 0)}/{status.get('finished', 0)}"
+
+
 def _traits(spool: Spool, wanted: Filter, msg_id: str) -> Traits:
     message = spool.read(msg_id) if wanted.wants_message else None
     params = message.params if message else {}

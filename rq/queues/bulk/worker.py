@@ -3,7 +3,8 @@ their messages was looked at.
 
 Each message that is changed has a line of its own, which names the bulk and the place in
 its list: after a crash the bulk goes on behind the last of them. A message that is no
-longer meant stays as it is.
+longer meant stays as it is; so does one that has failed again since it was chosen, and
+these are counted: their failure is another one, which no person has seen.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from rq.queues.bulk import retry, selection
 from rq.queues.bulk.actions import Action, Deed, Hands
 from rq.queues.concurrency.tasks import in_slices
 from rq.spool import bulk_steps
-from rq.spool.bulk import Bulk, Standing, drop_list, read_list
+from rq.spool.bulk import Bulk, Chosen, Standing, drop_list, read_list
 from rq.spool.record import More
 
 BATCH = 1000  # messages between two looks at how far the folders are
@@ -95,14 +96,14 @@ class Worker:
         """Work on a bulk until it ends, or the queue stops."""
         wanted, at = filters.from_json(bulk.filter), bulk.at
         with contextlib.closing(read_list(self._spool.queue, bulk, BATCH)) as lists:
-            while self._goes_on(bulk) and (ids := await self._listed(lists)):
-                await self._batch(bulk, wanted, ids, at)
-                at += len(ids)
+            while self._goes_on(bulk) and (some := await self._listed(lists)):
+                await self._batch(bulk, wanted, some, at)
+                at += len(some)
         if not self._stops:
             await self._end(bulk, Standing.DONE, bulk.why)
 
-    async def _listed(self, lists: Iterator[Sequence[str]]) -> Sequence[str]:
-        """Return the next ids of a list; () when there are no more."""
+    async def _listed(self, lists: Iterator[Sequence[Chosen]]) -> Sequence[Chosen]:
+        """Return the next messages of a list; () when there are no more."""
         owner = self._owner
         looked = owner.loop.run_in_executor(owner.pools.looks, next, lists, ())
         try:
@@ -122,21 +123,22 @@ class Worker:
     # ---- a batch of its messages
 
     async def _batch(
-        self, bulk: Bulk, wanted: Filter, ids: Sequence[str], at: int
+        self, bulk: Bulk, wanted: Filter, some: Sequence[Chosen], at: int
     ) -> None:
         """Act on the messages that stand at place `at` of the list, and behind it."""
         await self._keep_pace(bulk)
-        async with self._ready(bulk, ids) as ready:
+        async with self._ready(bulk, [chosen.msg_id for chosen in some]) as ready:
 
-            def act(pair: tuple[int, str]) -> None:
-                number, msg_id = pair
+            def act(pair: tuple[int, Chosen]) -> None:
+                number, chosen = pair
                 if not self._goes_on(bulk):
                     return
+                msg_id = chosen.msg_id
                 if msg_id in ready and selection.is_meant(self._spool, wanted, msg_id):
-                    self._act(bulk, msg_id, number)
+                    self._act(bulk, chosen, number)
                 bulk.at = max(bulk.at, number + 1)
 
-            await in_slices(enumerate(ids, at), act, self._owner.wake)
+            await in_slices(enumerate(some, at), act, self._owner.wake)
         await self._owner.committed()
 
     async def _keep_pace(self, bulk: Bulk) -> None:
@@ -171,9 +173,15 @@ class Worker:
         finally:
             retry.release(owner, held)
 
-    def _act(self, bulk: Bulk, msg_id: str, number: int) -> None:
-        """Act on a message that is meant."""
+    def _act(self, bulk: Bulk, chosen: Chosen, number: int) -> None:
+        """Act on a message that is meant, unless it has failed again meanwhile."""
+        msg_id, failure = chosen
+        if failure and failure != selection.failure(self._spool, msg_id):
+            bulk.failed_again += 1
+            return
         more: More = {"bulk": bulk.bulk_id, "at": number}
+        if bulk.failed_again:
+            more["failed_again"] = bulk.failed_again
         with self._left_as_it_is(bulk, msg_id):
             self._hands.act(_deed(bulk), msg_id, more)
 
@@ -198,4 +206,5 @@ def _ended(bulk: Bulk) -> dict[str, object]:
         "how": bulk.standing,
         "changed": bulk.changed,
         "of": bulk.total,
+        "failed_again": bulk.failed_again,
     }

@@ -11,15 +11,17 @@ from rq.filter import Filter
 from rq.nesting import Json
 from rq.queues.bulk import actions, selection
 from rq.queues.bulk.actions import Action, Deed
+from rq.queues.concurrency.tasks import in_slices
 from rq.queues.control.command import Command, Context, Ok, asker, object_in
 from rq.replies import BulkChoice, BulkView
 from rq.spool import bulk_steps
-from rq.spool.bulk import Bulk, write_list
+from rq.spool.bulk import Bulk, Chosen, write_list
 from rq.states import State
 
 MOST = 1_000_000  # messages of one
 MOST_OPEN = 100
 _FIRST = 10  # ids that a dry run shows
+_FAILED = (State.ERR, State.DISMISSED)
 
 _Answer = Ok[BulkView] | Ok[BulkChoice]
 
@@ -39,17 +41,23 @@ def bulk(ctx: Context, arg: bytes) -> Awaitable[_Answer]:
 
 
 async def _counted(ctx: Context, action: Action, wanted: Filter) -> Ok[BulkChoice]:
-    number, first = 0, list[str]()
+    number, first, at = 0, list[str](), ctx.owner.spool.clock()
     async for ids in _chosen(ctx, action, wanted):
         number += len(ids)
         first += ids[: _FIRST - len(first)]
-    return "ok", {"messages": number, "ids": first}
+    return "ok", {"messages": number, "ids": first, "at": at}
 
 
 async def _begun(ctx: Context, deed: Deed, wanted: Filter) -> Ok[BulkView]:
     spool, lines = ctx.owner.spool, bytearray()
+    failed = wanted.state in _FAILED
+
+    def choose(msg_id: str) -> None:
+        failure = selection.failure(spool, msg_id) if failed else ""
+        lines.extend(Chosen(msg_id, failure).line.encode())
+
     async for ids in _chosen(ctx, deed.action, wanted):
-        lines += "".join(f"{msg_id}\n" for msg_id in ids).encode()
+        await in_slices(ids, choose)
     run, pool = ctx.owner.loop.run_in_executor, ctx.owner.pools.files
     listed = await run(pool, write_list, spool.queue, spool.new_id(), bytes(lines))
     _check_open(ctx)
@@ -153,6 +161,8 @@ def view(bulk: Bulk) -> BulkView:
     }
     if isinstance(bulk.to, str | int | float):
         fields["to"] = bulk.to
+    if bulk.failed_again:
+        fields["failed_again"] = bulk.failed_again
     if not bulk.is_open:
         fields["ended"] = bulk.ended
     if bulk.why:

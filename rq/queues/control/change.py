@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Container, Mapping
-from typing import TypedDict
+from typing import Literal, TypedDict
 
 from rq.access.roles import Role as Access
 from rq.errors import BadInput, Changed, Closed, WrongState
@@ -25,6 +25,9 @@ from rq.queues.control.command import (
 from rq.queues.maintenance import retention
 from rq.queues.owner.owner import Owner
 from rq.states import Event, Role, State
+
+# How many; and how many stay, if there are any.
+Acknowledged = tuple[Literal["ok"], int] | tuple[Literal["ok"], int, int]
 
 SEEN = "if_version"  # a list: the message is as one of these, or nothing is done
 
@@ -172,8 +175,9 @@ def _wanted(request: Mapping[str, Json]) -> _Wanted:
     return wanted
 
 
-def ack_errs(ctx: Context, arg: bytes) -> NowOrLater[int]:
-    """Acknowledge one error, or all of them; answer how many."""
+def ack_errs(ctx: Context, arg: bytes) -> Acknowledged | Awaitable[Acknowledged]:
+    """Acknowledge one error, or all of them; answer how many, and behind it how many stay
+    because they failed again meanwhile."""
     request = object_in(arg) if arg.strip().startswith(b"{") else {}
     if "msg_id" not in request:
         return _all_acknowledged(ctx.owner)
@@ -182,29 +186,35 @@ def ack_errs(ctx: Context, arg: bytes) -> NowOrLater[int]:
     return "ok", 1
 
 
-async def _all_acknowledged(owner: Owner) -> Ok[int]:
+async def _all_acknowledged(owner: Owner) -> Acknowledged:
     """Acknowledge what is in err now, a few at a time, no faster than folders move. What
     is retried and fails again meanwhile is another failure, and stays."""
     touched: dict[str, State] = {}
     owner.spool.events.watches.append(touched)
     try:
-        return "ok", await _acknowledged(owner, touched)
+        number, again = await _acknowledged(owner, touched)
+        return ("ok", number, again) if again else ("ok", number)
     finally:
         owner.spool.events.watches.remove(touched)
 
 
-async def _acknowledged(owner: Owner, touched: Container[str]) -> int:
-    spool, number = owner.spool, 0
+async def _acknowledged(owner: Owner, touched: Container[str]) -> tuple[int, int]:
+    """Return how many were acknowledged, and how many have failed again."""
+    spool, number, again = owner.spool, 0, 0
 
     def acknowledge(msg_id: str) -> None:
-        nonlocal number
+        nonlocal number, again
         if owner.admission.stopping:
             raise Closed(
                 f"the queue is stopping: {number} were acknowledged, ask again for the rest"
             )
-        if msg_id not in touched and spool.find(msg_id) is State.ERR:
-            spool.fire(msg_id, Event.DISMISS, Role.CREATOR)
-            number += 1
+        if spool.find(msg_id) is not State.ERR:
+            return
+        if msg_id in touched:
+            again += 1
+            return
+        spool.fire(msg_id, Event.DISMISS, Role.CREATOR)
+        number += 1
 
     ids = await message_list.in_err(owner)
     for at in range(0, len(ids), retention.BATCH):
@@ -212,7 +222,7 @@ async def _acknowledged(owner: Owner, touched: Container[str]) -> int:
         some = ids[at : at + retention.BATCH]
         await in_slices(some, acknowledge, owner.wake)
         await owner.committed()
-    return number
+    return number, again
 
 
 def named(ctx: Context, arg: bytes) -> tuple[dict[str, Json], str]:

@@ -101,7 +101,9 @@ class BulkPage:
         if not form["action"] or not principal.may(Role.OPERATOR):
             return None, ""
         try:
-            request: dict[str, Json] = request_of(form.__getitem__, time.time())
+            request: dict[str, Json] = request_of(
+                lambda field: form.get(field, ""), time.time()
+            )
             request["dry_run"] = True
             choice = await self._site.owners.demand(name, "bulk", request)
         except RQError as error:
