@@ -227,7 +227,7 @@ STORIES: dict[Cause, Story] = {
         "Nothing; it runs again by itself.",
     ),
     Cause.CRASH_LIMIT: Story(
-        "It failed: attempt {attempt} was lost, and it is not tried again.",
+        "It failed: {lost}, and it is not tried again.",
         "RQ, the machine, the process of its batch or its worker elsewhere ended while "
         "it ran (tries used: {count}); this message may be what ends them.",
         "Look at `rq logs {id}` and the log of its queue before `rq retry {id}`.",
@@ -435,6 +435,12 @@ class _Facts(dict[str, Any]):
         self["later"] = wording.later(text)
         self["refusal"] = wording.refusal(text)
         self["times"] = wording.times(facts.get("count"))
+        # How many were lost before RQ counted them apart is not known.
+        losses = facts.get("lost_attempts")
+        number = f"attempt {facts.get('attempt', '?')} was lost"
+        self["lost"] = (
+            f"its attempt was lost {wording.times(losses)}" if losses else number
+        )
         self["size"] = wording.size_of_environment(text)
         self["says"] = f"; it says: {text}" if text else ""
         self["said"] = f"; its last words: {text}" if text else ""

@@ -57,7 +57,18 @@ SAID_BY_SENDERS = frozenset(
 )
 # What only RQ itself writes into a message; from a client it is not taken.
 OWN = frozenset(
-    {"msg_id", "attempt", "dup", "dups", "held", "attachments", KEY, KEY_OF, URLS_CUT}
+    {
+        "msg_id",
+        "attempt",
+        "lost_attempts",
+        "dup",
+        "dups",
+        "held",
+        "attachments",
+        KEY,
+        KEY_OF,
+        URLS_CUT,
+    }
 )
 # Of a queue's config alone, which root writes: no message says them.
 OF_CONFIG = frozenset({"umask", "no_new_privs"})

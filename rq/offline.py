@@ -52,6 +52,7 @@ def message(root: Root, queue: str, msg_id: str, silent: str) -> MessageView:
         **status,
         "id": msg_id,
         "count": message.count,
+        "lost_attempts": message.lost_attempts,
         "max_count": message.max_count,
         "attempt": _attempts(message, status),
         "needs": needed(admin_status(root, queue), queue) or _NEEDS_PROCESS,

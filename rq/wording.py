@@ -181,6 +181,15 @@ def times(count: object) -> str:
     return "once" if count == 1 else f"{'?' if count is None else count} times"
 
 
+def lost(losses: int, tries: int) -> str:
+    """Return how often the attempts of a message were lost, of how many that count.
+
+    >>> lost(1, 1), lost(2, 5)
+    ('its attempt was lost once; tries used: 1', 'its attempt was lost 2 times; tries used: 5')
+    """
+    return f"its attempt was lost {times(losses)}; tries used: {tries}"
+
+
 def ended(sentence: str) -> str:
     """Return a sentence with its full stop, unless it ends with an address or a path.
 

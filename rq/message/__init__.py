@@ -54,6 +54,9 @@ class Message:
     count: int = 0
     max_count: int = MAX_COUNT
     attempt: int = 0  # starts, of any kind
+    # Those of them whose end is not known: RQ, the machine, its batch or its worker ended.
+    # `count` has these, too, among resends, relays, and what the Ruby RQ has counted.
+    lost_attempts: int = 0
     priority: int = 0  # 0 to 9; among those that are due 9 runs first
     params: JsonObject = field(default_factory=dict)  # param1 … param4
     unique_key: str | None = None  # what equal messages have in common
@@ -126,6 +129,7 @@ def too_large(size: int) -> TooLarge:
 _OPTIONAL = (
     "src",
     "attempt",
+    "lost_attempts",
     "priority",
     "unique_key",
     "post_run_webhook",
@@ -219,6 +223,7 @@ _CHECKS: Mapping[str, Callable[[JsonObject, str], object]] = {
     "count": functools.partial(checks.whole, default=0),
     "max_count": functools.partial(checks.whole, default=MAX_COUNT),
     "attempt": functools.partial(checks.whole, default=0),
+    "lost_attempts": checks.whole_in,
     "priority": lambda fields, name: checks.priority(fields[name]),
     "unique_key": checks.unique_key,
     "post_run_webhook": lambda fields, name: checks.urls(fields[name]),

@@ -125,6 +125,13 @@ def whole(fields: JsonObject, name: str, default: int) -> int:
     raise BadMessage(f"{name} is not a whole number from 0 up: {value!r:.80}")
 
 
+def whole_in(fields: JsonObject, name: str) -> int:
+    """Return a number that RQ keeps in a file, 0 for what is none: a sender may have used
+    the name when RQ did not know it."""
+    value = fields.get(name)
+    return value if is_whole(value) else 0
+
+
 def priority(value: Json) -> int:
     """Return a priority, given as a number or its digit."""
     if value is None or value == "":

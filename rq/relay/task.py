@@ -31,6 +31,7 @@ _STAYS = frozenset(
         "msg_id",
         "due",
         "attempt",
+        "lost_attempts",
         "attachments",
         "force_remote",
         "cloned_from",

@@ -142,6 +142,7 @@ class MessageView(TypedDict, total=False):
     max_count: int
     priority: int
     attempt: int
+    lost_attempts: int
     removed_at: float  # epoch seconds
     result: Result
     story: StoryView

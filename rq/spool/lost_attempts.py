@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from rq import retry
+from rq import retry, wording
 from rq.causes import Cause
 from rq.errors import BadMessage, NoSuchMessage, Unread
 from rq.logs import fields
@@ -86,11 +86,12 @@ def recover(spool: Spool, msg_id: str, unclaimed: bool, lost: Lost) -> None:
     over = count >= most
     if not over and rule is not None and retry.covers(rule, lost.cause):
         due = spool.clock() + retry.wait(rule, count - 1, msg_id, attempt)
-    message = message.with_(count=count, attempt=attempt, due=due)
+    losses = message.lost_attempts + 1
+    message = message.with_(count=count, lost_attempts=losses, attempt=attempt, due=due)
     facts: Facts = {
         "cause": Cause.CRASH_LIMIT if over else lost.cause,
         "outcome": "err" if over else "retry",
-        "text": f"the attempt was lost; tries used: {count}" if over else lost.text,
+        "text": wording.lost(losses, count) if over else lost.text,
     }
     if rule is not None:
         facts["tries"] = most

@@ -1,6 +1,7 @@
 """Recovery: what the journal says and where the folder lies, row by row, on a real disk."""
 
 import dataclasses
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -343,6 +344,41 @@ def test_attempts_that_are_lost_again_and_again_end_in_err(owner):
         3,
         3,
     )
+
+
+@pytest.mark.parametrize("way", ["crash", "checkpoint", "stop"])
+def test_lost_attempts_are_counted_apart_whatever_tells_of_them(owner, way):
+    """`count` has what the Ruby RQ, other hosts and resends have counted, too."""
+    msg_id = owner.submit(max_count=9, count=4)
+    for lost in (1, 2):
+        owner.spool.claim(msg_id, 0)
+        owner.apply()
+        owner.again()  # its attempt is lost
+        if way == "checkpoint":
+            owner.checkpoint()
+        if way == "stop":
+            owner.stop()
+            owner.open()
+        message = owner.spool.read(msg_id)
+        assert (message.lost_attempts, message.count) == (lost, 4 + lost)
+    owner.stop()
+    stored = folders.read_message(owner.queue, QUE, msg_id)
+    assert (stored.lost_attempts, stored.count) == (2, 6)
+
+
+@pytest.mark.parametrize("written", [None, "many", -1, True, [3], 2**31])
+def test_a_message_from_before_lost_attempts_were_counted_is_read(owner, written):
+    msg_id = new(owner)
+    owner.stop()
+    file = owner.queue.message(QUE, msg_id) / "msg"
+    fields = json.loads(file.read_text())
+    assert "lost_attempts" not in fields
+    file.write_text(json.dumps({**fields, "lost_attempts": written}))
+    owner.open()
+    owner.spool.claim(msg_id, 0)
+    owner.apply()
+    owner.again()
+    assert owner.spool.read(msg_id).lost_attempts == 1
 
 
 def test_riders_end_with_their_leader_in_one_line(owner):

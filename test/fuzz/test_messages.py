@@ -21,6 +21,7 @@ GOOD = {
     "count": 1,
     "max_count": 15,
     "attempt": 2,
+    "lost_attempts": 1,
     "param1": "one",
     "param2": {"a": [1]},
     "post_run_webhook": ["http://h/x"],

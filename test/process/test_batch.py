@@ -512,7 +512,7 @@ def test_those_of_which_nothing_was_said_are_counted_when_their_process_dies(mak
     shown = batches.until(ids[2], "err")
     assert shown["count"] == 1
     assert shown["result"]["cause"] == "crash_limit"
-    assert shown["status"] == "err - the attempt was lost; tries used: 1"
+    assert shown["status"] == "err - its attempt was lost once; tries used: 1"
 
 
 POISON = """
@@ -554,7 +554,7 @@ def test_none_ends_in_err_for_another_that_kills_its_process(make, at):
     poison, others = poisoned(batches, 20, at, max_count=2)
     assert (
         batches.until(poison, "err")["status"]
-        == "err - the attempt was lost; tries used: 2"
+        == "err - its attempt was lost 2 times; tries used: 2"
     )
     for one in others:
         assert batches.until(one, "done")["count"] == 1

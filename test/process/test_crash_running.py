@@ -192,12 +192,19 @@ def test_a_message_that_kills_its_queue_after_a_resend_is_counted_too(site, queu
         "[ \"$RQ_COUNT\" = 0 ] || kill -9 $PPID\necho 'resend 0-once more' >&3; exit 0",
     )
     msg_id = queue.submit("later_poison", max_count=3)
-    for _ in range(2):
-        assert queue.died()
-        queue.start()
-    shown = queue.until(msg_id, "err")
-    assert (shown["count"], shown["attempt"]) == (3, 3)
-    assert [one[3] for one in site.ran("start", msg_id)] == ["0", "1", "2"]
+    for attempts in (3, 6):
+        for _ in range(2):
+            assert queue.died()
+            queue.start()
+        shown = queue.until(msg_id, "err")
+        assert (shown["count"], shown["attempt"]) == (3, attempts)
+        # Of these three tries one was a resend.
+        assert shown["lost_attempts"] == 2
+        assert "its attempt was lost 2 times, and" in shown["story"]["what"]
+        assert "(tries used: 3)" in shown["story"]["why"]
+        if attempts == 3:
+            queue.ok("retry_message", {"msg_id": msg_id})  # all counts begin again
+    assert [one[3] for one in site.ran("start", msg_id)] == ["0", "1", "2"] * 2
     queue.prove()
 
 

@@ -217,7 +217,7 @@ CAUSES = {
     Cause.BAD_MESSAGE: (bad_message, "err", "refused when its", "due is not epoch"),
     Cause.CRASH: (crash, "que", "Attempt 1 was lost", "without warning"),
     Cause.HOST: (host, "que", "Attempt 1 was lost", "machine restarted"),
-    Cause.CRASH_LIMIT: (crash_limit, "err", "attempt 1 was lost", "RQ, the machine"),
+    Cause.CRASH_LIMIT: (crash_limit, "err", "was lost once", "RQ, the machine"),
     Cause.CANCELLED: (cancelled, "err", "cancelled in attempt 1", "by drew@host"),
     Cause.STOP: (stop, "que", "Attempt 1 was cut short", "queue was stopped"),
     Cause.OPERATOR: (operator, "que", "waits to run again", "by drew@host"),

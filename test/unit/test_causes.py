@@ -139,6 +139,17 @@ def test_of_what_is_at_work_nobody_tells_more_than_he_knows():
     assert told.why.endswith("The queue is DOWN.")
 
 
+def test_a_story_tells_how_often_an_attempt_was_lost_where_that_is_known():
+    facts = {**FACTS, "cause": "crash_limit", "job_status": "", "count": 15}
+    once = story(State.ERR, {**facts, "lost_attempts": 1})
+    assert once.what.startswith("It failed: its attempt was lost once, and")
+    assert "(tries used: 15)" in once.why
+    before = story(State.ERR, facts)  # RQ did not count them apart then
+    assert before.what.startswith(
+        f"It failed: attempt {FACTS['attempt']} was lost, and"
+    )
+
+
 def test_a_story_names_the_limit_of_the_retries_that_holds():
     facts = {**FACTS, "cause": "host", "job_status": "lost", "count": 4}
     assert "(retry 4 of 15)" in story(State.QUE, facts).why

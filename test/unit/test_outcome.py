@@ -6,6 +6,7 @@ import pytest
 
 from rq import pipe
 from rq.causes import Cause
+from rq.message import Message
 from rq.pipe import Verb
 from rq.queues.attempts.outcome import Outcome, decide, decide_in_batch
 from rq.scripts.words import Said
@@ -133,10 +134,16 @@ def test_the_delay_is_that_of_the_resend_that_decides():
 # ---- in a batch
 
 
-def in_batch(own, batch, status=0, signal=None, count=0, max_count=15):
-    decided = decide_in_batch(
-        said(*own), said(*batch), None if signal else status, signal, count, max_count
+def tried(count=0, **fields):
+    return Message(
+        msg_id="20270115.0800.00.000.1", dest="q", due=0, count=count, **fields
     )
+
+
+def in_batch(own, batch, status=0, signal=None, count=0):
+    exit_status = None if signal else status
+    message = tried(count)
+    decided = decide_in_batch(said(*own), said(*batch), exit_status, signal, message)
     return decided.event, decided.cause
 
 
@@ -206,17 +213,20 @@ def test_a_process_that_dies_is_believed_only_that_it_failed(
     ("count", "delay"), [(0, 1.0), (1, 2.0), (5, 32.0), (6, 60.0), (13, 60.0)]
 )
 def test_each_loss_of_a_batch_lets_its_messages_wait_longer(count, delay):
-    decided = decide_in_batch(said(), said(), 1, None, count, 15)
+    decided = decide_in_batch(said(), said(), 1, None, tried(count))
     assert decided.delay == delay
 
 
 def test_a_batch_lost_once_too_often_fails_its_messages():
     assert in_batch([], [], 1, count=14) == (Event.FAIL, Cause.CRASH_LIMIT)
+    decided = decide_in_batch(said(), said(), 1, None, tried(14, lost_attempts=2))
+    assert decided.text == "its attempt was lost 3 times; tries used: 15"
 
 
 def test_a_batch_that_was_cancelled_fails_those_that_had_not_ended():
     batch = said(b"done")
     batch.by = "Ada"
-    decided = decide_in_batch(said(), batch, 0, None, 0, 15)
+    decided = decide_in_batch(said(), batch, 0, None, tried())
     assert (decided.event, decided.cause) == (Event.FAIL, Cause.CANCELLED)
-    assert decide_in_batch(said(b"done"), batch, 1, None, 0, 15).event is Event.FINISH
+    own = decide_in_batch(said(b"done"), batch, 1, None, tried())
+    assert own.event is Event.FINISH

@@ -141,7 +141,7 @@ def test_a_failure_that_is_not_named_is_not_the_last_of_some():
 
 
 def test_a_lost_attempt_of_a_batch_runs_again_though_it_is_not_named():
-    lost = outcome.decide_in_batch(Said(), Said(), 1, None, 0, 15)
+    lost = outcome.decide_in_batch(Said(), Said(), 1, None, message())
     assert lost.cause is Cause.BATCH
     same = outcome.by_rule(lost, rule(on=[75], wait=60), None, (1, None), message())
     assert same == lost

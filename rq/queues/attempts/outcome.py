@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from rq import back_off, retry
+from rq import back_off, retry, wording
 from rq.causes import Cause
 from rq.message import Message
 from rq.pipe import Verb
@@ -22,6 +22,8 @@ AGAIN = frozenset({Event.RETRY, Event.REQUEUE})
 _LEAVES_OPEN = frozenset({None, Verb.DONE, Verb.RELAYED})
 _TO_ERR, _TO_QUE = "MOVING TO ERR", "RUNNING IT AGAIN"  # words of its status
 _LIMITS = frozenset({Cause.RESEND_LIMIT, Cause.CRASH_LIMIT})
+# Nothing is known of how such an attempt would have ended.
+LOST = frozenset({Cause.BATCH, Cause.CRASH_LIMIT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +125,7 @@ def by_rule(
         return decided
     if message.count + 1 >= most:
         if lost:
-            return _lost_too_often(message.count)
+            return _lost_too_often(message)
         return replace(decided, tries=most)
     if not covered:
         return decided
@@ -132,8 +134,8 @@ def by_rule(
     return replace(decided, event=Event.RETRY, text=text, delay=seconds, tries=most)
 
 
-def _lost_too_often(count: int) -> Outcome:
-    text = f"the attempt was lost; tries used: {count + 1}"
+def _lost_too_often(message: Message) -> Outcome:
+    text = wording.lost(message.lost_attempts + 1, message.count + 1)
     return Outcome(Event.FAIL, Cause.CRASH_LIMIT, text)
 
 
@@ -142,21 +144,21 @@ def decide_in_batch(
     batch: Said,
     exit_status: int | None,
     signal: str | None,
-    count: int,
-    max_count: int,
+    message: Message,
 ) -> Outcome:
-    """Return the outcome of a message whose batch has ended.
+    """Return the outcome of a message whose batch has ended; `message` as it was before.
 
     What was said of it alone stands, however the process ended. The last word of the
     batch is for the rest; without a proper one their attempt is lost, and counted.
     """
+    count, max_count = message.count, message.max_count
     if own.word is not None:
         return decide(own, 0, None, count, max_count)
     failed = batch.by or batch.unreadable or batch.over or batch.word is Verb.ERR
     if failed or (exit_status == 0 and batch.word is not None):
         return decide(batch, exit_status, signal, count, max_count)
     if count + 1 >= max_count:
-        return _lost_too_often(count)
+        return _lost_too_often(message)
     how = signal if exit_status is None else f"exit status {exit_status}"
     said = f"its last words: {batch.text}" if batch.text else "it reported nothing"
     text = f"its batch ended with {how}; {said}"

@@ -60,7 +60,10 @@ def again(owner: Owner, msg_id: str, who: str, **more: Unpack[More]) -> None:
     message = owner.spool.read(msg_id)
     began = starts.of_ended(message, owner.spool.status(msg_id))
     renewed = message.with_(
-        count=0, attempt=max(message.attempt, began), due=owner.spool.clock()
+        count=0,
+        lost_attempts=0,
+        attempt=max(message.attempt, began),
+        due=owner.spool.clock(),
     )
     facts: Facts = {
         "cause": "operator",

@@ -254,6 +254,7 @@ def _story(owner: Owner, msg_id: str, state: State, view: MessageView) -> StoryV
         "max_count": view["max_count"],
         **view["result"],
         "count": view["count"],
+        "lost_attempts": view.get("lost_attempts", 0),
         "id": msg_id,
     }
     if state is State.RUN:

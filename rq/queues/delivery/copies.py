@@ -37,7 +37,15 @@ from rq.states import FINAL, Event, Role, State
 
 RELAY = "relay"
 _MORE = 1024  # bytes that the receiver adds to a message
-_NOT_COPIED = ("msg_id", "attempt", "attachments", "dup", "dups", "cloned_from")
+_NOT_COPIED = (
+    "msg_id",
+    "attempt",
+    "lost_attempts",
+    "attachments",
+    "dup",
+    "dups",
+    "cloned_from",
+)
 # A dup is a new message: what was asked of the old one in these is not passed on.
 _NOT_DUPED = (
     *_NOT_COPIED,

@@ -196,6 +196,7 @@ def _story(
         "state": facts.get("outcome", "run"),
         "attempt": message.attempt,
         "count": message.count,
+        "lost_attempts": message.lost_attempts,
         "max_count": message.max_count,
         **{name: facts[name] for name in _FACTS if facts.get(name) is not None},  # type: ignore[literal-required]
     }

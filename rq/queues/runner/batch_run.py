@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 
 from rq import pipe
-from rq.causes import Cause
 from rq.logs import fields
 from rq.pipe import Report, Verb
 from rq.queues.attempts import outcome
@@ -28,7 +27,6 @@ from rq.spool import Spool, batch_dirs
 
 ODDITIES = 20  # lines of one batch that could not be understood, in the log
 _AGAIN = 2  # batches that may die before the end of others is looked at
-_LOST = frozenset({Cause.BATCH, Cause.CRASH_LIMIT})
 _NO_DUP = "a batch is many messages, and dup copies one"
 
 log = logging.getLogger(__name__)
@@ -120,14 +118,13 @@ class BatchRun:
             batch.said,
             ended.exit if ended else None,
             ended.signal if ended else None,
-            message.count,
-            message.max_count,
+            message,
         )
         how = (ended.exit, ended.signal) if ended else (None, None)
         word = attempt.said.word or batch.said.word
         rule = self._settings.queue.retry
         decided = outcome.by_rule(decided, rule, word, how, message)
-        if batch.cut_short and decided.cause in _LOST:
+        if batch.cut_short and decided.cause in outcome.LOST:
             decided = finish.CUT_SHORT
         return attempt.decide(owed.check_target(self._settings, decided))
 
@@ -144,7 +141,7 @@ class BatchRun:
         batch before died too, the script is the likelier cause, and more and smaller
         starts would not help."""
         entry = self._spool.entry(msg_id)
-        if decided.cause not in _LOST:
+        if decided.cause not in outcome.LOST:
             entry.lost = 0
             return
         batch.lost += 1

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from rq.causes import Cause
 from rq.logs import fields
 from rq.message import Attachment, Message
-from rq.queues.attempts.outcome import AGAIN, WELL, Outcome
+from rq.queues.attempts.outcome import AGAIN, LOST, WELL, Outcome
 from rq.queues.delivery import owed
 from rq.queues.owner.owner import Owner
 from rq.queues.runner import abort
@@ -178,8 +178,15 @@ def _again(message: Message, decided: Outcome, now: float) -> Message:
         return message.with_(due=turn)
     if decided.waits_for is None:
         turn = now + decided.delay  # else it has its turn among those that wait with it
-    counted = decided.cause is not Cause.LATER
-    return message.with_(count=message.count + counted, due=turn)
+    if decided.cause is Cause.LATER:
+        return message.with_(due=turn)
+    return _counted(message, decided).with_(due=turn)
+
+
+def _counted(message: Message, decided: Outcome) -> Message:
+    """Return a message with an attempt more that counts."""
+    losses = message.lost_attempts + (decided.cause in LOST)
+    return message.with_(count=message.count + 1, lost_attempts=losses)
 
 
 def _changed(
@@ -189,7 +196,7 @@ def _changed(
     if decided.event in AGAIN:
         return _again(message, decided, owner.spool.clock())
     if decided.is_last:
-        return message.with_(count=message.count + 1)
+        return _counted(message, decided)
     if riders:
         dups = tuple(owner.full_id(rider) for rider in reversed(riders))
         return message.with_(dups=dups)
