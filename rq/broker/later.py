@@ -48,8 +48,12 @@ class Later:
         except Exception:  # a client must not wait for ever
             log.exception("no answer: %s", fields(of=connection.address))
             value = Failure("ERR the broker could not do it; its log tells why")
-        if connection.number in self._connections and not isinstance(value, Blocked):
+        if connection.number not in self._connections or isinstance(value, Blocked):
+            return
+        if connection.is_there:
             connection.answer_waiting(value)
+        else:  # and its end is not read yet: what the answer hands goes to the next
+            connection.kill()
 
     def pause(self, seconds: float) -> None:
         """Obey nobody for some seconds; 0: obey them again."""

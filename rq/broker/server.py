@@ -143,8 +143,13 @@ class Server:
         self._handing.lost(connection)
 
     def _is_there(self, client: int) -> bool:
+        """Whether a client that waits can be answered. One that cannot is passed over; it
+        is ended, for nothing more is read of one that has sent too much ahead."""
         connection = self.connections.get(client)
-        return connection is not None and connection.is_there
+        if connection is None or connection.is_there:
+            return connection is not None
+        self._loop.call_soon(connection.kill)
+        return False
 
     # ---- commands
 

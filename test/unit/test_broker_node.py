@@ -324,8 +324,14 @@ def test_who_has_hung_up_is_passed_over_and_the_next_one_served():
         ("GETJOB", "FROM", "q"),
         ("RQ.POP", "BLOCK", -1, "k"),
         ("QGET", "e", "g", "BLOCK", 9),
+        ("QNOTIFY", "g", 9, "n"),
     ]
-    adds = [("ADDJOB", "q", "x", 0), ("RQ.PUSH", "k", "x"), ("QADD", "e", 60, "x")]
+    adds = [
+        ("ADDJOB", "q", "x", 0),
+        ("RQ.PUSH", "k", "x"),
+        ("QADD", "e", 60, "x"),
+        ("QADD", "n", 60, "x"),
+    ]
     run.node.presence = lambda client: client != 1
     for words, adding in zip(waits, adds, strict=True):
         for client in (1, 2):

@@ -13,7 +13,7 @@ from rq.access.roles import Role
 from rq.broker.admin.command import require
 from rq.broker.bridge import bananaq, disque, failures, ids, looks, redisrq
 from rq.broker.bridge.holdings import Holdings
-from rq.broker.bridge.leases import HUNG_UP, Leases
+from rq.broker.bridge.leases import HUNG_UP, Leases, Presence
 from rq.broker.bridge.queues import Asker, Queues, name_in
 from rq.broker.bridge.request import MOST_MESSAGES, Bridged, Request, check_number
 from rq.broker.connection import Connection
@@ -123,6 +123,7 @@ class Bridge:
             leases=self._leases,
             holdings=self._holdings,
             groups=self._groups,
+            client=Presence(lambda: connection.is_there),
         )
 
     def _begin(self, act: Coroutine[None, None, None]) -> None:
@@ -153,7 +154,8 @@ class Bridge:
         if count and isinstance(values[0], int):
             values[0] += count
         _, request = work[0]
-        if request.gone.is_set():
+        if request.client.is_gone:
+            connection.kill()  # it may have sent more than is read before its end
             await self._give_back(request)
             return
         if request.taken:
@@ -172,7 +174,7 @@ class Bridge:
         request = self._served.pop(connection.number, None)
         handed = self._handed.pop(connection.number, ())
         if request is not None:
-            request.gone.set()
+            request.client.ended.set()
         for at, each in handed:
             if at >= connection.taken:
                 self._begin(self._give_back(each))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain, zip_longest
 
 from rq.broker.bridge import failures, ids
@@ -35,6 +35,19 @@ class Wanted:
     at_most_once: bool = False  # what is handed out is done with
 
 
+@dataclass(frozen=True, slots=True)
+class Presence:
+    """Whether a client can still be answered. What it sent may have to be obeyed before
+    the broker reads that it hung up, and then the kernel alone knows it."""
+
+    is_there: Callable[[], bool]
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def is_gone(self) -> bool:
+        return self.ended.is_set() or not self.is_there()
+
+
 class Leases:
     """Leases messages of the queues of a root."""
 
@@ -49,15 +62,15 @@ class Leases:
         return self._waiting[queue]
 
     async def take(
-        self, asker: Asker, wanted: Wanted, gone: asyncio.Event
+        self, asker: Asker, wanted: Wanted, client: Presence
     ) -> Sequence[Taken]:
         """Return what is due, or comes while the client waits. ClientGone: it has gone,
         and what there was is given back."""
         count = min(wanted.count, self._holdings.room(), MOST_WORDS)
         taken = await self._now(asker, wanted, count)
         if not taken and wanted.waits:
-            taken = await self._later(asker, wanted, min(wanted.woken, count), gone)
-        if gone.is_set():
+            taken = await self._later(asker, wanted, min(wanted.woken, count), client)
+        if client.is_gone:
             await self._holdings.give_back(asker, taken, HUNG_UP)
             raise ClientGone
         taken = await self._with_ids(asker, taken)
@@ -99,28 +112,32 @@ class Leases:
         return [each for each in rounds if each is not None]
 
     async def _later(
-        self, asker: Asker, wanted: Wanted, count: int, gone: asyncio.Event
+        self, asker: Asker, wanted: Wanted, count: int, client: Presence
     ) -> Sequence[Taken]:
         """Wait at all queues: the first that has something decides, and what comes from
-        others at the same time is given back."""
+        others at the same time is given back. The other waits are not cancelled, for the
+        answer of one may be there already: they are told to end, and return that."""
+        over = asyncio.Event()
         waits = {
             queue: asyncio.ensure_future(
                 self._queues.wait(
-                    queue, asker, count, wanted.seconds, wanted.until, gone
+                    queue, asker, count, wanted.seconds, wanted.until, over
                 )
             )
             for queue in wanted.queues
         }
+        left = asyncio.ensure_future(client.ended.wait())
         self._waiting.update(wanted.queues)
         self.clients += 1
         try:
-            await asyncio.wait(waits.values(), return_when=asyncio.FIRST_COMPLETED)
+            ends = {*waits.values(), left}
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            over.set()
+            left.cancel()
             self.clients -= 1
             self._waiting.subtract(wanted.queues)
             self._waiting += Counter()  # drop the zeros
-            for wait in waits.values():
-                wait.cancel()
         ended = await asyncio.gather(*waits.values(), return_exceptions=True)
         came = [
             Taken(queue, grant)

@@ -22,7 +22,7 @@ from rq.fieldnames import KEY as _KEY
 from rq.fieldnames import KEY_OF
 from rq.kinds import PASSING
 from rq.layout import Root
-from rq.lines.owners import Owners
+from rq.lines.owners import ClientGone, Owners
 from rq.nesting import Json
 from rq.replies import Counts, Grant, GrantsView, MessageRow, WordResult
 
@@ -109,11 +109,11 @@ class Queues:
         count: int,
         seconds: float | None,
         until: float | None,
-        gone: asyncio.Event,
+        over: asyncio.Event,
     ) -> Sequence[Grant]:
         """As `lease`, as soon as something is due; nothing when it is not by `until` on
-        the loop's clock. Who does not answer meanwhile may come back. ClientGone: `gone`
-        was set."""
+        the loop's clock. An owner that does not answer meanwhile may come back.
+        ClientGone: `over` was set before there was an answer."""
         loop = asyncio.get_running_loop()
         while True:
             left = MOST_WAIT if until is None else until - loop.time()
@@ -122,9 +122,11 @@ class Queues:
             wait = min(left, MOST_WAIT)
             request = {**self._wanted(asker, count, seconds), "wait": wait}
             try:
-                reply = await self._owners.wait(queue, "lease", request, wait, gone)
+                reply = await self._owners.wait(queue, "lease", request, wait, over)
             except (Unreachable, OutcomeUnknown):
-                await self._returns.wait(queue, left, gone)
+                await self._returns.wait(queue, left, over)
+                if over.is_set():
+                    raise ClientGone from None
                 continue
             if grants := cast(GrantsView, reply)["leases"]:
                 return grants

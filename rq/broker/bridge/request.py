@@ -11,7 +11,7 @@ from rq import guarded
 from rq.access.roles import Principal, Role
 from rq.broker.bridge import ids
 from rq.broker.bridge.holdings import Holdings, Taken
-from rq.broker.bridge.leases import Leases, Wanted
+from rq.broker.bridge.leases import Leases, Presence, Wanted
 from rq.broker.bridge.queues import Asker, Queues, name_in
 from rq.broker.dialects.call import Refusal
 from rq.errors import NotPermitted
@@ -34,12 +34,12 @@ class Request:
     groups: dict[str, bytes]  # of bananaq, one for each queue
     principal: Principal
     role: Role  # what the command takes
-    gone: asyncio.Event = field(default_factory=asyncio.Event)  # set when the client is
+    client: Presence
     taken: list[Taken] = field(default_factory=list)  # what it is handed
 
     async def take(self, wanted: Wanted) -> Sequence[Taken]:
         """Return what is leased for the client."""
-        self.taken.extend(await self.leases.take(self.asker, wanted, self.gone))
+        self.taken.extend(await self.leases.take(self.asker, wanted, self.client))
         return self.taken
 
     def queue(self, word: bytes) -> str:

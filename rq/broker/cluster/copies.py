@@ -302,14 +302,20 @@ class CopyDesk:
         self._outlet.emit(copied, now)
 
     def kept(self, sender: str, message: Kept, now: float) -> None:
-        """One more node has a copy."""
+        """One more node has a copy. If that are enough and the producer has hung up, which
+        may not have been read yet, the job is withdrawn, as whenever that is read first:
+        else a moment would decide whether a job is there that was not answered."""
         job = self._jobs.by_id.get(message.job)
         if job is None or job.state is not State.WAIT_REPL:
             return
         spread = self._jobs.spreads.by_job[message.job]
         spread.confirmed |= {sender}
-        if len(spread.confirmed) >= spread.wanted:
+        if len(spread.confirmed) < spread.wanted:
+            return
+        if spread.client is None or self._outlet.is_there(spread.client):
             self.succeed(job, spread, now)
+        else:
+            self.hung_up(spread.client, now)
 
     def delete(self, _sender: str, message: Delete, now: float) -> None:
         """Forget a job, in whatever state it is."""
