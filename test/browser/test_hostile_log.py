@@ -47,6 +47,8 @@ PATTERNS = {
     "backspaces": "ab\b\b",
     "lines": "\n",
     "marks": "\u202e",
+    "joiners": "\u200d",
+    "joiners between letters": "\u0645\u200c",
 }
 
 

@@ -14,9 +14,9 @@ const JOINED = new RegExp(
 
 // `before`: the character that the text follows, if it is a piece of a longer one.
 export function visible(text, before = "") {
+  const around = before + text; // made once: there may be as many joiners as characters
   return text.replace(INVISIBLE, (character, at) => {
     if (character === "\u200c" || character === "\u200d") {
-      const around = before + text;
       const place = before.length + at;
       if (JOINED.test(ahead(around, place) + around.slice(place, place + 3))) return character;
     }
