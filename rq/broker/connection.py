@@ -15,7 +15,15 @@ from rq.access.roles import Principal, Role
 from rq.broker.dialects.call import Blocked
 from rq.broker.sockets import SocketTransport
 from rq.logs import fields
-from rq.resp import Command, Failure, Parser, ProtocolError, SpeaksTLS, TooLarge, Value
+from rq.resp import (
+    Command,
+    Failure,
+    Parser,
+    ProtocolError,
+    SpeaksOther,
+    TooLarge,
+    Value,
+)
 from rq.resp.encoding import encode
 
 HELD = 1024 * 1024  # bytes of answers that a client has not taken; then it asks no more
@@ -154,7 +162,7 @@ class Connection(asyncio.BufferedProtocol):
         except TooLarge as error:
             self._error, wants_more = None, False  # the rest comes in the next turn
             self.answer(Failure(f"ERR {error}"))
-        except SpeaksTLS:
+        except SpeaksOther:
             self.refuse_browser()
             wants_more = False
         except ProtocolError as error:

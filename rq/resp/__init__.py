@@ -23,6 +23,9 @@ _BLANKS = b" \t"
 _ESCAPES = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b"\b", b"a": b"\a"}
 _CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")  # all but the tab
 _TLS = 0x16  # the first byte of a ClientHello: the record type "handshake"
+# A page chooses the word for what it asks as well (`fetch(…, {method: "RQ.PUSH"})`), so the
+# first line of a request may be a command that there is.
+_REQUEST_LINE = re.compile(rb"[ \t]*\S+[ \t]+\S+[ \t]+HTTP/[0-9.]+[ \t]*")
 
 Command = list[bytes]
 
@@ -35,9 +38,10 @@ class ProtocolError(Exception):
     """What a client sent is no command; the connection is closed after the answer."""
 
 
-class SpeaksTLS(ProtocolError):
-    """A client begins TLS where it is not spoken. Browsers do that for any page, and a page
-    chooses much of what they send: the names of servers and protocols, session tickets."""
+class SpeaksOther(ProtocolError):
+    """A client begins TLS or HTTP, which are not spoken here. Browsers do that for any page,
+    and a page chooses much of what they send: the names of servers and protocols, session
+    tickets; methods and paths."""
 
 
 class TooLarge(ProtocolError):
@@ -259,7 +263,7 @@ class Parser:
 
     def _inline(self) -> Command | None:
         if self._data[self._at] == _TLS:
-            raise SpeaksTLS("TLS is not spoken here")
+            raise SpeaksOther("TLS is not spoken here")
         end = self._data.find(b"\n", self._at, self._at + INLINE_LIMIT + 1)
         if end < 0:
             if len(self._data) - self._at > INLINE_LIMIT:
@@ -267,6 +271,8 @@ class Parser:
             return None
         line = bytes(self._data[self._at : end]).removesuffix(b"\r")
         self._at = end + 1
+        if _REQUEST_LINE.fullmatch(line):
+            raise SpeaksOther("HTTP is not spoken here")
         if _CONTROL.search(line):
             raise ProtocolError("control character in inline request")
         words = Inline(split(line))

@@ -268,7 +268,13 @@ def test_jobs_of_a_client_that_is_ended_in_the_same_turn_are_not_lost(tmp_path):
 
 @pytest.mark.parametrize(
     "request_line",
-    [b"POST / HTTP/1.1", b"GET /", b"OPTIONS * HTTP/1.1", b"PRI * HTTP/2.0"],
+    [
+        b"POST / HTTP/1.1",
+        b"GET /",
+        b"OPTIONS * HTTP/1.1",
+        b"PRI * HTTP/2.0",
+        b"RQ.PUSH /evil HTTP/1.1",
+    ],
 )
 def test_a_browser_finds_no_door(tmp_path, request_line):
     with broker_in(tmp_path / "node") as broker:
