@@ -153,7 +153,12 @@ class Connection(ASGIProtocol):
     def _read(self, data: bytes) -> bool:
         if self._current_request is None:
             self._head_size += len(data)
-        goes_on = bool(super()._feed_callback_parser(data))
+        try:
+            goes_on = bool(super()._feed_callback_parser(data))
+        except ValueError:  # of a Content-Length with more digits than Python reads
+            self._send_error_response(400, "The head of the request makes no sense.\n")
+            self._close_transport()
+            return False
         if goes_on and self._current_request is None:
             if self._head_size > HEAD_SIZE:
                 text = f"The head of a request may have {HEAD_SIZE} bytes at most.\n"

@@ -270,6 +270,17 @@ def test_a_head_has_an_end_however_many_headers_are_allowed(ahead):
     assert asyncio.run(check(HEAD_SIZE * 3)) == b"431"
 
 
+def test_a_length_with_more_digits_than_a_number_may_have_is_refused():
+    async def check() -> None:
+        async with talk(taking([])) as one:
+            length = b"Content-Length: " + b"9" * 5000
+            one.say(ASK[:-2].replace(b"%s", b"POST") + length + b"\r\n\r\n")
+            await one.until(lambda: one.transport.closed)
+            assert one.transport.written.startswith(b"HTTP/1.1 400 ")
+
+    asyncio.run(check())
+
+
 def test_a_connection_that_was_lost_holds_nothing_of_what_came():
     async def check() -> None:
         async def app(scope, receive, send):
