@@ -121,6 +121,17 @@ def test_pieces_may_end_anywhere(terminal, stage):
     assert [line for line, _ in lines] == expected
 
 
+@pytest.mark.parametrize("begin", [f"{E}]0;", f"{E}["], ids=["title", "parameters"])
+@pytest.mark.parametrize("size", [4090, 4096, 4097, 5000])
+def test_a_long_sequence_is_shown_or_not_whatever_the_pieces(terminal, begin, size):
+    whole = (
+        begin + "1" * (size - len(begin)) + ("m" if "[" in begin else f"{E}\\") + "x"
+    )
+    expected = spans(terminal, whole)
+    for cut in (2, 100, 4095, 4096, 4097, 4098, size, size + 1):
+        assert spans(terminal, whole[:cut], whole[cut:]) == expected, cut
+
+
 def test_an_attempt_does_not_write_over_the_one_before(terminal):
     start = "7 - 2026-11-22 16:10:44 +0000 - RQ START - run"
     lines = texts(terminal, f"secret\n{start}\n{E}[9Ax")

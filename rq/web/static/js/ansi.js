@@ -130,7 +130,8 @@ export class Terminal {
   csi(data, at) {
     let end = at + 2;
     while (end < data.length && data[end] >= " " && data[end] <= "?") end += 1;
-    if (end >= data.length) return data.length - at > ESCAPE_LIMIT ? at + 1 : -1;
+    if (end - at > ESCAPE_LIMIT) return at + 1;
+    if (end >= data.length) return -1;
     this.sequence(data[end], data.slice(at + 2, end));
     return data[end] >= "@" && data[end] <= "~" ? end + 1 : end;
   }
@@ -238,11 +239,12 @@ function nextSpecial(data, at) {
 
 // Titles, links (OSC 8) and the like end with BEL or ESC \; nothing of them is shown.
 function textual(data, at) {
-  for (let index = at + 2; index < data.length; index += 1) {
+  const end = Math.min(data.length, at + ESCAPE_LIMIT + 1);
+  for (let index = at + 2; index < end; index += 1) {
     if (data[index] === "\x07") return index + 1;
     if (data[index] === "\n") return index; // it never ended
     if (data[index] === "\x1b") {
-      if (index + 1 >= data.length) break;
+      if (index + 1 >= data.length) return -1;
       return data[index + 1] === "\\" ? index + 2 : index;
     }
   }
