@@ -7,6 +7,7 @@ another. Each becomes its number, `<U+202E>`, wherever a person reads.
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 
@@ -32,10 +33,11 @@ _JOINER = (
     f"[\\u200c\\u200d](?:(?<![{_LETTERS}].)|(?![{_LETTERS}]))"
     f"(?:(?<![{_PICTURES}\\ufe0f]\\u200d)|(?![{_PICTURES}]))"
 )
+# In runs: a field may hold a million of them, and each match costs a step of Python.
 _IN_TEXT = re.compile(
-    f"[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f{_INVISIBLE}]|\\r(?!\\n)|{_JOINER}"
+    f"[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f{_INVISIBLE}]+|\\r(?!\\n)|(?:{_JOINER})+"
 )
-_IN_LINE = re.compile(f"[\\x00-\\x1f{_INVISIBLE}]|{_JOINER}")
+_IN_LINE = re.compile(f"[\\x00-\\x1f{_INVISIBLE}]+|(?:{_JOINER})+")
 JOINERS = "\u200c\u200d"
 
 # A control sequence (colours, cursor), a string (title, link, DCS) up to its end or that
@@ -55,6 +57,8 @@ def text(value: str, before: str = "") -> str:
     'exe.<U+202E>gpj'
     >>> text("\u0645\u06cc\u200c\u062e"), text("a\u200cb")
     ('\u0645\u06cc\u200c\u062e', 'a<U+200C>b')
+    >>> text("a\\u202e\\u202e\\u200d\\u200db")
+    'a<U+202E><U+202E><U+200D><U+200D>b'
     >>> text("one\\r\\n\\ttwo\\x1b[2J")
     'one\\r\\n\\ttwo<U+001B>[2J'
     """
@@ -124,4 +128,9 @@ def last_line(written: str, length: int) -> str:
 
 
 def _number(match: re.Match[str]) -> str:
-    return f"<U+{ord(match[0]):04X}>"
+    return "".join(map(_number_of, match[0]))
+
+
+@functools.lru_cache(maxsize=8192)
+def _number_of(character: str) -> str:
+    return f"<U+{ord(character):04X}>"

@@ -18,6 +18,7 @@ from rq.web import progress
 from rq.web.pages import plots, sparklines
 from rq.wording import duration, moment, size
 
+_BEGINNING = 4096  # characters of a value that are shown beside others
 TEMPLATES = Path(__file__).resolve().parent.parent / "templates"
 
 
@@ -63,6 +64,7 @@ def environment(site: Addresses) -> Environment:
         text=text,
         line=visible.line,
         pretty=pretty,
+        beginning=beginning,
         element_id=element_id,
         named=named,
         commands=commands,
@@ -108,6 +110,20 @@ def count(number: float) -> str:
 def text(value: object) -> str:
     """Return any JSON value on one line; a text is itself."""
     return value if isinstance(value, str) else orjson.dumps(value).decode()
+
+
+def beginning(value: str) -> str:
+    """Return the first characters of a value that a page shows whole elsewhere.
+
+    >>> beginning("a" * 5000)[4090:]
+    'aaaaaa … 904 more characters, in the JSON'
+    """
+    more = len(value) - _BEGINNING
+    return (
+        f"{value[:_BEGINNING]} … {count(more)} more characters, in the JSON"
+        if more > 0
+        else value
+    )
 
 
 def pretty(value: object) -> str:
