@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TypedDict, cast
 
 from rq.cli import INTEGRITY, OK, check_broker, owner, place, term
-from rq.errors import Damaged, Refused, RQError
+from rq.errors import Damaged, RQError
 from rq.layout import Root
 from rq.replies import Problem
 
@@ -29,27 +29,25 @@ def check(root: Root, words: list[str]) -> int:
     named = [place.queue_dir(root, name).name for name in args.queues]
     queues = named or place.queue_names(root)
     problems: list[QueueProblem] = []
+    running: list[str] = []
     with owner.Reader(root) as reader:
         for queue in queues:
             problems += _problems(reader, queue, fix=args.fix)
+            running += [queue] if args.fix and reader.online(queue) else []
     if not named and (why := check_broker.problem(root)) is not None:
         problems.append(_unreadable("", "damage", why, "broker"))
     if args.json:
         term.print_json(problems)
     else:
         _print(problems, len(queues))
+    _tell_what_is_left(problems, running)
     return INTEGRITY if problems else OK
 
 
 def _problems(reader: owner.Reader, queue: str, *, fix: bool) -> list[QueueProblem]:
-    reply = reader.answer(queue, "check")
+    reply = reader.answer(queue, "check", {"fix": True} if fix else b"")
     if reply is None:
         return _offline(reader.root, queue, fix=fix)
-    if fix:
-        raise Refused(
-            f"{queue} is running, and a running queue repairs itself; --fix is for when "
-            "RQ is stopped (`rq down`)"
-        )
     if reply[0] != "ok":  # it stops, say: the others are checked all the same
         return [_unreadable(queue, "unchecked", str(reply[1]))]
     problems = cast(_Checked, reply[1])["problems"]
@@ -91,6 +89,18 @@ def _print(problems: Sequence[QueueProblem], queues: int) -> None:
     )
 
 
+def _tell_what_is_left(
+    problems: Sequence[QueueProblem], running: Sequence[str]
+) -> None:
+    """Say of queues that run what their owners have not mended."""
+    left = {row["queue"] for row in problems if row["kind"] != "mended"}
+    if names := [queue for queue in running if queue in left]:
+        place.note(
+            f"{', '.join(names)}: a running queue counts again, and no more; stop RQ "
+            "(`rq down`), then `rq check --fix` replays the journal onto the folders"
+        )
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = term.parser(
         "check",
@@ -101,8 +111,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--fix",
         action="store_true",
-        help="repair what does not agree, from the journal; RQ must be stopped, and nothing "
-        "is started",
+        help="repair what does not agree, from the journal, and start nothing; while RQ runs, "
+        "only the counters",
     )
     term.json_option(parser)
     return parser

@@ -7,7 +7,7 @@ import dataclasses
 import os
 import resource
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, cast
 
 from rq import config, disk, health, wording, zones
@@ -17,7 +17,7 @@ from rq.config import recipients
 from rq.errors import BadConfig, RQError
 from rq.layout import Root
 from rq.proc import cgroups
-from rq.replies import Detail, SupervisorStatus
+from rq.replies import Checked, Detail, Problem, SupervisorStatus
 from rq.scripts import obeyed
 
 if TYPE_CHECKING:
@@ -131,6 +131,7 @@ def _settings(root: Root) -> Iterator[str]:
         yield from _no_hints(supervisor)
         yield from _queues(root)
     else:
+        yield from _miscounted(root)
         holder = ports.holder(settings.addr, settings.port)
         if holder is not None:
             yield f"port {settings.port}, which the web needs, is taken by {holder}"
@@ -148,6 +149,24 @@ def _queues(root: Root) -> Iterator[str]:
             detail = cast(Detail, owner.demand(root, name, "detail"))
             for trouble in health.of_files(name, detail):
                 yield f"queue {trouble.sentence}"
+            wanted = {"only": "counters"}
+            checked = cast(Checked, owner.demand(root, name, "check", wanted))
+            yield from _wrong_counts(name, checked["problems"])
+
+
+def _miscounted(root: Root) -> Iterator[str]:
+    """Give what stopped queues count wrong."""
+    from rq.spool import check
+
+    for name in place.queue_names(root):
+        with contextlib.suppress(RQError, OSError):
+            problems = check.miscounted(root.queue(name))
+            yield from _wrong_counts(name, [problem.to_json() for problem in problems])
+
+
+def _wrong_counts(queue: str, problems: Iterable[Problem]) -> Iterator[str]:
+    for problem in problems:
+        yield f"queue {queue}, {problem['subject']}: {problem['text']}"
 
 
 def _limits(root: Root) -> str:

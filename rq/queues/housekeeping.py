@@ -25,6 +25,7 @@ from rq.queues.delivery import notices
 from rq.queues.maintenance import retention
 from rq.queues.maintenance.checkpoints import Checkpoints
 from rq.queues.maintenance.clock_trust import ClockTrust
+from rq.queues.maintenance.counters import Counters
 from rq.queues.maintenance.deposits import Deposits
 from rq.queues.maintenance.retention import Retention
 from rq.queues.maintenance.stall import Stall
@@ -61,11 +62,13 @@ class Housekeeping:
             _keeper(owner), owner.health, owner.wakeup, Tasks(owner.loop)
         )
         self.stall = Stall(owner)
+        self.counters = Counters(owner.spool, owner.admission, owner.pools.looks)
         self.retention = Retention(
             owner.settings,
             owner.spool,
             owner.admission,
             owner.wakeup,
+            self.counters,
             owner.pools.looks,
         )
         self._tasks = Tasks(owner.loop)
@@ -77,7 +80,7 @@ class Housekeeping:
             self._config_seen = _UNREAD
         self._hour = int(time.time() // 3600)
         self._clocks = (time.time(), time.monotonic())
-        self._retaining: asyncio.Task[None] | None = None
+        self._retaining: asyncio.Task[None] | None = None  # or counting again
         self._last_hourly = time.monotonic() - HOUR + SETTLED_IN
         self._trust = ClockTrust(owner.spool.seen, *self._clocks, HOUR)
         if not self._trust.holds(*self._clocks):
@@ -253,6 +256,17 @@ class Housekeeping:
         self.expire()
         if self._retaining is None or self._retaining.done():
             self._retaining = self.owner.loop.create_task(self._retain())
+
+    def count_again(self) -> None:
+        """Count ended messages again, in the background: a start believes what was counted
+        before."""
+        self._retaining = self.owner.loop.create_task(self._count_again())
+
+    async def _count_again(self) -> None:
+        try:
+            await self.counters.correct()
+        except OSError as error:
+            log.error("messages were not counted: %s; RQ tries again in an hour", error)
 
     async def _retain(self) -> None:
         """Remove messages and history that have outlived the queue's retention."""

@@ -98,6 +98,7 @@ class Process:
             open_again=self.open_again,
             stall=self.housekeeping.stall,
             retention=self.housekeeping.retention,
+            counters=self.housekeeping.counters,
             checkpoints=self.checkpoints,
             leases=self.leases,
             bulks=self.bulks,
@@ -312,6 +313,7 @@ async def _live(
     )
     if not owner.admission.restored:
         process.housekeeping.expire()
+        process.housekeeping.count_again()
         process.bulks.go_on()
     process.housekeeping.tick()
     collector.collect_young()

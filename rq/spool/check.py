@@ -30,9 +30,10 @@ from rq.spool import (
     rows,
 )
 from rq.spool.entry import Counts
+from rq.spool.recount import Aside, Recount
 from rq.spool.rows import Rows
 from rq.spool.store import Rule, Spool
-from rq.states import COUNTED, HASHED, State
+from rq.states import COUNTED, FINAL, HASHED, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,18 +118,25 @@ def _problems(queue: QueueDir) -> Iterator[Problem]:
         damage = list(_damage(queue))  # with any, it cannot be replayed
         yield from damage or [Problem("unclean", queue.name, text)]
         return
-    point = checkpoint.read(queue)
-    listed = folders.count(queue)
-    # The others are counted anew at each start: a hand may have moved them.
-    for state in HASHED:
-        kept = point.counts.of(state) if point else listed.of(state)
-        if kept != listed.of(state):
-            text = f"counted {kept}, there are {listed.of(state)}"
-            yield Problem("count", str(state), text)
+    yield from miscounted(queue)
     wrong = list(_gaps(queue)) or list(_damage(queue))
     # With a gap, or damage, the journal cannot be read over it.
     yield from wrong or _bad_rows(queue, recovery.rows_left(queue))
     yield from check_folders(queue)
+
+
+def miscounted(queue: QueueDir) -> Iterator[Problem]:
+    """Give the counts of a stopped queue that are wrong. Live messages and those in err
+    are listed at each start; the others a start believes as the last end counted them,
+    and looks at them when it has begun."""
+    point = checkpoint.read(queue)
+    if point is None or not recovery.stopped_cleanly(queue):
+        return
+    for state in HASHED:
+        there = len(folders.list_state(queue, state))
+        recounted = Recount(state, point.counts.of(state), there)
+        if recounted.is_wrong:
+            yield Problem("count", str(state), recounted.advice)
 
 
 def _damage(queue: QueueDir) -> Iterator[Problem]:
@@ -168,8 +176,6 @@ def _bad_rows(queue: QueueDir, left: Iterable[Rows]) -> Iterator[Problem]:
 
 # ---- of a running owner
 
-# Calls something in a thread; what it returns or raises comes to whoever awaits it.
-Aside = Callable[..., Awaitable[Any]]
 # Calls the second for each of the first, and lets others have their turn in between.
 Slices = Callable[[Iterable[Any], Callable[[Any], Any]], Awaitable[None]]
 
@@ -247,10 +253,14 @@ async def _miscounted(
     await slices(touched.items(), as_before)
     for msg_id, state in survey.again:
         number[state] -= msg_id in touched
+    recounted = (Recount(state, counted.of(state), number[state]) for state in COUNTED)
     return [
-        Problem("count", state, f"counted {counted.of(state)}, there are {there}")
-        for state in COUNTED
-        if counted.of(state) != (there := number[state])
+        # Live messages are those that the journal tells of, wherever their folders are.
+        Problem(
+            "count", again.state, again.advice if again.state in FINAL else again.text
+        )
+        for again in recounted
+        if again.is_wrong
     ]
 
 

@@ -606,7 +606,7 @@ def test_after_a_clean_stop_a_hand_may_move_an_error_to_que(make):
         path.rmdir() if path.is_dir() else path.unlink()
     folder.rmdir()
     found = {one.subject: one.text for one in check.check(queue.dir)}
-    assert found["done"] == "counted 1, there are 0"
+    assert found["done"].startswith("counted 1, there are 0, ")
     assert check.check(queue.dir, fix=True) == []
     queue.start()
     assert queue.until(msg_id, "done")

@@ -324,8 +324,7 @@ def test_status_timer_trash_version_and_check_of_a_running_rq(root):
     assert json.loads(ok(root, "trash", "ls", "--json")) == []
     assert "running in" in ok(root, "version")
     assert "agree" in ok(root, "check")
-    fixing = rq("check", "--fix", root=root)
-    assert fixing.returncode == 4
+    assert "agree" in ok(root, "check", "--fix")
 
 
 # ---- up and down

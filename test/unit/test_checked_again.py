@@ -39,10 +39,11 @@ SAFE = {
     "renew": "each token for itself, at its turn",
     "release": "each token for itself, at its turn",
     "wake": "the files are read after it was asked",
+    "check": "with `fix` a difference of one moment is added to what is counted by now",
     "seal": "it is the journal's end of that moment",
     # It changes nothing.
     **dict.fromkeys(
-        ("await_end", "check", "get_attempts", "list", "list_txns", "messages"),
+        ("await_end", "get_attempts", "list", "list_txns", "messages"),
         LOOKS_ONLY,
     ),
 }

@@ -18,6 +18,7 @@ from rq.queues.control.connections import Connections
 from rq.queues.control.pace import Pace
 from rq.queues.leases.desk import Desk
 from rq.queues.maintenance.checkpoints import Checkpoints
+from rq.queues.maintenance.counters import Counters
 from rq.queues.maintenance.retention import Retention
 from rq.queues.maintenance.stall import Stall
 from rq.queues.owner.owner import Owner
@@ -38,6 +39,7 @@ class Context:
     open_again: Callable[[], None]  # all, from the disk
     stall: Stall
     retention: Retention
+    counters: Counters
     checkpoints: Checkpoints
     leases: Desk
     bulks: Worker

@@ -40,6 +40,7 @@ from rq.replies import (
     Standing,
 )
 from rq.spool import check
+from rq.spool.recount import Recount
 
 PROBLEMS = 1000  # in an answer of `check`
 
@@ -178,11 +179,34 @@ async def _expired(retention: Retention, wanted: JsonObject) -> Ok[Expired]:
 
 
 def checked(ctx: Context, arg: bytes) -> Awaitable[Ok[Checked]]:
-    """Compare journal, folders and counters."""
-    return _checked(ctx.owner)
+    """Compare journal, folders and counters. With `fix` true what is counted wrong is
+    counted again first; `only` "counters" looks at nothing else."""
+    request = object_in(arg) if arg.strip() else {}
+    whole = request.get("only") != "counters"
+    return _checked(ctx, fix=request.get("fix") is True, whole=whole)
 
 
-async def _checked(owner: Owner) -> Ok[Checked]:
+async def _checked(ctx: Context, *, fix: bool, whole: bool) -> Ok[Checked]:
+    rows: list[Problem] = []
+    if fix:
+        rows += map(_mended, await ctx.counters.correct())
+    if whole:
+        rows += await _compared(ctx.owner)
+    elif not fix:
+        rows += map(_miscounted, await ctx.counters.wrong())
+    return "ok", {"problems": rows}
+
+
+def _mended(recounted: Recount) -> Problem:
+    return {"kind": "mended", "subject": recounted.state, "text": recounted.text}
+
+
+def _miscounted(recounted: Recount) -> Problem:
+    return {"kind": "count", "subject": recounted.state, "text": recounted.advice}
+
+
+async def _compared(owner: Owner) -> list[Problem]:
+    """Look at all that lies on disk."""
     aside = functools.partial(owner.loop.run_in_executor, owner.pools.looks)
 
     async def slices(items: Iterable[Item], act: Callable[[Item], object]) -> None:
@@ -198,7 +222,7 @@ async def _checked(owner: Owner) -> Ok[Checked]:
     if len(problems) > PROBLEMS:
         text = f"{len(problems) - PROBLEMS} more problems; `rq check` of a stopped queue names all"
         rows.append({"kind": "more", "subject": owner.name, "text": text})
-    return "ok", {"problems": rows}
+    return rows
 
 
 COMMANDS: dict[str, Command] = {

@@ -18,6 +18,7 @@ from rq.logs import fields
 from rq.message import JsonObject
 from rq.queues import arguments
 from rq.queues.concurrency.wakeup import Wakeup
+from rq.queues.maintenance.counters import Counters
 from rq.queues.owner.admission import Admission
 from rq.queues.owner.settings import Settings
 from rq.replies import Expired
@@ -44,6 +45,7 @@ class Retention:
         spool: Spool,
         admission: Admission,
         wakeup: Wakeup,
+        counters: Counters,
         looks: Executor,
     ) -> None:
         """`looks`: the threads that list and read folders."""
@@ -51,6 +53,7 @@ class Retention:
         self._spool = spool
         self._admission = admission
         self._wakeup = wakeup
+        self._counters = counters
         self._looks = looks
         self.weights = DiskUsage(spool.queue)
 
@@ -58,6 +61,8 @@ class Retention:
 
     async def apply(self) -> int:
         """Remove all that has outlived the queue's retention; return how many messages."""
+        # With too high a count more would go than what is beyond the number to be kept.
+        await self._counters.correct()
         removed = 0
         for state in STATES:
             removed += await self._apply(state)
@@ -160,6 +165,8 @@ class Retention:
             size=size,
         )
         most = min(arguments.whole(wanted, "limit", BATCH), BATCH)
+        if limits.keep is not None:
+            await self._counters.correct([state])
         gone, more = await self._expire(Search(self.weights, state), limits, most)
         return {"expired": gone, "more": more}
 
