@@ -109,15 +109,17 @@ def _text(name: str, value: object) -> str:
 def changes(form: Form, message: Mapping[str, object], now: float) -> dict[str, Json]:
     """Return the fields that a form makes other than they are; None: one is left out.
 
-    What the form does not hold stays. A browser ends each line with CR and LF.
+    What the form does not hold stays, and what a browser alone makes other: it ends each
+    line with CR and LF, whatever ended it, and a field of one line loses its ends.
     """
     before, changed = texts(message), dict[str, Json]()
     for name, given in form.nested("mesg").items():
         if name not in FIELDS or not isinstance(given, str):
             raise BadInput(f"mesg[{name:.80}] cannot be edited: send a new message")
         was = before.get(name, "")
-        if _lines(given) != _lines(was):
-            changed[name] = (given if "\r" in was else _lines(given)) or None
+        if _as_shown(name, given) != _as_shown(name, was):
+            lines = given if "\r" in was else given.replace("\r\n", "\n")
+            changed[name] = lines or None
     if when := form.get("when").strip():
         changed["due"] = moments.due(when, now, UTC)
     if not changed:
@@ -127,5 +129,11 @@ def changes(form: Form, message: Mapping[str, object], now: float) -> dict[str, 
     return changed
 
 
-def _lines(text: str) -> str:
-    return text.replace("\r\n", "\n")
+def _as_shown(name: str, text: str) -> str:
+    """Return a text as its field of the form holds it, whatever ends its lines.
+
+    >>> _as_shown("param1", "a\\rb\\r\\nc"), _as_shown("src", "a\\nb")
+    ('a\\nb\\nc', 'ab')
+    """
+    lines = text.replace("\r\n", "\n").replace("\r", "\n")
+    return lines if name in PARAMS else lines.replace("\n", "")

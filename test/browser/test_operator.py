@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -50,6 +51,26 @@ def test_a_message_is_sent_by_the_form_and_its_coloured_log_is_watched_live(stag
     assert "two" in driver.execute_script(f"return {lines}")
     chromium.shows(driver, "exited with 0: well", "#log-end")
     chromium.shows(driver, "done", "#badge")
+    stage.clean()
+
+
+def test_an_edit_changes_what_was_edited_and_nothing_else(stage):
+    stage.queue("odd", "#!/bin/sh\necho err >&3\n")
+    kept = {"param1": "\n first\rsecond\r\nthird\n", "src": "two\nlines"}
+    odd = stage.send("odd", param2="before", **kept)
+    wait_until(lambda: stage.state("odd", odd) == "err")
+    driver = stage.driver
+    stage.open(f"/q/odd/{odd}/edit")
+    param2 = driver.find_element("id", "mesg_param2")
+    param2.clear()
+    param2.send_keys("after")
+    chromium.click(driver, "#new-message button[type=submit]")
+    chromium.until(driver, f"!location.pathname.includes({odd!r})")
+    new = driver.current_url.rpartition("/")[2]
+    driver.get(stage.url(f"/q/odd/{new}.json"))
+    view = json.loads(driver.find_element("tag name", "body").text)
+    assert view["param2"] == "after"
+    assert {name: view[name] for name in kept} == kept
     stage.clean()
 
 
