@@ -54,6 +54,33 @@ def test_no_name_and_no_reason_hides_a_column(stage, failed, width):
     stage.clean()
 
 
+LONG_FIELD = "x_" + "a_field_of_a_program_" * 12
+
+
+@pytest.mark.parametrize("width", [390, 1400])
+def test_no_field_and_no_reason_hides_a_fact(stage, width):
+    driver = stage.driver
+    if stage.daemon.root.queue("wordy").path.is_dir() is False:
+        stage.queue("wordy", f"#!/bin/sh\necho 'err {'w' * 400}' >&3\n")
+    wordy = stage.send("wordy", **{LONG_FIELD: "v" * 9000, "x_" + "n" * 9000: 1})
+    wait_until(lambda: stage.state("wordy", wordy) == "err")
+    chromium.size(driver, width)
+    try:
+        stage.open(f"/q/wordy/{wordy}")
+        assert overflow(driver, "html") == 0
+        widths = (
+            "[...document.querySelectorAll('#facts dd')].map((dd) => dd.offsetWidth)"
+        )
+        assert min(driver.execute_script(f"return {widths}")) >= 90
+        chromium.shows(driver, "vvv … 4,904 more characters, in the JSON", "#facts")
+        stage.open(f"/q/wordy/{wordy}/log")
+        chromium.shows(driver, "It failed", "#log-end")
+        assert overflow(driver, "html") == 0
+    finally:
+        chromium.size(driver, chromium.WIDE)
+    stage.clean()
+
+
 RUNNING = "r" * 128
 WORKS = "#!/bin/sh\nsleep 600\n"
 
