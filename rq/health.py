@@ -61,10 +61,20 @@ def of_helpers(facts: SupervisorStatus) -> Iterator[Trouble]:
             f"resume {name}` lets it fire, `rq restore accept` all that waits"
         )
         yield Trouble(who=f"timers/{name}", said="waits for you", why=why, kind="warn")
+    yield from _of_files(facts)
+
+
+def _of_files(facts: SupervisorStatus) -> Iterator[Trouble]:
+    """Give what is wrong with links and timers; of a queue that is held `_of_displaced`
+    says more."""
+    held = facts.get("displaced") or {}
     helpers = {"scandir": facts.get("scandir"), "timers": facts.get("timers")}
     for helper, state in helpers.items():
         for name, text in ((state or {}).get("errors") or {}).items():
-            yield Trouble(who=f"{helper}/{name}", said="", why=str(text), kind="warn")
+            if name not in held:
+                yield Trouble(
+                    who=f"{helper}/{name}", said="", why=str(text), kind="warn"
+                )
 
 
 def children(facts: SupervisorStatus) -> Sequence[ChildView]:

@@ -21,7 +21,7 @@ from harness.sockets import old_line
 from harness.supervisor import Daemon, daemon_on
 from harness.waiting import wait_until
 
-from rq import client, control
+from rq import client, control, health
 from rq.access import sockets
 from rq.access.roles import Role
 from rq.access.sockets import Asker
@@ -214,6 +214,8 @@ def test_a_queue_that_vanished_is_not_made_again_until_the_operator_says_so(
     daemon.start()
     looked(daemon)
     assert held(daemon)
+    troubles = [each.sentence for each in health.of_helpers(daemon.ask("status"))]
+    assert sum("rq queue restart a" in sentence for sentence in troubles) == 1
     assert not daemon.root.queue("a").path.exists()
     made = {"name": "a", "script": str(daemon.script)}
     assert "a is held" in daemon.ask("create_queue", made)[1]
