@@ -9,7 +9,7 @@ from typing import cast
 
 from rq import durable
 from rq.broker.cluster.gossip import Address
-from rq.broker.place import Place
+from rq.broker.place import MEMBERS, Place
 from rq.errors import Damaged
 
 _ID = 40  # lower hexadecimal digits
@@ -38,11 +38,11 @@ def read(place: Place) -> Kept:
         ) from None
 
 
-def write(place: Place, kept: Kept) -> None:
-    """Keep it, durably. OSError: the disk does not take it."""
+def write(dir_fd: int, kept: Kept) -> None:
+    """Keep it, durably, in the directory of the node. OSError: the disk does not take it."""
     rows = [{"id": node_id, **address._asdict()} for node_id, address in kept.members]
     text = json.dumps({"host": kept.host, "members": rows}, indent=1)
-    durable.write_durable(place.members, f"{text}\n".encode())
+    durable.replace_durable(MEMBERS, f"{text}\n".encode(), dir_fd)
 
 
 def _member(row: object) -> tuple[str, Address]:

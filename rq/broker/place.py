@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from rq.journal import history, mark
 from rq.layout import HISTORY, JOURNAL, JournalDir
 from rq.proc import locks
 
+MEMBERS = "members"  # files of the directory
+_NODE = "node"
 _NODE_ID = 20  # bytes
 # What a person can do about one that cannot be believed.
 ADVICE = "put back the whole directory from a backup, or move it away to begin anew"
@@ -45,7 +48,7 @@ class Place:
     @property
     def node(self) -> Path:
         """Its id."""
-        return self.path / "node"
+        return self.path / _NODE
 
     @property
     def copy(self) -> Path:
@@ -61,7 +64,7 @@ class Place:
     @property
     def members(self) -> Path:
         """Who else belongs to its cluster."""
-        return self.path / "members"
+        return self.path / MEMBERS
 
 
 def take(place: Place) -> int:
@@ -82,14 +85,24 @@ def node_id(place: Place) -> str:
     """Return the id of a node, made once and kept until it is to be another."""
     with contextlib.suppress(FileNotFoundError):
         return place.node.read_text().strip()
-    return new_node_id(place)
+    with _opened(place) as dir_fd:
+        return new_node_id(dir_fd)
 
 
-def new_node_id(place: Place) -> str:
-    """Let a node have another id, durably; return it."""
+def new_node_id(dir_fd: int) -> str:
+    """Let the node whose directory this is have another id, durably; return it."""
     new_id = secrets.token_hex(_NODE_ID)
-    durable.write_durable(place.node, f"{new_id}\n".encode())
+    durable.replace_durable(_NODE, f"{new_id}\n".encode(), dir_fd)
     return new_id
+
+
+@contextlib.contextmanager
+def _opened(place: Place) -> Iterator[int]:
+    dir_fd = os.open(place.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield dir_fd
+    finally:
+        os.close(dir_fd)
 
 
 def copied(place: Place) -> str:
@@ -106,7 +119,6 @@ def accept(place: Place, *, copy: bool) -> None:
     """Let a directory that was copied or restored be used, as a person has decided: as
     the same node, or as a `copy`, which gets new ids. Busy: a broker runs in it."""
     lock, journal = take(place), place.journal_dir
-    dir_fd = os.open(place.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         if copy:
             durable.write_durable(place.copy, b"")
@@ -114,7 +126,7 @@ def accept(place: Place, *, copy: bool) -> None:
             durable.unlink_durable(place.members)  # they know the other one
         before = history.journal_of(journal, history.active_segments(journal))
         if before is not None:
-            mark.accept(journal, dir_fd, before, copy=copy)
+            with _opened(place) as dir_fd:
+                mark.accept(journal, dir_fd, before, copy=copy)
     finally:
-        os.close(dir_fd)
         os.close(lock)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from pathlib import Path
 
@@ -63,15 +63,25 @@ class Store:
 
     def new_node_id(self) -> str:
         """Let the node have another id, durably; return it."""
-        return new_node_id(self._place)
+        return new_node_id(self._dir_fd)
 
     def kept_members(self) -> Kept:
         """Return who else belongs to the cluster. Damaged: it cannot be believed."""
         return kept_members.read(self._place)
 
-    def keep_members(self, kept: Kept) -> None:
-        """Keep who else belongs to the cluster. OSError: the disk does not take it."""
-        kept_members.write(self._place, kept)
+    def keeping(self, kept: Kept) -> Callable[[], None]:
+        """Return what keeps, called once and in a thread, who else belongs to the cluster.
+        It writes into the directory that the node began with, wherever the path leads by
+        then, and may end after the store. OSError: the disk does not take it."""
+        dir_fd = os.dup(self._dir_fd)
+
+        def keep() -> None:
+            try:
+                kept_members.write(dir_fd, kept)
+            finally:
+                os.close(dir_fd)
+
+        return keep
 
     # ---- events
 

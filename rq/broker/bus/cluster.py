@@ -210,7 +210,7 @@ class Cluster:
             rows = tuple((m.node_id, m.address) for m in others if m.address.host)
             kept = Kept(members.address.host, rows)
             try:
-                await asyncio.to_thread(self._server.store.keep_members, kept)
+                await asyncio.to_thread(self._server.store.keeping(kept))
             except OSError:
                 members.changed = True
                 raise
