@@ -122,8 +122,13 @@ class Root:
 
     @property
     def displaced(self) -> Path:
-        """Queues that lost their directory while they ran."""
+        """Queues that lost their directory."""
         return self.path / "config" / "displaced.json"
+
+    @property
+    def begun(self) -> Path:
+        """Queues that have been up, and so have to be there."""
+        return self.path / "config" / "begun.json"
 
     @property
     def tokens(self) -> Path:

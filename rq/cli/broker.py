@@ -26,6 +26,7 @@ from rq.cli import (
 from rq.cli.named_files import FRESH, Files
 from rq.config import broker as config
 from rq.config import displaced
+from rq.config.begun import Begun
 from rq.config.broker import BrokerConfig
 from rq.errors import Refused
 from rq.layout import Root
@@ -212,6 +213,7 @@ def _accept(root: Root, args: argparse.Namespace) -> int:
     if place.is_running(root):
         place.ask_supervisor(root, "broker", "accept")
     else:
+        Begun(root).forget(displaced.BROKER)
         displaced.release(root, displaced.BROKER)
     print("the broker's directory is accepted; `rq broker enable` starts it")
     return OK

@@ -1,5 +1,5 @@
-"""Queues, and the broker, that lost their directory while they ran: it was removed, moved,
-mounted over, or a backup was laid over it.
+"""Queues, and the broker, that lost their directory: it was removed, moved, mounted over, or
+a backup was laid over it; while they ran, or while they did not (see `begun`).
 
 Such a queue is never made again by itself: after an umount, say, it would take messages into
 the place beneath, and after the next mount they would be gone. The supervisor notes it here,
@@ -50,6 +50,6 @@ def why(name: str) -> str:
     """Return why it is held, and what the operator can do, in a sentence."""
     step = "rq broker accept" if name == BROKER else f"rq queue restart {name}"
     return (
-        "its directory was removed, moved or replaced while it ran: put it back, or see "
-        f"what lies there now, then `{step}`"
+        "its directory, or its journal there, was removed, moved or replaced: put it back, "
+        f"or see what lies there now, then `{step}`"
     )

@@ -132,6 +132,7 @@ class Commands:
         """Let the broker run as config/broker.json says now; with `accept` also one that
         lost its directory."""
         if arg == "accept":
+            self._minder.begun.forget(displaced.BROKER)
             displaced.release(self._root, displaced.BROKER)
         self._table.mind_broker(broker.read(self._root.broker_config).enabled)
         return ["ok"]
@@ -169,6 +170,8 @@ class Commands:
         return ["ok", name]
 
     async def _restart(self, name: str) -> Reply:
+        if name in displaced.read(self._root):
+            self._minder.begun.forget(name)
         is_released = displaced.release(self._root, name)
         if is_released and self._root.queue(name).config.is_file():
             self._table.mind_queue(name)
@@ -208,6 +211,7 @@ class Commands:
         data = _object(arg)
         if data is None:
             raise BadInput("queue not created")
+        self._minder.hold_if_strayed(str(data.get("name", "")))
         try:
             name = definitions.create(self._root, data)
         except BadInput:
@@ -230,8 +234,7 @@ class Commands:
         if self._table.is_deleting(name):
             raise Busy(f"queue {name} is being deleted; it comes back after that")
         is_minded = name in self._table.queues()
-        if self._minder.has_strayed(name):
-            displaced.note(self._root, name, time.time())  # its owner has yet to see it
+        self._minder.hold_if_strayed(name)
         name = definitions.define(self._root, data)
         self._table.mind_queue(name)
         if is_minded:
@@ -251,9 +254,10 @@ class Commands:
             removed = trash.put(self._root, self._root.queue(name))
             log.info("a link to a queue was moved to %s", removed)
             return ["ok", "started deleting queue"]
-        is_released = displaced.release(self._root, name)
-        if is_released and not self._root.queue(name).path.exists():
-            return ["ok", f"queue {name} has no directory, and is held no more"]
+        if displaced.release(self._root, name):
+            self._minder.begun.forget(name)
+            if not self._root.queue(name).config.is_file():
+                return ["ok", f"there is no queue {name}, and it is held no more"]
         if name not in self._table.queues():
             raise NoSuchQueue("no such queue")
         definitions.begin_deletion(self._root, name)

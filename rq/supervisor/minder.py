@@ -13,10 +13,12 @@ import os
 import signal
 import time
 from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
 
 from rq import logs
 from rq.config import displaced
+from rq.config.begun import Begun
 from rq.errors import RQError
 from rq.layout import Root
 from rq.proc import locks
@@ -46,6 +48,8 @@ class Minder:
         self._handles: dict[Key, Handle] = {}
         self._forks: Forks | None = None
         self._given_up = GivenUp(root)
+        self.begun = Begun(root)
+        self._keeps = True  # on disk what has begun
         self._errands: set[asyncio.Task[None]] = set()
         # Held open for life: its end tells the children that the supervisor is gone.
         self._life, self._alive = os.pipe()
@@ -74,6 +78,22 @@ class Minder:
                     self._kill(key, process)
         for name in removal.put_away(self.root, self.table, now):
             self._given_up.forget((Kind.QUEUE, name))
+            self._keep(partial(self.begun.forget, name))
+        up = [each for each in self.table.children.values() if each.state is Child.UP]
+        names = {name for name in map(_held_as, up) if name is not None}
+        self._keep(partial(self.begun.note, names - self.table.deleting.keys()))
+
+    def _keep(self, keep: Callable[[], None]) -> None:
+        """Keep on disk what has begun: a next start has to find it. That it cannot be kept
+        holds up nothing else."""
+        try:
+            if self.is_in_place():
+                keep()
+            self._keeps = True
+        except (OSError, RQError) as error:
+            if self._keeps:
+                log.error("which queues have begun is not kept: %s", error)
+            self._keeps = False
 
     def _start(self, key: Key, process: Process, now: float) -> None:
         if process.kind is Kind.QUEUE and not self._can_fork():
@@ -83,7 +103,7 @@ class Minder:
         self._given_up.note_start(key)
         try:
             name = _held_as(process)
-            if name is not None and name in displaced.read(self.root):
+            if name is not None and self._is_held(name):
                 self._ended(key, children.DISPLACED, displaced.why(name))
             else:
                 self._launch(key, process)
@@ -245,11 +265,26 @@ class Minder:
         is_deleting = process.kind is Kind.QUEUE and process.name in self.table.deleting
         return not is_deleting and self._is_elsewhere(process)
 
-    def has_strayed(self, name: str) -> bool:
-        """Whether the path of a queue leads elsewhere than when its owner began; the owner
-        may not have seen it yet, or was killed before it did."""
+    def _is_held(self, name: str) -> bool:
+        return name in displaced.read(self.root) or self.begun.is_lost(name)
+
+    def hold_lost(self) -> None:
+        """Hold what has begun and is not found at this start."""
+        try:
+            for name in self.begun.lost():
+                if name not in displaced.read(self.root):
+                    log.error("%s is held: %s", name, self._hold_back(name))
+        except (OSError, RQError) as error:
+            log.error("what has begun cannot be looked for: %s", error)
+
+    def hold_if_strayed(self, name: str) -> None:
+        """Hold a queue, which is about to be made or changed, if its path leads elsewhere
+        than when its owner began, or nothing of it is found: the owner may not have seen
+        it yet, was killed before it did, or does not run."""
         process = self.table.queues().get(name)
-        return process is not None and self._is_elsewhere(process)
+        is_elsewhere = process is not None and self._is_elsewhere(process)
+        if is_elsewhere or self.begun.is_lost(name):
+            displaced.note(self.root, name, time.time())
 
     def _is_elsewhere(self, process: Process) -> bool:
         began = process.place
@@ -344,6 +379,7 @@ class Minder:
 
     def close(self) -> None:
         """Give everything back, when all children are down."""
+        self._keep(self.begun.keep)
         for held in self._handles.values():
             held.close()
         for fd in (self._life, self._alive):

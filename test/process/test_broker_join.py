@@ -58,6 +58,7 @@ def host(lasting):
     for path in (lasting.root.broker_config, lasting.root.broker_secret):
         path.unlink(missing_ok=True)
     subprocess.run(["rm", "-r", "-f", lasting.root.broker], check=True)
+    lasting.ask("broker", "accept")  # else it is missed, and held
 
 
 def own_ports():

@@ -224,6 +224,46 @@ def test_a_queue_that_vanished_is_not_made_again_until_the_operator_says_so(
     assert not held(daemon)
 
 
+def empty(path: Path) -> None:
+    """Leave the place to which a file system was mounted, say."""
+    erase(path)
+    path.mkdir()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "lose",
+    [erase, empty, lambda path: erase(path / "journal")],
+    ids=["remove", "umount", "journal"],
+)
+def test_a_queue_that_vanished_while_rq_was_down_waits_for_the_operator(
+    daemon: Daemon, lose: Callable[[Path], None]
+) -> None:
+    daemon.link("a", daemon.define("a"))
+    daemon.start()
+    daemon.until_up("a")
+    daemon.create("api")
+    assert daemon.ask_queue("a", "create_message", {"dest": "a", "due": 4e9})[0] == "ok"
+    daemon.stop()
+    place = daemon.root.queue("a").path
+    lose(place)
+    erase(daemon.root.queue("api").path)
+    left = sorted(place.rglob("*"))
+    daemon.start()
+    assert "rq queue restart a" in held(daemon)
+    assert daemon.ask("status")["displaced"]["api"]
+    looked(daemon)
+    assert sorted(place.rglob("*")) == left
+    asked = {"name": "api", "script": str(daemon.script)}
+    assert "api is held" in daemon.ask("create_queue", asked)[1]
+    assert daemon.ask("delete_queue", "api")[0] == "ok"
+    assert daemon.ask("restart_queue", "a") == ["ok", "a"]
+    daemon.until_up("a")
+    daemon.stop()
+    daemon.start()
+    assert daemon.ask("status")["displaced"] == {}
+
+
 @pytest.mark.slow
 def test_a_queue_that_was_mounted_over_begins_with_what_was_there_before(
     daemon: Daemon,
@@ -332,6 +372,37 @@ def test_a_broker_that_vanished_waits_for_the_operator(
     assert not held_broker(daemon)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("is_down", [True, False], ids=["down", "disabled"])
+def test_a_broker_that_vanished_while_it_did_not_run_begins_no_empty_one(
+    daemon: Daemon, is_down: bool
+) -> None:
+    def enable(enabled: bool) -> None:
+        files.write_state(config, {"enabled": enabled, "port": port})
+
+    config, port = daemon.root.broker_config, free_port()
+    enable(True)
+    daemon.start()
+    daemon.until_up("broker")
+    if is_down:
+        daemon.stop()
+    else:
+        enable(False)
+        daemon.ask("broker")
+        wait_until(lambda: daemon.child("broker")["state"] == "DOWN", 60)
+    erase(daemon.root.broker)
+    if is_down:
+        daemon.start()
+    else:
+        enable(True)
+        daemon.ask("broker")
+    wait_until(lambda: daemon.child("broker")["state"] == "FATAL", 60)
+    assert "rq broker accept" in daemon.child("broker")["reason"]
+    assert not daemon.root.broker.exists()
+    daemon.ask("broker", "accept")
+    daemon.until_up("broker")
+
+
 # ---- the supervisor, and what its children keep open
 
 
@@ -417,3 +488,9 @@ def test_a_queue_that_vanished_can_be_deleted(daemon: Daemon) -> None:
     wait_until(lambda: held(daemon), 60)
     assert daemon.ask("delete_queue", "a")[0] == "ok"
     assert not held(daemon)
+    daemon.create("b")
+    daemon.ask("delete_queue", "b")
+    wait_until(lambda: "b" not in daemon.ask("queues"), 60)
+    daemon.stop()
+    daemon.start()
+    assert daemon.ask("status")["displaced"] == {}
