@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -12,6 +12,8 @@ from rq.broker.groups import Came, EventQueues, Got
 from rq.broker.outlet import Outlet
 from rq.broker.waiters import Waiter, Waiters
 from rq.resp import Value
+
+_AT_ONCE = 1_000  # clients that are answered in one go
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +32,14 @@ class GroupWaiters(Waiters[Getting]):
         super().__init__(None)
         self._groups: dict[bytes, Counter[bytes]] = {}
 
-    def add(self, waiter: Waiter[Getting]) -> None:
-        super().add(waiter)
-        for queue in waiter.queues:
-            self._groups.setdefault(queue, Counter())[waiter.want.group] += 1
+    def _put_in(self, waiter: Waiter[Getting], queue: bytes) -> None:
+        super()._put_in(waiter, queue)
+        self._groups.setdefault(queue, Counter())[waiter.want.group] += 1
 
-    def remove(self, client: int) -> Waiter[Getting] | None:
-        waiter = super().remove(client)
-        if waiter is not None:
-            for queue in waiter.queues:
-                self._leave(queue, waiter.want.group)
-        return waiter
+    def _clear(self, waiter: Waiter[Getting], queues: Sequence[bytes]) -> None:
+        super()._clear(waiter, queues)
+        for queue in queues:
+            self._leave(queue, waiter.want.group)
 
     def _leave(self, queue: bytes, group: bytes) -> None:
         groups_at = self._groups[queue]
@@ -61,6 +60,7 @@ class GroupDesk:
     def __init__(self, outlet: Outlet) -> None:
         self.queues = EventQueues()
         self.waiters = GroupWaiters()
+        self.unserved: dict[bytes, None] = {}  # queues with more who are to be answered
         self._outlet = outlet
 
     def get(
@@ -91,8 +91,10 @@ class GroupDesk:
         self._outlet.emit(got._replace(until=now), now)
 
     def serve(self, name: bytes, now: float) -> None:
-        """Answer those who wait for an event of a queue, if there is one for them."""
-        queue = self.queues.by_name.get(name)
+        """Answer those who wait for an event of a queue, if there is one for them; all
+        but the first of a crowd are answered in the next ticks."""
+        queue, most = self.queues.by_name.get(name), _AT_ONCE
+        self.unserved.pop(name, None)
         if queue is None:
             return
         served: set[bytes] = set()  # groups for which there is nothing more
@@ -105,6 +107,10 @@ class GroupDesk:
             if queue.next_for(getting.group) is None:
                 served.add(getting.group)
                 continue
+            if not most:
+                self.unserved[name] = None
+                return
+            most -= 1
             self.waiters.remove(waiter.client)
             if self._outlet.is_there(waiter.client):
                 self._answer(waiter, name, now)
@@ -121,6 +127,9 @@ class GroupDesk:
 
     def tick(self, now: float, most: int) -> None:
         """Let be over what is over by now, and serve who waits for what comes again."""
+        for name in self.unserved:
+            self.serve(name, now)
+            break
         for name in dict.fromkeys(self.queues.settle(now, most)):
             self.serve(name, now)
         self.queues.let_groups_go()

@@ -134,7 +134,7 @@ class JobDesk:
         """Take up to `count` jobs, one of each queue in turn, as an answer has room."""
         given: list[tuple[Queue, Job]] = []
         room = Room()
-        left = [self.jobs.queue(name, now) for name in queues]
+        left = self._queues(queues, now)
         for queue in left:
             queue.used = now
         while left and len(given) < count:
@@ -150,6 +150,14 @@ class JobDesk:
                     given.append((queue, job))
                     left.append(queue)
         return given
+
+    def _queues(self, names: Sequence[bytes], now: float) -> list[Queue]:
+        """Return the queues of a consumer, new ones as well; but where half of the memory
+        is used only those that there are: names alone must not keep producers out."""
+        if self._outlet.has_plenty:
+            return [self.jobs.queue(name, now) for name in names]
+        there = map(self.jobs.queues.get, names)
+        return [queue for queue in there if queue is not None]
 
     def postpone(self, job: Job, now: float) -> None:
         """Let a job be worked on: it comes again a whole `retry` from now. Where its

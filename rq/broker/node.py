@@ -209,6 +209,11 @@ class Node:
         """How short memory is: 0, 1 or 2."""
         return self.memory.level(self.used_memory)
 
+    @property
+    def has_plenty(self) -> bool:
+        """Whether less than half of the memory is used."""
+        return self.used_memory < self.memory.limit / 2
+
     def is_full(self, now: float, more: int = 0) -> bool:
         """Whether nothing can come in that takes `more` bytes, after what may go for it
         has gone."""
@@ -279,9 +284,11 @@ class Node:
             return 0.0
         if self.replication.telling.goes_on or self.desk.has_released:
             return 0.0
-        if jobs.spreads.left or self.desk.unserved or self.messages.unserved:
+        if jobs.spreads.left or groups.lets_groups_go:
             return 0.0
-        if groups.lets_groups_go:
+        if self.desk.unserved or self.messages.unserved or self.consumers.unserved:
+            return 0.0
+        if any(waiters.is_clearing for waiters in self._all_waiters):
             return 0.0
         if self._is_full and self._may_evict:
             return 0.0
@@ -318,6 +325,7 @@ class Node:
         self.reliable.freeing.go_on()
         self.messages.tick(now)
         for waiters in self._all_waiters:
+            waiters.clear_some()
             for client in waiters.ended(now):
                 self.answer(client, waiters.nothing)
         self._alarm.look()

@@ -42,5 +42,9 @@ class Outlet(Protocol):
     def memory_level(self) -> int:
         """How short memory is: 0, 1 or 2."""
 
+    @property
+    def has_plenty(self) -> bool:
+        """Whether less than half of the memory is used."""
+
     def cannot_keep(self) -> str | None:
         """Return why no new job can be kept; None: it can."""

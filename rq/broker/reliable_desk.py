@@ -47,9 +47,11 @@ class ReliableDesk:
     ) -> list[tuple[str, bytes]]:
         """Hand out the first messages of a queue."""
         if key in self.unserved:  # who waited longer comes first
-            self.serve(key, now, len(self.waiters))
+            self.serve(key, now)
         queue = self.queues.by_key.get(key)
         if queue is None or not queue.undelivered or count <= 0:
+            return []
+        if key in self.unserved:  # and there are more of them than for one go
             return []
         some = _first(iter(queue.undelivered.items()), count, room)
         ids = [msg_id for msg_id, _ in some]
@@ -108,10 +110,10 @@ class ReliableDesk:
         """Remove all queues."""
         self._outlet.emit(Cleared(text_of(self.queues.last)), now)
 
-    def serve(self, key: bytes, now: float, most: int = _AT_ONCE) -> None:
+    def serve(self, key: bytes, now: float) -> None:
         """Answer those who wait for messages of a queue, as long as there are some; all
-        but the first `most` are answered in the next ticks."""
-        queue = self.queues.by_key.get(key)
+        but the first of a crowd are answered in the next ticks."""
+        queue, most = self.queues.by_key.get(key), _AT_ONCE
         self.unserved.pop(key, None)
         if queue is None or not queue.undelivered:
             return

@@ -141,6 +141,7 @@ class Server:
         self._anew.forget(connection)
         self.monitors.pop(connection.number, None)
         self._handing.lost(connection)
+        self.soon()  # what it waited for is cleared in slices
 
     def _is_there(self, client: int) -> bool:
         """Whether a client that waits can be answered. One that cannot is passed over; it

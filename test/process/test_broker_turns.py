@@ -141,6 +141,26 @@ def test_a_password_is_asked_of_a_crowd_at_once_and_holds_nobody_up(
     assert held(shared) == []
 
 
+def test_a_crowd_that_waits_at_many_queues_goes_without_holding_others_up(
+    shared, client
+):
+    names = [f"w{number}" for number in range(1000)]
+    crowd = [Client(shared.port) for _ in range(120)]
+    for number, each in enumerate(crowd):
+        each.send("QNOTIFY", f"g{number}", 60, *names)
+    wait_until(lambda: blocked(client) == len(crowd))
+    client.ask("QADD", "w5", 60, "x")
+    assert {each.answer() for each in crowd[:60]} == {b"w5"}
+    for each in crowd:
+        each.send("GETJOB", "FROM", *names)
+    assert {each.answer() for each in crowd[60:]} == {b"w5"}
+    wait_until(lambda: blocked(client) == len(crowd))
+    for each in crowd:
+        each.close()
+    wait_until(lambda: blocked(client) == 0)
+    assert held(shared) == []
+
+
 def blocked(client):
     facts = client.ask("INFO", "clients").decode().split()
     return int(next(f for f in facts if f.startswith("blocked_clients:"))[16:])

@@ -1,6 +1,6 @@
 """Jobs with copies on other nodes: made, queued once, and collected."""
 
-from harness.broker_cluster import Cluster
+from harness.broker_cluster import Cluster, Members
 
 from rq.broker.bounds import MOST_NUMBER
 from rq.broker.cluster.messages import IsQueued, Mark, Need, SetAck
@@ -446,3 +446,13 @@ def test_without_a_time_a_producer_is_refused_when_a_node_is_suspected():
     refused = cluster.answers[cluster.ids[A], 1]
     assert refused.text.startswith("NOREPL Not enough reachable nodes")
     assert [len(each.jobs.by_id) for each in cluster.nodes[::2]] == [0, 0]
+
+
+def test_a_node_that_is_forgotten_while_it_is_told_of_jobs_is_told_no_more(monkeypatch):
+    monkeypatch.setattr(Members, "has_room", lambda *_: False)
+    cluster = Cluster(3)
+    node = cluster.nodes[0]
+    node.replication.linked(cluster.ids[1], cluster.now)
+    cluster.ids.pop(1)
+    node.replication.telling.tick()
+    assert not node.replication.telling.is_busy

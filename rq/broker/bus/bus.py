@@ -20,10 +20,12 @@ from rq.broker.cluster.members import MOST_MEMBERS, TICK, Members
 from rq.broker.cluster.messages import Letter, Message
 from rq.logs import fields
 from rq.proc.listening import Bound, Listener
+from rq.resp import BULK_LIMIT
 
 _MOST_STRANGERS = 64  # connections that have not proved who they are
 _MOST_COMING = 2 * MOST_MEMBERS  # connections that have
-_FEW = 1000  # messages that may wait before more is told of what was missed
+# What may wait before more is told of what was missed: messages, and bytes of them.
+_FEW, _FEW_BYTES = 1000, BULK_LIMIT // 2
 _LOG_EVERY = 1.0  # seconds between two lines about strangers
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 2.0  # seconds between two tries to connect
 
@@ -150,8 +152,8 @@ class Bus:
     def _see_room(self) -> None:
         """Let the members know for whom much waits."""
         for name, link in self.links.items():
-            waits = 0 if link.connection is None else len(link.connection.outbox)
-            if waits > _FEW:
+            outbox = None if link.connection is None else link.connection.outbox
+            if outbox is not None and (len(outbox) > _FEW or outbox.bytes > _FEW_BYTES):
                 self._members.full.add(name)
             else:
                 self._members.full.discard(name)

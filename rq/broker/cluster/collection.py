@@ -65,8 +65,9 @@ class Collection:
         return True
 
     def _ack_unknown(self, job_ids: list[str], now: float) -> None:
-        """Keep acknowledgements of jobs that other nodes may have."""
-        if self._jobs.leaving:
+        """Keep acknowledgements of jobs that other nodes may have; none when memory is
+        full, for while a node is away they stay as long as their ids say, 45 days."""
+        if self._jobs.leaving or self._outlet.memory_level == 2:
             return
         for job_id in job_ids:
             tomb = self._jobs.spreads.tombs.get(job_id)

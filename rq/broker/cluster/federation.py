@@ -26,6 +26,7 @@ _STAYS = 5.0  # seconds that who gave jobs, and how many, is remembered
 _LEAST, _MOST = 5, 100  # jobs that are asked for at a time
 _PART = 1024 * 1024  # bytes of bodies in one message, but for a single one
 _BUCKET = 1.0  # seconds
+_MOST_QUEUES = 100_000  # for which others are asked: consumers may name any
 
 
 class Importing:
@@ -103,7 +104,7 @@ class Federation:
             return
         queue = self.queues.get(name)
         if queue is None:
-            if emptied:
+            if emptied or len(self.queues) >= _MOST_QUEUES:
                 return
             queue = self.queues[name] = Importing(name)
         rate = queue.rate(now)

@@ -71,7 +71,9 @@ class Telling:
     def tick(self) -> None:
         """Tell some more to each."""
         for node, left in list(self._left.items()):
-            if self._outlet.peers.has_room(node):
+            if not self._outlet.peers.is_member(node):
+                del self._left[node]
+            elif self._outlet.peers.has_room(node):
                 some = list(islice(left, _AT_ONCE))
                 for job_id in some:
                     self._tell(node, job_id)

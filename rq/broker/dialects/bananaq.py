@@ -21,6 +21,7 @@ from rq.broker.dialects.call import (
     at_most,
     decimal,
     queues_in,
+    wait_at,
 )
 from rq.broker.group_desk import Getting
 from rq.broker.groups import Came, Done, Flushed
@@ -142,8 +143,8 @@ def notify(call: Call) -> Value | Blocked:
         return None
     getting = Getting(group, 0.0, only_told=True)
     unique = list(dict.fromkeys(names))
-    node.consumers.waiters.add(Waiter(call.client, unique, getting, call.now + seconds))
-    return BLOCKED
+    waiter = Waiter(call.client, unique, getting, call.now + seconds)
+    return wait_at(node.consumers.waiters, waiter)
 
 
 def flush(call: Call) -> Value:

@@ -10,6 +10,7 @@ from typing import TypeVar
 from rq.broker import ids
 from rq.broker.bounds import MOST_MESSAGES, MOST_QUEUES
 from rq.broker.node import Node
+from rq.broker.waiters import Waiter, Waiters, Want
 from rq.resp import Failure, Value
 
 _LARGEST = 2**63
@@ -51,6 +52,15 @@ class Call:
         if len(valid) < len(parsed):
             raise Refusal(ids.BAD.text)
         return valid
+
+
+def wait_at(waiters: Waiters[Want], waiter: Waiter[Want]) -> Blocked:
+    """Let a client wait at queues. Refusal: all clients together wait at too many, and
+    what they take is memory that nobody counts."""
+    if not waiters.has_room(waiter.queues):
+        raise Refusal("ERR clients wait at too many queues: wait at fewer, or later")
+    waiters.add(waiter)
+    return BLOCKED
 
 
 Function = Callable[[Call], Value | Blocked]

@@ -19,6 +19,7 @@ from rq.broker.dialects.call import (
     at_least,
     queues_in,
     timeout,
+    wait_at,
     whole,
 )
 from rq.broker.job import Added, Job, State
@@ -212,8 +213,8 @@ def getjob(call: Call) -> Value | Blocked:
     wait = min(getting.timeout / 1000, _LONGEST)
     until = call.now + wait if wait else None
     queues = list(dict.fromkeys(getting.queues))
-    node.desk.waiters.add(Waiter(call.client, queues, getting.counters, until))
-    return BLOCKED
+    waiter = Waiter(call.client, queues, getting.counters, until)
+    return wait_at(node.desk.waiters, waiter)
 
 
 def ackjob(call: Call) -> Value:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from rq.broker import reliable
 from rq.broker.bounds import MOST_MESSAGES, Room
 from rq.broker.dialects.call import (
-    BLOCKED,
     Blocked,
     Call,
     Command,
@@ -13,6 +12,7 @@ from rq.broker.dialects.call import (
     Table,
     at_most,
     queues_in,
+    wait_at,
 )
 from rq.broker.dialects.call import whole as number_in
 from rq.broker.reliable import Delivered, ReliableQueue
@@ -54,8 +54,7 @@ def pop(call: Call) -> Value | Blocked:
         return given
     until = None if block < 0 else call.now + block / 1000
     keys = list(dict.fromkeys(words))
-    call.node.messages.waiters.add(Waiter(call.client, keys, count, until))
-    return BLOCKED
+    return wait_at(call.node.messages.waiters, Waiter(call.client, keys, count, until))
 
 
 def popping_in(words: list[bytes]) -> tuple[int, int, list[bytes]]:
