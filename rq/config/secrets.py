@@ -21,6 +21,7 @@ import orjson
 
 from rq import names
 from rq.config.settings import API_EXEC_PREFIX
+from rq.errors import NotPermitted
 
 HIDDEN = "(hidden)"
 _ENVIRONMENTS = ("env_vars", "worker_env")
@@ -89,6 +90,16 @@ def below_admin(value: Said, queue: str) -> Said:
     """
     hooks = sorted(set(_hooks(value)), key=len, reverse=True)
     return cast(Said, _below(value, hooks, tells=queue in _TELLERS))
+
+
+def check_leaving(queue: str, *, open_to: bool) -> None:
+    """Raise NotPermitted when a message would go on in another queue, where all who look
+    read the addresses that it holds, at the word of one to whom they are not open."""
+    if queue in _TELLERS and not open_to:
+        raise NotPermitted(
+            f"the addresses in messages of {queue} are hidden, and another queue would "
+            "show them: an admin may move these messages"
+        )
 
 
 def is_cut(value: object) -> bool:

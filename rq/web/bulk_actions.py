@@ -18,7 +18,7 @@ from rq.nesting import Json
 from rq.replies import BulkView
 from rq.web import forms
 from rq.web.answers import say
-from rq.web.messages import check_target, who
+from rq.web.messages import check_move, who
 from rq.web.routes import Routes
 from rq.web.site import Site
 
@@ -45,7 +45,7 @@ class Bulks:
         form = await forms.read(req)
         request = request_of(form.get, time.time())
         if request["action"] == "move":
-            check_target(req, str(request["to"]))
+            check_move(req, name, str(request["to"]))
         reply = await self._site.owners.ask(name, "bulk", {**request, "who": who(req)})
         text = _begun(reply[-1]) if reply[0] == "ok" else ""
         say(self._site, req, resp, form, reply, f"/q/{name}/bulk", text)

@@ -13,6 +13,7 @@ from falcon.asgi import Request, Response
 from rq import fieldnames, guarded, moments, names, wire
 from rq.access.gate import ANYBODY
 from rq.access.roles import Principal, Role
+from rq.config import secrets
 from rq.errors import (
     BadInput,
     BadMessage,
@@ -37,6 +38,7 @@ from rq.web.answers import (
     say,
     say_json,
     say_reply,
+    sees_secrets,
     wants_json,
 )
 from rq.web.forms import Form
@@ -183,7 +185,7 @@ class Messages:
         said = ("_key", "why", "to")
         more = {field: form.get(field) for field in said if form.has(field)}
         if method == "move":
-            check_target(req, form.get("to"))
+            check_move(req, name, form.get("to"))
         reply = await self._ask(req, name, command, msg_id, **more)
         here = f"/q/{name}/{checked(msg_id)}"
         there = f"/q/{name}" if then == "queue" else here
@@ -317,6 +319,13 @@ def check_target(req: Request, dest: str) -> None:
             f"{principal.name} may ask of {', '.join(principal.queues)}, not of "
             f"{dest!r:.80}."
         )
+
+
+def check_move(req: Request, queue: str, dest: str) -> None:
+    """Refuse to let messages of a queue go on where whoever asks may not ask, or would
+    read what is hidden from them here."""
+    secrets.check_leaving(queue, open_to=sees_secrets(req))
+    check_target(req, dest)
 
 
 def _check_same(queue: str, dest: str) -> None:

@@ -298,6 +298,10 @@ def test_addresses_in_messages_are_for_admins(tmp_path):
                 socket, "edit_message", {"msg_id": failed, "changes": changes}
             )
             assert "holds (hidden)" in str(reply)
+            moved = old_ask(socket, "move_message", {"msg_id": failed, "to": "mail"})
+            assert "an admin may move" in str(moved)
+            bulk = {"action": "move", "to": "mail", "filter": {"state": "err"}}
+            assert "an admin may move" in str(old_ask(socket, "bulk", bulk))
         queue.close()
         for log in queue.root.log.rglob("*"):
             assert not log.is_file() or "sesame" not in log.read_text()

@@ -59,6 +59,31 @@ def test_no_address_takes_from_a_producer_what_is_an_operator_s_to_order(web, qu
         assert told.status != 403, (method, url, told)
 
 
+@pytest.mark.parametrize("queue", ["notice", "webhook"])
+def test_an_operator_moves_no_hidden_address_to_where_it_is_read(web, queue):
+    bulk = {"action": "move", "to": "mail", "filter": {"state": "err"}}
+    as_json = {"Content_Type": "application/json"}
+    api = f"/api/v1/queues/{queue}"
+
+    def moves(**asks):
+        form = {"_method": "move", "to": "mail"}
+        fields = {"action": "move", "to": "mail", "state": "err"}
+        move = json.dumps({"to": "mail"}).encode()
+        path = f"{api}/messages/{GONE}/move"
+        yield web.post(f"/q/{queue}/{GONE}", form, **asks)
+        yield web.post(f"/q/{queue}/bulk", fields, **asks)
+        yield web.ask("POST", path, move, **asks, **as_json)
+        yield web.ask(
+            "POST", f"{api}/bulk", json.dumps(bulk).encode(), **asks, **as_json
+        )
+
+    for answer in moves(**web.asks[Role.OPERATOR]):
+        assert (answer.status, "an admin may move" in answer.text) == (403, True), (
+            answer
+        )
+    assert [answer.status for answer in moves() if answer.status == 403] == []
+
+
 @pytest.mark.parametrize("queue", sorted(guarded.QUEUES))
 @pytest.mark.parametrize("path", ["relay", "rq_router", "mail"])
 @pytest.mark.parametrize("dest", ["{}", "http://127.0.0.1:3333/q/{}", "q/x/q/{}?y"])

@@ -12,6 +12,7 @@ from rq.nesting import Json
 from rq.queues.bulk import actions, selection
 from rq.queues.bulk.actions import Action, Deed
 from rq.queues.concurrency.tasks import in_slices
+from rq.queues.control.change import check_leaving
 from rq.queues.control.command import Command, Context, Ok, asker, object_in
 from rq.replies import BulkChoice, BulkView
 from rq.spool import bulk_steps
@@ -33,6 +34,8 @@ def bulk(ctx: Context, arg: bytes) -> Awaitable[_Answer]:
     action = actions.action(request.get("action"))
     wanted = filters.from_json(request.get("filter"), ctx.owner.spool.clock())
     actions.check_state(action, wanted.state)
+    if action is Action.MOVE:
+        check_leaving(ctx)
     if request.get("dry_run"):
         return _counted(ctx, action, wanted)
     by = asker(ctx, request)

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Container, Mapping
 from typing import Literal, TypedDict
 
 from rq.access.roles import Role as Access
+from rq.config import secrets
 from rq.errors import BadInput, Changed, Closed, WrongState
 from rq.message import fields
 from rq.nesting import Json
@@ -109,12 +110,19 @@ def reopen_message(ctx: Context, arg: bytes) -> Ok[str]:
 def move_message(ctx: Context, arg: bytes) -> NowOrLater[str]:
     """Let a message that waits, or has failed, go on in another queue."""
     request, msg_id = named(ctx, arg)
+    check_leaving(ctx)
     by = asker(ctx, request)
     deed = actions.deed(ctx.owner, Action.MOVE, request.get("to"), by)
     if not deed.ends_attempts(ctx.owner.spool.state_of(msg_id)):
         return _moved(ctx, deed, msg_id)
     retry.hold(ctx.owner, msg_id)
     return _moved_later(ctx, deed, msg_id, request.get(SEEN))
+
+
+def check_leaving(ctx: Context) -> None:
+    """Raise NotPermitted when who asks may not move messages of this queue."""
+    is_admin = ctx.connection.asker.principal.may(Access.ADMIN)
+    secrets.check_leaving(ctx.owner.name, open_to=is_admin)
 
 
 async def _moved_later(ctx: Context, deed: Deed, msg_id: str, seen: Json) -> Ok[str]:

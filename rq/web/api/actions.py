@@ -17,7 +17,7 @@ from rq.nesting import Json
 from rq.web.api import messages
 from rq.web.api.operation import OF_OWNERS, Answer, Handler, Header, Operation
 from rq.web.api.shapes import Limits
-from rq.web.messages import check_target, checked, who, with_user
+from rq.web.messages import check_move, checked, who, with_user
 from rq.web.site import Site
 
 _FAILURES = (
@@ -128,7 +128,7 @@ async def move(
     site: Site, req: Request, body: NewPlace, name: str, msg_id: str
 ) -> Acted:
     """Let a message go on in another queue, if whoever asks may ask of that, too."""
-    check_target(req, body.to)
+    check_move(req, name, body.to)
     request = {"msg_id": checked(msg_id), "who": who(req), "to": body.to, **_seen(req)}
     text = await site.owners.demand(name, "move_message", request)
     return {"msg_id": msg_id, "text": str(text)}

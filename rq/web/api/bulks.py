@@ -14,7 +14,7 @@ from rq.replies import BulkChoice, BulkView
 from rq.web.api.operation import OF_OWNERS, PREFIX, Answer, Header, Operation
 from rq.web.api.shapes import Limits
 from rq.web.forms import Form
-from rq.web.messages import check_target, who
+from rq.web.messages import check_move, who
 from rq.web.site import Site
 
 _PLACE = "/queues/{name}/bulk"
@@ -75,7 +75,7 @@ class BulkViews(TypedDict):
 
 async def begin(site: Site, req: Request, body: NewBulk, name: str) -> Answer:
     if body.action == "move" and isinstance(body.to, str):
-        check_target(req, body.to)
+        check_move(req, name, body.to)
     req.context.form = Form([("action", body.action)])  # as a form: for the audit log
     request = {**asdict(body), "who": who(req)}
     view = cast(BulkView, await site.owners.demand(name, "bulk", request))
