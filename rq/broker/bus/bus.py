@@ -28,6 +28,7 @@ _MOST_COMING = 2 * MOST_MEMBERS  # connections that have
 _FEW, _FEW_BYTES = 1000, BULK_LIMIT // 2
 _LOG_EVERY = 1.0  # seconds between two lines about strangers
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 2.0  # seconds between two tries to connect
+_LONG_TRY = 0.5  # seconds of a try that is not begun again for a sign of life
 
 log = logging.getLogger(__name__)
 
@@ -65,9 +66,19 @@ class Link:
     def __init__(self) -> None:
         self.connection: Connection | None = None
         self.task: asyncio.Task[None] | None = None
-        self.try_at = 0.0
+        self.tried_at = self.try_at = 0.0
         self.wait = _FIRST_WAIT
         self.why = ""  # the last try has failed
+
+    def try_again(self, now: float) -> None:
+        """The member is there again: wait no longer, nor for a try that was begun while it
+        was away. What that sent is lost, and the kernel sends it again ever later; while
+        the member holds jobs only for so long, until it has heard what we know."""
+        self.try_at, self.wait = 0.0, _FIRST_WAIT
+        is_open = self.connection is not None and self.connection.is_open
+        if not is_open and now - self.tried_at > _LONG_TRY:
+            self.close()
+            self.connection = None  # one in its TLS handshake does not tell of its end
 
     def close(self) -> None:
         """Break it, and try no more."""
@@ -216,7 +227,7 @@ class Bus:
             link = self.links.setdefault(name, Link())
             is_idle = link.connection is None and link.task is None
             if is_idle and now >= link.try_at and member.address.host:
-                link.try_at = now + link.wait
+                link.tried_at, link.try_at = now, now + link.wait
                 link.wait = min(2 * link.wait, _LONGEST_WAIT)
                 link.task = self._loop.create_task(self._connect(link, member))
 
@@ -301,7 +312,7 @@ class Bus:
             if other is not connection:
                 other.close()  # a node makes one
         if (link := self.links.get(connection.peer)) is not None:
-            link.try_at, link.wait = 0.0, _FIRST_WAIT  # it is there again
+            link.try_again(self._clock())
         if self._members.is_member(connection.peer):
             self._hears.linked_from(connection.peer)
 
