@@ -158,7 +158,7 @@ def ask_timers(
 ) -> Any:
     """Ask the timers process, whose requests are arrays in `rq2` frames."""
     with Connection(path, timeout, wire.MAGIC2) as line:
-        line.send_payload(orjson.dumps([command, payload]))
+        line.send_payload(encode_arg([command, payload]))
         return line.receive()
 
 

@@ -124,6 +124,16 @@ def is_ancestors_attachment(text: str) -> bool:
     return short and _ANCESTORS_ATTACHMENT.fullmatch(text) is not None
 
 
+def is_text(name: str) -> bool:
+    """Return whether a name of a file is UTF-8, all bytes of it: else it can stand in no
+    JSON."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def is_remote(dest: str) -> bool:
     """Return whether `dest` names a queue on some host, by URL."""
     return REMOTE.match(dest) is not None

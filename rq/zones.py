@@ -30,6 +30,7 @@ _VERSIONS = (
 _HEAD = 100  # bytes of a file that names its version
 _ETC = Path("/etc")
 _IN_ZONES = "/zoneinfo/"
+_THAT_FILE = "/etc/localtime"  # as TZ it says nothing of its own
 _KINDS = ("posix/", "right/")  # folders that hold all zones once more
 _NO_ZONES = frozenset({"localtime", "posixrules", "Factory"})
 _HOPS = 8  # links that lead to a table at the most
@@ -138,7 +139,7 @@ def of_machine(now: float, environ: Mapping[str, str], etc: Path = _ETC) -> str:
     """
     stated = _localtime(etc, now) or _written(etc)
     variable = environ.get("TZ", "").removeprefix(":").rpartition(_IN_ZONES)[2]
-    if not variable:
+    if variable in ("", _THAT_FILE):
         if not stated:
             raise BadInput("this machine does not say which time zone it is in")
         return stated
@@ -154,7 +155,7 @@ def _localtime(etc: Path, now: float) -> str:
     if not (path.exists() or path.is_symlink()):
         return ""
     try:
-        data = path.read_bytes()
+        data = path.read_bytes() if not path.is_fifo() else b""
     except OSError as error:
         raise BadInput(
             f"{path} leads to no table of a time zone: {error.strerror}"

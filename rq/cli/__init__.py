@@ -8,15 +8,27 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import signal
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
-from rq import errors, visible
-from rq.cli.verbs import ANCESTOR, NAMED, ROOTLESS, UNWARNED, VERBS, usage
-from rq.kinds import Kind
+# Ctrl-C while modules are imported ends the program as it ends any other: Python's own
+# handler would print which line it was at. `_caught` takes that for the time of a verb.
+_IS_PROGRAM = (
+    sys.argv[0] == "-m"  # it is being found as `python -m rq.cli`
+    and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+)
+if _IS_PROGRAM:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+from rq import errors, visible  # noqa: E402 - a signal may come meanwhile
+from rq.cli.verbs import ANCESTOR, NAMED, ROOTLESS, UNWARNED, VERBS, usage  # noqa: E402
+from rq.kinds import Kind  # noqa: E402
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from rq.layout import Root
 
 OK = 0
@@ -85,6 +97,7 @@ def guarded(act: Callable[[], int], *, ancestor: bool = False) -> int:
 def _caught(act: Callable[[], int], *, ancestor: bool) -> int:
     """The one catch of each tool."""
     try:
+        _handle(signal.default_int_handler)
         code = act()
     except SystemExit as stop:
         code = stop.code if isinstance(stop.code, int) else FAILED
@@ -99,7 +112,15 @@ def _caught(act: Callable[[], int], *, ancestor: bool) -> int:
     except Exception as error:  # noqa: BLE001 - main is one of the four places
         complain(_unforeseen(error))
         code = FAILED
+    _handle(signal.SIG_DFL)
     return _flushed(code)
+
+
+def _handle(
+    action: Callable[[int, FrameType | None], object] | signal.Handlers,
+) -> None:
+    if _IS_PROGRAM:
+        signal.signal(signal.SIGINT, action)
 
 
 def complain(text: str) -> None:
@@ -244,9 +265,23 @@ def _unforeseen(error: Exception) -> str:
         import traceback
 
         traceback.print_exc()
-    if isinstance(error, PermissionError) and error.filename:
-        return f"{error.filename}: {NOT_YOURS}"
     text = str(error) or type(error).__name__
     if isinstance(error, OSError):
-        return text
+        return _of_system(error, text)
     return f"{type(error).__name__}: {text} (RQ_DEBUG=1 shows where)"
+
+
+def _of_system(error: OSError, text: str) -> str:
+    """Return a sentence for what a call of the system has refused."""
+    if isinstance(error, PermissionError) and error.filename:
+        return f"{error.filename}: {NOT_YOURS}"
+    is_named = error.filename is not None
+    is_here = not is_named and isinstance(error, FileNotFoundError)
+    if is_here and os.stat(".").st_nlink == 0:
+        return "the directory that you are in was removed: change into another one"
+    if errors.is_no_room(error):
+        place = f"{error.filename}: " if is_named else ""
+        return (
+            f"{place}{error.strerror}: it was not done; free some space and try again"
+        )
+    return text

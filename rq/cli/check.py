@@ -57,12 +57,17 @@ def _problems(reader: owner.Reader, queue: str, *, fix: bool) -> list[QueueProbl
 def _offline(root: Root, queue: str, *, fix: bool) -> list[QueueProblem]:
     from rq.spool import check as spool_check
 
+    directory = root.queue(queue)
+    if not directory.config.is_file():
+        return [_unreadable(queue, "unreadable", "it has no config.json: no queue yet")]
     try:
-        problems = spool_check.check(root.queue(queue), fix=fix)
+        problems = spool_check.check(directory, fix=fix)
     except Damaged as error:
         return [_unreadable(queue, "damage", str(error))]
     except RQError as error:
         return [_unreadable(queue, "unreadable", str(error))]
+    except OSError as error:  # the others are checked all the same
+        return [_unreadable(queue, "unreadable", f"{error.filename}: {error.strerror}")]
     return [
         {
             "queue": queue,

@@ -50,6 +50,8 @@ def history(root: Root, words: list[str]) -> int:
 def run(root: Root, **settings: bool) -> Round:
     """Run a round in a Spark of its own; print what it does."""
     from rq.spark import session
+
+    session.demand_spark()
     from rq.spark.rounds import Settings, run_round
 
     place.note("starting Spark")

@@ -14,6 +14,7 @@ from rq import config
 from rq.config import files
 from rq.errors import BadConfig
 from rq.layout import Root
+from rq.names import is_text
 
 _ENDS = (".json", ".yaml")
 
@@ -29,10 +30,15 @@ def note(root: Root, now: float) -> None:
 
 
 def timers_in(root: Root) -> list[str]:
-    """Return the timers that a root has, whether RQ can read them or not."""
+    """Return the timers that a root has, whether RQ can read them or not. It takes none
+    whose name is no UTF-8."""
     entries = os.listdir(root.timers) if root.timers.is_dir() else []
     return sorted(
-        {os.path.splitext(name)[0] for name in entries if name.endswith(_ENDS)}
+        {
+            os.path.splitext(name)[0]
+            for name in entries
+            if name.endswith(_ENDS) and is_text(name)
+        }
     )
 
 

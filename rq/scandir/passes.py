@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rq import client, trash, wire
+from rq import client, trash, visible, wire
 from rq.config import files
 from rq.errors import CannotRead, RQError
 from rq.layout import Root
@@ -115,7 +115,9 @@ class Scandir:
         self._write()
 
     def _show(self, errors: dict[str, str]) -> None:
-        """Keep what is wrong where `status` reads it."""
+        """Keep what is wrong where `status` reads it. Names of links, and where they lead,
+        may be no text, which no JSON can hold."""
+        errors = {visible.line(name): visible.line(why) for name, why in errors.items()}
         for name in sorted(errors):
             if self.errors.get(name) != errors[name]:
                 log.warning("%s: %s", name, errors[name])

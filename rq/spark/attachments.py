@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, cast
 from urllib.parse import quote, unquote
 
-from rq import visible
+from rq import names, visible
 from rq.errors import BadInput, RQError, Unreachable
 from rq.spark import remote
 from rq.spark.given import Given
@@ -108,19 +108,10 @@ def _attached(given: Given) -> Iterator[File]:
     for path in given.attachments:
         # Neither engine has a text that such bytes could be: a message that brings them
         # must not end those of its batch.
-        if not is_text(path.name):
+        if not names.is_text(path.name):
             raise BadInput(f"the name of {path.name!r} is no UTF-8: rename the file")
         size = path.stat().st_size
         yield File(given.msg_id, given.src, path.name, str(path.absolute()), size)
-
-
-def is_text(name: str) -> bool:
-    """Return whether a name of a file is UTF-8, all bytes of it."""
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _fetched(given: Given, may: Allow) -> Iterator[File]:

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rq import config
+from rq import config, names
 from rq.errors import BadConfig
-from rq.spark import attachments, failures, scratch
+from rq.spark import failures, scratch
 from rq.spark.functions import INSTEAD
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def session(within: Limits, readable: Iterable[Path]) -> SparkSession:
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,
         # It can open nothing in a directory whose name is no text.
-        "allowed_directories": list(filter(attachments.is_text, map(str, readable))),
+        "allowed_directories": list(filter(names.is_text, map(str, readable))),
         "enable_external_access": False,
         "lock_configuration": True,
     }

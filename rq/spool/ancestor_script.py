@@ -8,6 +8,7 @@ before a person has decided. A queue that RQ already owned goes on.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import rq
@@ -67,11 +68,12 @@ def _is_accepted(queue: QueueDir) -> bool:
 def _script_of(queue: QueueDir) -> Path | None:
     try:
         script = config.read_json(queue.config).get("script")
-    except BadConfig:
-        return None
-    return (
-        (_root_of(queue).path / script).resolve() if isinstance(script, str) else None
-    )
+        if isinstance(script, str):
+            return (_root_of(queue).path / script).resolve()
+    # Such a script cannot be started: it holds a NUL, or leads in a circle of links.
+    except (BadConfig, OSError, ValueError, RuntimeError):
+        pass
+    return None
 
 
 def _replaced(queue: QueueDir, script: Path) -> str | None:
@@ -86,7 +88,9 @@ def _replaced(queue: QueueDir, script: Path) -> str | None:
 
 def _is_ruby(script: Path) -> bool:
     try:
-        with script.open("rb") as file:
+        # Opening a fifo would wait for who writes to it.
+        fd = os.open(script, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(fd, "rb") as file:
             first = file.readline(200)
     except OSError:
         return False

@@ -54,6 +54,7 @@ def check(queue: QueueDir, fix: bool = False) -> list[Problem]:
     With `fix` the journal is replayed onto the folders first, and a clean end written;
     what was mended in the journal for that is told, too.
     """
+    recovery.check_link(queue)
     lock = locks.lock_soon(queue.lock)
     if lock is None:
         raise Refused(f"queue {queue.name} is running: stop RQ first (`rq down`)")

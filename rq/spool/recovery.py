@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from rq import durable
 from rq.causes import Cause
-from rq.errors import BadConfig, Busy
+from rq.errors import BadConfig, Busy, Refused
 from rq.journal import history, mark, sealing
 from rq.journal.dry_run import DryRun
 from rq.journal.segment_file import read_segment
@@ -129,11 +129,26 @@ def open_spool(
 
 
 def _make_missing(queue: QueueDir) -> None:
-    missing = [name for name in QUEUE_DIRS if not (queue.path / name).is_dir()]
+    missing = _missing(queue)
+    check_link(queue)
     for name in missing:
         durable.make_dirs(str(queue.path / name))
     if missing:
         durable.sync_path(queue.path)  # what is promised in there must be found
+
+
+def _missing(queue: QueueDir) -> list[str]:
+    return [name for name in QUEUE_DIRS if not (queue.path / name).is_dir()]
+
+
+def check_link(queue: QueueDir) -> None:
+    """Refused when the path of a queue is a link to what is no whole queue: nothing is
+    made there, where it may be anybody's directory."""
+    if queue.path.is_symlink() and (missing := _missing(queue)):
+        raise Refused(
+            f"{queue.path} is a link to {queue.path.readlink()}, which is no queue: it has "
+            f"no {missing[0]}/"
+        )
 
 
 @dataclass(frozen=True, slots=True)

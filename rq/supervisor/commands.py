@@ -165,7 +165,7 @@ class Commands:
             change()
         except OSError as error:
             log.warning("%s", logs.fields(queue=name, wanted=verb, reason=error))
-            raise of_call(error)(f"not allowed to {verb}") from None
+            raise of_call(error)(f"not allowed to {verb}: {error.strerror}") from None
         self.send_wake(name)
         return ["ok", name]
 

@@ -157,7 +157,8 @@ def _setting(line: str) -> tuple[str, str]:
             'in it, and no value at all is ""'
         )
     name = match[2] if match[1] else match[3]
-    value = match[5] if match[4] else match[6]
+    # Blanks at the end go even within quotes.
+    value = (match[5] if match[4] else match[6]).rstrip(" \t\v\f\r")
     if not _VARIABLE.fullmatch(name):
         raise BadInput(f"{name!r:.80} cannot be the name of a variable")
     if name.startswith(_OURS):

@@ -6,7 +6,7 @@ import logging
 import os
 from dataclasses import dataclass, field, replace
 
-from rq import config
+from rq import config, visible
 from rq.config import adopted
 from rq.errors import BadConfig, CannotRead
 from rq.layout import Root
@@ -28,7 +28,7 @@ class Timers:
     root: Root
     past: dict[str, Past]
     timers: dict[str, Timer] = field(default_factory=dict)
-    errors: dict[str, str] = field(default_factory=dict)  # file: sentence
+    errors: dict[str, str] = field(default_factory=dict)  # file, visibly: sentence
     broken: int = 0  # timers that were and whose file is wrong now
     gone_since: dict[str, float] = field(default_factory=dict)
     stamps: dict[str, config.Stamp] = field(default_factory=dict)
@@ -49,7 +49,8 @@ class Timers:
             return
         present = [name for name in entries if name[0] != "." and name != "sock"]
         self.errors.pop("timers", None)
-        for name in [name for name in self.errors if name not in present]:
+        visibly = set(map(visible.line, present))
+        for name in [name for name in self.errors if name not in visibly]:
             del self.errors[name]
         for name in present:
             self._take(name, now)
@@ -72,7 +73,7 @@ class Timers:
         except BadConfig as error:
             self._broken(name, str(error))
         else:
-            self.errors.pop(name, None)
+            self.errors.pop(visible.line(name), None)
             self.timers[timer.name] = timer
             self.past[timer.name] = with_rule(past, timer, now)
         if stamp is not None:
@@ -84,10 +85,13 @@ class Timers:
         return Past(paused=adopted.held(self.root, name))
 
     def _broken(self, name: str, error: str) -> None:
-        if self.errors.get(name) == error:
+        # Neither may hold bytes that are no text: no state, and no answer, could then
+        # be written.
+        named, error = visible.line(name), visible.line(error)
+        if self.errors.get(named) == error:
             return
         log.warning("%s", error)
-        self.errors[name] = error
+        self.errors[named] = error
         # Do not fire it as it was before: it is not known what its owner wants now.
         if self.timers.pop(name.removesuffix(".json"), None):
             self.broken += 1

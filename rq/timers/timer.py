@@ -8,7 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TypeVar
 
-from rq import config, fieldnames, names
+from rq import config, fieldnames, names, visible
 from rq.errors import BadConfig, BadInput, BadMessage
 from rq.message import from_request, sent
 from rq.nesting import Json
@@ -142,6 +142,8 @@ def _check(message: Mapping[str, Json]) -> None:
 
 def refusal(name: str) -> str:
     """Return why a file of that name is no timer, "" when it may be one."""
+    if not names.is_text(name):
+        return f"{visible.line(name)}: its name is no UTF-8: rename it"
     stem, _, suffix = name.partition(".")
     if suffix in ("yaml", "yml"):
         return f"{name} is YAML, which RQ does not read: write it as {stem}.json"

@@ -81,6 +81,26 @@ def test_a_queue_that_rq_made_runs_whatever_its_name_and_its_script_are(tmp_path
     assert ancestor_script.why_waiting(made)
 
 
+def test_a_script_that_cannot_be_read_ends_no_start(tmp_path):
+    root = Root(tmp_path)
+    queue = laid_out(root, "cleaner", made_by_rq=False)
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "round").symlink_to("round")
+    for script in ("./fifo", "./round", "./a\0b", "./" + 5000 * "x", "", "."):
+        queue.config.write_text(json.dumps({"name": "cleaner", "script": script}))
+        assert ancestor_script.advice(queue) is None, script
+
+
+def test_a_timer_whose_name_is_no_utf_8_is_none(tmp_path):
+    root = Root(tmp_path)
+    for path in (root.timers, root.config_dir):
+        path.mkdir()
+    for name in (b"daily.json", b"caf\xe9.json", b"old.yaml"):
+        (root.timers / os.fsdecode(name)).write_text("{}")
+    adopted.note(root, ADOPTED)
+    assert adopted.names(root) == ["daily", "old"]
+
+
 def test_no_webhook_of_the_past_lets_in_the_web_of_the_root_itself(tmp_path):
     own = RootConfig(host="rq.example", port=3333)
     for host in ("127.0.0.1", "127.0.0.9", "[::1]", "localhost.", "RQ.example"):

@@ -1,6 +1,7 @@
 """Whose tables time zones are read from, and which zone a machine says it is in."""
 
 import importlib.resources
+import os
 import shutil
 import zoneinfo
 from datetime import UTC, datetime
@@ -154,6 +155,7 @@ def nothing(etc):
     [
         (linked, {}, "Europe/Berlin"),
         (linked, {"TZ": "Europe/Paris"}, "Europe/Berlin"),
+        (linked, {"TZ": ":/etc/localtime"}, "Europe/Berlin"),
         (a_copy, {}, "Europe/Berlin"),
         (a_copy_and_a_name, {}, "Europe/Vienna"),
         (a_copy_and_an_old_name, {}, "Europe/Berlin"),
@@ -193,6 +195,10 @@ def round_in_links(etc):
     link(etc, "localtime")
 
 
+def a_fifo(etc):
+    os.mkfifo(etc / "localtime")
+
+
 def not_set(etc):
     link(etc, PINNED / "Factory")
 
@@ -207,6 +213,7 @@ def not_set(etc):
         (made_by_hand, {}, "is no copy of a time zone"),
         (no_table, {}, "is no copy of a time zone"),
         (round_in_links, {}, "leads to no table"),
+        (a_fifo, {}, "is no copy of a time zone"),
         (not_set, {}, "is no copy of a time zone"),
     ],
 )

@@ -399,3 +399,20 @@ def test_scandir_goes_on_after_kill_and_when_the_supervisor_is_annoyed(running):
     assert running.child("q")["restarts"] == 0
     linked(running, "r")
     assert os.listdir(running.root.trash) == []
+
+
+def test_a_name_that_is_no_text_is_said_and_stops_no_other(running):
+    odd = os.fsdecode(b"caf\xe9")
+    directory = linked(running, "good")
+    away = running.root.path / odd
+    (running.root.scandir / odd).symlink_to(directory)
+    (running.root.scandir / "away").symlink_to(away)
+    (running.root.timers / f"{odd}.json").write_text("{}")
+    wait_until(lambda: {"caf<U+DCE9>", "away"} <= set(errors(running)))
+    wait_until(lambda: running.ask("status")["timers"].get("errors"))
+    assert list(running.ask("status")["timers"]["errors"]) == ["caf<U+DCE9>.json"]
+    rows = rq("timer", "ls", "--json", root=running.root.path)
+    assert [row["name"] for row in json.loads(rows.stdout)] == ["caf<U+DCE9>.json"]
+    settings = directory / "config.json"
+    settings.write_text(json.dumps({"num_workers": 3}))
+    wait_until(lambda: settings_of(running, "good")["num_workers"] == 3)

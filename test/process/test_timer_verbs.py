@@ -213,6 +213,15 @@ def test_a_line_that_is_no_utf_8_is_named_and_the_others_are_taken(daemon):
     )
 
 
+def test_a_name_on_the_command_line_that_is_no_utf_8_is_refused(daemon):
+    daemon.start()
+    daemon.until_up("timers")
+    for verb in ("run", "next"):
+        done = rq("timer", verb, os.fsdecode(b"caf\xe9"), root=daemon.root.path)
+        assert "cannot be sent as JSON" in done.stderr
+        assert done.returncode == 2
+
+
 RECORDER = """\
 #!/bin/sh
 { printf '<%s>\\n' "$#" "$@"; pwd -P; cat; } > "$OUT"

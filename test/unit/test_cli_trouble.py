@@ -2,11 +2,19 @@
 
 import dataclasses
 import errno
+import importlib.util
 import json
 import os
+import subprocess
+import sys
+
+import pytest
+from harness.checkout import CHECKOUT
 
 from rq import cli, disk
-from rq.cli import output, owner, place
+from rq.cli import history, output, owner, place
+from rq.errors import BadConfig
+from rq.layout import Root
 from rq.spool import disk_speed
 from rq.states import State
 
@@ -20,6 +28,26 @@ def test_check_goes_on_past_a_queue_that_refuses(tmp_path, monkeypatch, capsys):
     [row] = json.loads(capsys.readouterr().out)
     assert (row["queue"], row["kind"]) == ("a", "unchecked")
     assert row["text"] == "the queue is stopping"
+
+
+def test_check_goes_on_past_what_is_no_queue_and_makes_nothing_there(tmp_path, capsys):
+    root, away = Root(tmp_path / "root"), tmp_path / "away"
+    for directory in (root.queue("a").path, root.queue("b").path, away, away / "que"):
+        directory.mkdir(parents=True)
+    root.queue("a").path.rmdir()
+    root.queue("a").path.symlink_to(away)
+    root.queue("c").path.symlink_to(tmp_path / "nowhere")
+    for has_config in (False, True):
+        if has_config:
+            (away / "config.json").write_text("{}")
+            (root.queue("b").path / "done").write_text("")
+            root.queue("b").config.write_text("{}")
+        words = ["--root", str(root.path), "check", "--fix", "--json"]
+        assert cli.main(words) == cli.INTEGRITY
+        rows = json.loads(capsys.readouterr().out)
+        assert [row["queue"] for row in rows] == ["a", "b", "c"]
+        assert {row["kind"] for row in rows} == {"unreadable"}
+        assert set(os.listdir(away)) <= {"que", "config.json"}
 
 
 def test_doctor_tells_of_a_disk_that_it_cannot_measure(tmp_path, monkeypatch, capsys):
@@ -78,3 +106,62 @@ def test_a_link_that_is_not_used_is_told_where_its_queue_is_asked_for(tmp_path, 
     (tmp_path / "scandir/mail").symlink_to("../nowhere")
     assert cli.main(["--root", str(tmp_path), "ls", "mail"]) == cli.NOT_FOUND
     assert "`rq status` says why scandir/mail is not used" in capsys.readouterr().err
+
+
+INTERRUPTED = """
+import os, runpy, signal, sys
+at = sys.argv[1]
+class Finder:
+    def find_spec(self, name, *_):
+        if name == at:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Finder())
+sys.argv[:] = ["-m", "version"]
+runpy.run_module("rq.cli", run_name="__main__", alter_sys=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "code"),
+    [("rq.errors", -2), ("rq.cli.terminal", -2), ("rq.cli.version", 130)],
+)
+def test_ctrl_c_while_it_begins_ends_it_without_a_word(module, code):
+    environ = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, module],
+        env=environ,
+        capture_output=True,
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == (b"", b"")
+    assert done.returncode == code
+
+
+def test_a_directory_that_is_gone_is_said(tmp_path, monkeypatch, capsys):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert cli.guarded(lambda: len(os.getcwd())) == cli.FAILED
+    said = capsys.readouterr().err
+    assert (
+        said
+        == "rq: the directory that you are in was removed: change into another one\n"
+    )
+
+
+def test_a_full_disk_is_said_in_a_sentence(capsys):
+    def write():
+        with open("/dev/full", "w") as file:
+            file.write("x")
+
+    assert cli.guarded(write) == cli.FAILED
+    assert capsys.readouterr().err == (
+        "rq: No space left on device: it was not done; free some space and try again\n"
+    )
+
+
+def test_the_history_without_spark_says_how_it_is_installed(tmp_path, monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(BadConfig, match="not installed: run `rq up --spark`"):
+        history.run(Root(tmp_path))

@@ -180,3 +180,9 @@ def test_the_shell_is_given_what_cron_gave_it(command, text, stdin):
 def test_a_queue_is_called_as_the_program_that_does_something(command, name):
     [entry] = crontab.parse(f"* * * * * {command}", "UTC").entries
     assert entry.name == name
+
+
+@pytest.mark.parametrize("value", ['" x  "', "' x\t'", '" x"', '" x\v\r" '])
+def test_blanks_at_the_end_of_a_value_go_even_within_quotes(value):
+    [entry] = crontab.parse(f"A={value}\n* * * * * y\n", "UTC").entries
+    assert entry.env == {"A": " x"}
