@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from rq import visible
 from rq.errors import BadMessage
@@ -159,13 +159,16 @@ def _refusal(name: str) -> str:
     """Return why no field may be called `name`, "" when one may."""
     if name.lower().startswith(("x_", "x-")) or _PARAM.fullmatch(name):
         return ""
-    own = f"x_{visible.line(name)}"
     plain = _plain(name)
+    ours = _BY_OTHERS.get(plain)
+    field = None if ours else _like(name, plain)
+    if plain not in _OF_CONFIG and ours is None and field is None:
+        return ""
+    own = f"x_{visible.line(name)}"
     if plain in _OF_CONFIG:
         return (
             f"{name!r} is no field of a message: only the config of its queue sets it"
         )
-    ours = _BY_OTHERS.get(plain)
     if ours in RESERVED:
         again = "" if plain == _plain(ours) else f" for {ours}"
         return (
@@ -174,9 +177,6 @@ def _refusal(name: str) -> str:
         )
     if ours is not None:
         return f"{name!r} is no field of a message: {_MEANS[ours]}"
-    field = next((f for f in sorted(FIELDS) if _is_like(name, plain, f)), None)
-    if field is None:
-        return ""
     whose = ", which RQ alone writes" if field not in SAID_BY_SENDERS else ""
     return (
         f"{name!r} is no field of a message; did you mean {field!r}{whose}? A field of "
@@ -189,12 +189,25 @@ def _plain(name: str) -> str:
     return name[:1].lower() + re.sub(r"[-_ ]", "", name[1:].lower())
 
 
-def _is_like(name: str, plain: str, field: str) -> bool:
-    if field in DROPPED or field in _OFTEN:
-        return plain == field
-    return plain == _plain(field) or (
-        len(field) >= _SHORTEST and _one_edit(name, field)
-    )
+def _like(name: str, plain: str) -> str | None:
+    """Return the field that somebody may have meant by `name`. A message may have some
+    90,000 fields, and its owner looks at each: so no field of ours is compared with one
+    that cannot be like it."""
+    near, cuts = [*_PLAINLY.get(plain, ())], _cuts(name)
+    if not _BY_CUT.keys().isdisjoint(cuts):
+        fields = (field for cut in cuts for field in _BY_CUT.get(cut, ()))
+        near += (field for field in fields if _one_edit(name, field))
+    return min(near, default=None)
+
+
+def _cuts(name: str) -> list[str]:
+    """Return a name, and what it is without each of its letters: names that are one edit
+    away from each other have one of these in common.
+
+    >>> _cuts("due")
+    ['due', 'ue', 'de', 'du']
+    """
+    return [name, *(name[:at] + name[at + 1 :] for at in range(len(name)))]
 
 
 def _one_edit(name: str, other: str) -> bool:
@@ -224,3 +237,21 @@ _BY_OTHERS = {
     **{_plain(other): ours for ours, others in _OTHERS.items() for other in others},
     **{_plain(name): name for name in RESERVED},
 }
+
+
+def _index(pairs: Iterable[tuple[str, str]]) -> Mapping[str, Sequence[str]]:
+    """Return the fields by each text that leads to them."""
+    by_text: dict[str, list[str]] = {}
+    for text, field in pairs:
+        by_text.setdefault(text, []).append(field)
+    return by_text
+
+
+_AS_IT_IS = DROPPED | _OFTEN
+_PLAINLY = _index((f if f in _AS_IT_IS else _plain(f), f) for f in FIELDS)
+_BY_CUT = _index(
+    (cut, field)
+    for field in FIELDS - _AS_IT_IS
+    if len(field) >= _SHORTEST
+    for cut in _cuts(field)
+)

@@ -16,7 +16,7 @@ from rq.causes import story
 from rq.config.admin import Admin, admin_status, needed, pause_of
 from rq.errors import NoSuchMessage, NotPlain, RQError
 from rq.layout import ATTACH, QueueDir, Root, folder
-from rq.message import SAID_BY_RQ, Message
+from rq.message import NOT_SHOWN, Message
 from rq.nesting import Json
 from rq.replies import (
     AttachmentView,
@@ -62,7 +62,7 @@ def message(root: Root, queue: str, msg_id: str, silent: str) -> MessageView:
     fields = message.to_json()
     view: dict[str, object] = {
         "queue": queue,
-        **{name: fields[name] for name in fields if name not in SAID_BY_RQ},
+        **{name: fields[name] for name in fields if name not in NOT_SHOWN},
         "path": f"queue/{queue}/{folder(state, msg_id)}",
         "state": shown_state(state),
         "status": _status_line(state, status),

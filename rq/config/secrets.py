@@ -13,15 +13,17 @@ backups hold them as they are. Leases are no such door: who works on a message g
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TypeVar, cast
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeAlias, TypeVar, cast
 
 import orjson
 
 from rq import names
 from rq.config.settings import API_EXEC_PREFIX
 from rq.errors import NotPermitted
+from rq.message import MOST_URLS
 
 HIDDEN = "(hidden)"
 _ENVIRONMENTS = ("env_vars", "worker_env")
@@ -33,6 +35,7 @@ _WEB = re.compile(r"(https?://)(?:[^/?#\s]*@)?([^/?#\\\s]*)(\S*)", re.IGNORECASE
 _OF_MESSAGE = re.compile(r"/q/([^/]+)/([^/]+)")  # the path of a message's full id
 
 Said = TypeVar("Said")
+_Hooks: TypeAlias = Mapping[str, str]  # an address, and what is shown of it
 _SECRET = re.compile(
     r"pass(?:word|wd|phrase)|pwd|secret|token|credential|api_?key|private_?key"
     r"|(?:^|[^a-z])key(?:$|[^a-z])|pass(?:$|[^a-z])",
@@ -88,8 +91,8 @@ def below_admin(value: Said, queue: str) -> Said:
     >>> below_admin([{"param1": hook, "param2": '{"src":"http://i/q","id":1}'}], "webhook")
     [{'param1': 'https://h/(hidden)', 'param2': '{"src":"http://i/(hidden)","id":1}'}]
     """
-    hooks = sorted(set(_hooks(value)), key=len, reverse=True)
-    return cast(Said, _below(value, hooks, tells=queue in _TELLERS))
+    first = dict(itertools.islice(_hooks(value), MOST_URLS))
+    return cast(Said, _below(value, first, first, tells=queue in _TELLERS))
 
 
 def check_leaving(queue: str, *, open_to: bool) -> None:
@@ -113,8 +116,8 @@ def is_cut(value: object) -> bool:
     return isinstance(value, str) and f"/{HIDDEN}" in value
 
 
-def _hooks(value: object) -> Iterator[str]:
-    """Give the addresses in an answer that are told of ends."""
+def _hooks(value: object) -> Iterator[tuple[str, str]]:
+    """Give the addresses in an answer that are told of ends, and what is shown of each."""
     if isinstance(value, Mapping):
         for name, inner in value.items():
             yield from _addresses(inner) if name == _HOOKS else _hooks(inner)
@@ -123,22 +126,30 @@ def _hooks(value: object) -> Iterator[str]:
             yield from _hooks(inner)
 
 
-def _addresses(value: object) -> Iterator[str]:
+def _addresses(value: object) -> Iterator[tuple[str, str]]:
     for text in value if isinstance(value, list | tuple) else (value,):
         if isinstance(text, str):
-            yield from text.split()
+            yield from ((address, host_only(address)) for address in text.split())
 
 
-def _below(value: object, hooks: Sequence[str], *, tells: bool) -> object:
+def _below(value: object, first: _Hooks, hooks: _Hooks, *, tells: bool) -> object:
+    """Hide in a value, and in all that it holds. A sender chooses how many objects and
+    addresses a message holds, so what each text is compared with has a bound: the
+    addresses of the `first` message of an answer and those of the object that holds it."""
     if isinstance(value, str):
-        return _text_below(value, hooks, tells=tells)
+        return _text_below(value, first, hooks, tells=tells)
     if isinstance(value, list | tuple):
-        return [_below(inner, hooks, tells=tells) for inner in value]
+        return [_below(inner, first, hooks, tells=tells) for inner in value]
     if not isinstance(value, Mapping):
         return value
     tells = tells or not _TELLERS.isdisjoint(_queues(value))
+    if _HOOKS in value:
+        own = itertools.islice(_addresses(value[_HOOKS]), MOST_URLS)
+        hooks = {**first, **dict(own)}
     return {
-        name: _whom(inner) if name == _HOOKS else _below(inner, hooks, tells=tells)
+        name: _whom(inner)
+        if name == _HOOKS
+        else _below(inner, first, hooks, tells=tells)
         for name, inner in value.items()
     }
 
@@ -150,14 +161,15 @@ def _queues(row: Mapping[str, object]) -> list[str]:
     ]
 
 
-def _text_below(text: str, hooks: Sequence[str], *, tells: bool) -> str:
-    for hook in hooks:
-        text = text.replace(hook, host_only(hook))
+def _text_below(text: str, first: _Hooks, hooks: _Hooks, *, tells: bool) -> str:
+    if "://" in text:
+        for hook in sorted(hooks, key=len, reverse=True):
+            text = text.replace(hook, hooks[hook])
     if not tells and _HOOKS not in text:
         return text
     if text[:1] in ("{", "["):  # a story: what follows an address there stays
         with contextlib.suppress(orjson.JSONDecodeError, RecursionError):
-            story = _below(orjson.loads(text), hooks, tells=tells)
+            story = _below(orjson.loads(text), first, hooks, tells=tells)
             return orjson.dumps(story).decode()
     return host_only(text)
 

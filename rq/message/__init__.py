@@ -40,6 +40,9 @@ SAID_BY_RQ = frozenset(
         "_silent",
     }
 )
+# Nor is the key of a message in prep shown: another could send his under it first, and
+# the one who commits his own would hear that it was accepted already.
+NOT_SHOWN = SAID_BY_RQ | {fieldnames.KEY}
 MOST_URLS = 20  # each takes the whole story of the end into a line of the journal
 
 

@@ -7,6 +7,8 @@ from harness.broker import Simple, broker_in, command
 from harness.queues import SETTINGS, running_queue
 from harness.waiting import wait_until
 
+from rq import passwords
+
 pytestmark = pytest.mark.process
 SCRIPT = "echo done well >&3"
 
@@ -171,3 +173,26 @@ def test_each_that_is_counted_waits_for_the_one_before(client, pull):
     assert [isinstance(answer, Simple) for answer in answers] == [True] * 3 + [
         False
     ] * 2
+
+
+HOOK = "https://hooks.example/T0/secret"
+
+
+def test_who_is_no_admin_sees_the_hosts_of_webhooks(tmp_path):
+    stored = passwords.make("x")
+    users = {role: {"password": stored, "role": role} for role in ("viewer", "admin")}
+    main = {**SETTINGS, "basic_auth": {"users": users}}
+    with (
+        running_queue(tmp_path, name="webhook", num_workers=0) as queue,
+        broker_in(tmp_path, main=main) as broker,
+    ):
+        broker.start().close()
+        queue.send(param1=HOOK, param2="{}")
+        for role in users:
+            client = broker.client()
+            assert client.ask("AUTH", role, "x") == "OK"
+            [[_, job_id, _]] = shown = client.ask("QPEEK", "rq:webhook", 1)
+            told = str([shown, client.ask("SHOW", job_id)])
+            assert "hooks.example" in told
+            assert ("T0/secret" in told) == (role == "admin")
+            client.close()

@@ -15,6 +15,7 @@ from harness.processes import acting_as, only_root, open_to_others
 from harness.queues import RunningQueue, kept, running_queue, short
 from harness.web_server import served
 
+from rq import offline
 from rq.access import tokens
 from rq.access.attempt_tokens import VARIABLE, AttemptTokens, of_attempt
 from rq.access.roles import Role
@@ -207,3 +208,18 @@ def test_the_next_attempt_of_a_script_has_another_token_and_is_the_same_user(tmp
         users.append(of_attempt(Root(tmp_path), secret).user)
         given.end("message")
     assert users == ["mailer"] * 2
+
+
+@pytest.mark.parametrize("from_disk", [False, True])
+def test_the_key_of_a_message_in_prep_is_shown_to_no_reader(queue, from_disk):
+    """A producer who reads it could send his own message under it; then what another RQ
+    relays here would be known as accepted, and be lost."""
+    key = f"relay/{'ab' * 16}"
+    far = {"orig_msg_id": "http://far/q/relay/20260102.0304.05.006.7"}
+    begun = send(queue, 0, key, "prep_message", **far)
+    shown = queue.get(begun)
+    if from_disk:
+        shown = offline.message(queue.root, "t", begun, "it is silent")
+    assert shown["state"] == "prep"
+    assert key not in str(shown)
+    assert send(queue, 0, key, "prep_message", **far) == begun

@@ -9,6 +9,7 @@ from rq import names
 from rq.access.roles import Role
 from rq.broker.bridge import ids
 from rq.broker.bridge.body import LEASE_SECONDS, body_of
+from rq.broker.bridge.queues import Fields
 from rq.broker.bridge.request import Bridged, Request, Table, first, public_name
 from rq.broker.dialects.call import Refusal, whole
 from rq.config.admin import Admin
@@ -42,7 +43,8 @@ async def qpeek(request: Request) -> Value:
     if not count:
         return []
     order = "next" if count > 0 else "newest"
-    rows = await request.queues.first(queue, order, min(abs(count), MOST))
+    wanted: Fields = {"state": "que", "limit": min(abs(count), MOST), "order": order}
+    rows = cast(Sequence[MessageRow], await request.look(queue, "list", wanted))
     return [
         [
             public_name(queue),
@@ -66,7 +68,7 @@ def _params(row: MessageRow) -> Mapping[str, Json]:
 async def qstat(request: Request) -> Value:
     """Tell of a queue; what came and went did so in the last hour."""
     queue = request.queue(request.args[0])
-    detail = cast(Detail, await request.queues.look(queue, "detail", {}))
+    detail = cast(Detail, await request.look(queue, "detail", {}))
     series = detail["series"]
     came, went = _column(series, "accepted"), _column(series, "done")
     went = [done + err for done, err in zip(went, _column(series, "err"), strict=True)]
@@ -102,7 +104,7 @@ async def show(request: Request) -> Value:
     request.queue(public_name(queue))
     msg_id = pair[1]
     try:
-        view = await request.queues.look(queue, "get_message", {"msg_id": msg_id})
+        view = await request.look(queue, "get_message", {"msg_id": msg_id})
     except NoSuchMessage:
         return None
     facts = _facts(request, queue, msg_id, cast(Mapping[str, Json], view))

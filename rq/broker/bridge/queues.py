@@ -24,7 +24,7 @@ from rq.kinds import PASSING
 from rq.layout import Root
 from rq.lines.owners import ClientGone, Owners
 from rq.nesting import Json
-from rq.replies import Counts, Grant, GrantsView, MessageRow, WordResult
+from rq.replies import Counts, Grant, GrantsView, WordResult
 
 MOST_WORDS = 1000  # tokens in one request
 MOST_WAIT = 60.0  # seconds that an owner lets somebody wait
@@ -85,12 +85,6 @@ class Queues:
     async def look(self, queue: str, command: str, request: Fields) -> Json:
         """Return what a queue tells of itself or a message."""
         return await self._owners.demand(queue, command, request)
-
-    async def first(self, queue: str, order: str, limit: int) -> Sequence[MessageRow]:
-        """Return the messages that wait in a queue: those that run `next`, or the
-        `newest`."""
-        request: Fields = {"state": "que", "limit": limit, "order": order}
-        return cast(Sequence[MessageRow], await self.look(queue, "list", request))
 
     # ---- leases
 

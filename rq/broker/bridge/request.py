@@ -12,9 +12,11 @@ from rq.access.roles import Principal, Role
 from rq.broker.bridge import ids
 from rq.broker.bridge.holdings import Holdings, Taken
 from rq.broker.bridge.leases import Leases, Presence, Wanted
-from rq.broker.bridge.queues import Asker, Queues, name_in
+from rq.broker.bridge.queues import Asker, Fields, Queues, name_in
 from rq.broker.dialects.call import Refusal
+from rq.config import secrets
 from rq.errors import NotPermitted
+from rq.nesting import Json
 from rq.resp import Value
 
 MOST_QUEUES = 100  # in one command
@@ -55,6 +57,12 @@ class Request:
         if sends:
             self._check_guarded(queue)
         return queue
+
+    async def look(self, queue: str, command: str, fields: Fields) -> Json:
+        """Return what a queue tells of itself or a message, as the client may see it."""
+        value = await self.queues.look(queue, command, fields)
+        sees_all = self.principal.may(Role.ADMIN)
+        return value if sees_all else secrets.below_admin(value, queue)
 
     def _check_guarded(self, queue: str) -> None:
         try:

@@ -10,7 +10,7 @@ from rq import limits, names, next_attempt, waits
 from rq.causes import story
 from rq.errors import BadMessage
 from rq.layout import folder
-from rq.message import SAID_BY_RQ, JsonObject, Message
+from rq.message import NOT_SHOWN, JsonObject, Message
 from rq.queues.attempts import starts
 from rq.queues.attempts.attempt import Attempt
 from rq.queues.attempts.batch import Batch
@@ -141,12 +141,11 @@ def _limits(owner: Owner, message: Message) -> dict[str, float]:
 
 
 def _sent_fields(message: Message) -> JsonObject:
-    """Return the fields of a message, but those by which RQ says how it stands: a sender
-    may not say it."""
+    """Return the fields of a message that are shown as its sender has said them."""
     return {
         name: value
         for name, value in message.to_json().items()
-        if name not in SAID_BY_RQ
+        if name not in NOT_SHOWN
     }
 
 
