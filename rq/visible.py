@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import json
 import re
+import unicodedata
 
 # The controls, the line and paragraph separators, lone surrogates (bytes of a file name
 # that are no UTF-8), interlinear annotation, and what Unicode calls Default_Ignorable;
@@ -64,6 +65,30 @@ def text(value: str, before: str = "") -> str:
     """
     whole = _IN_TEXT.sub(_number, before + value)
     return whole[len(_IN_TEXT.sub(_number, before)) :] if before else whole
+
+
+def thinned(value: str) -> str:
+    """Return a text in which no letter has more marks than `_CROWD`: to lay out thousands
+    of them takes a browser minutes. Those beyond become their numbers.
+
+    >>> thinned("a" + 32 * "\u0301")[-18:]
+    '\u0301\u0301<U+0301><U+0301>'
+    """
+    return _FOREIGN.sub(_thinned, value)
+
+
+# Text that may hold such a crowd. static/js/visible.js has the same rule.
+_CROWD = 30  # which no language needs; Unicode's stream-safe text has no more
+_FOREIGN = re.compile(f"[\u0300-\U0010ffff]{{{_CROWD + 1},}}")
+
+
+def _thinned(match: re.Match[str]) -> str:
+    marks, whole = 0, []
+    for character in match[0]:
+        is_mark = unicodedata.category(character).startswith("M")
+        marks = marks + 1 if is_mark else 0
+        whole.append(character if marks <= _CROWD else _number_of(character))
+    return "".join(whole)
 
 
 def line(value: str) -> str:

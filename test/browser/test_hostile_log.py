@@ -100,6 +100,23 @@ def test_a_hostile_log_is_shown_as_text_and_the_page_goes_on(stage, tmp_path):
     stage.clean()
 
 
+def test_a_letter_with_thousands_of_marks_does_not_hold_the_page(stage, tmp_path):
+    file = tmp_path / "marks"
+    crowd = "a" + "\u0301" * 16_000
+    file.write_text(f"{crowd}\n" * 46 + "the end of it\n")
+    stage.queue("crowd", "#!/bin/sh\ncat $RQ_PARAM1\necho done >&3\n")
+    msg_id = stage.send("crowd", str(file), param2=crowd * 3)
+    wait_until(lambda: stage.state("crowd", msg_id) == "done")
+    kept = "a" + "\u0301" * 30 + "<U+0301>" * 3
+    stage.open(f"/q/crowd/{msg_id}")
+    assert kept in chromium.text(stage.driver, ".facts")
+    stage.open(f"/q/crowd/{msg_id}/log?from=0")
+    said = "document.getElementById('log').textContent"
+    chromium.until(stage.driver, f"{said}.includes('the end of it')")
+    assert stage.driver.execute_script(f"return {said}.includes(arguments[0])", kept)
+    stage.clean()
+
+
 COMPARED = """
 const done = arguments[0];
 import("/static/js/visible.js").then(({ visible }) => {

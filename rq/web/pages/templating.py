@@ -81,7 +81,7 @@ def visibly(value: object) -> object:
     >>> visibly("exe.\u202egpj"), visibly(Markup("<b>")), visibly(3)
     ('exe.<U+202E>gpj', Markup('<b>'), 3)
     """
-    return visible.text(value) if type(value) is str else value
+    return visible.thinned(visible.text(value)) if type(value) is str else value
 
 
 def span(seconds: float) -> str:

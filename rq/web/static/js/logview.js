@@ -2,6 +2,7 @@
 // was dropped is said.
 
 import { START, Terminal } from "./ansi.js";
+import { thinned } from "./visible.js";
 
 const BLOCK = 100; // lines that are dropped together
 const MOST_LINES = 20000;
@@ -286,10 +287,10 @@ function surplus(lines) {
 function fill(made, { spans, cut }, wanted) {
   made.replaceChildren(
     ...spans.map(([text, style]) => {
-      if (!style) return document.createTextNode(text);
+      if (!style) return document.createTextNode(thinned(text));
       const span = document.createElement("span");
       span.className = style;
-      span.textContent = text;
+      span.textContent = thinned(text);
       return span;
     }),
   );

@@ -25,6 +25,17 @@ export function visible(text, before = "") {
   });
 }
 
+// A text in which no letter has more marks than this: to lay out thousands of them takes a
+// browser minutes. Those beyond become their numbers. rq/visible.py has the same rule.
+const CROWD = /(\p{M}{30})(\p{M}+)/gu;
+
+export function thinned(text) {
+  return text.replace(CROWD, (_, kept, more) => {
+    const numbers = [...more].map((mark) => mark.codePointAt(0).toString(16).toUpperCase());
+    return kept + numbers.map((number) => `<U+${number.padStart(4, "0")}>`).join("");
+  });
+}
+
 // The character before a place, both halves of it.
 function ahead(text, place) {
   const low = text.charCodeAt(place - 1);
