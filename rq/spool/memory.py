@@ -46,10 +46,12 @@ class Accepted(NamedTuple):
 
 
 def key_seconds(key: str) -> float:
-    """Return how long a key is remembered."""
+    """Return how long a key is remembered. Those of other hosts' relays are a user's; the
+    broker's are of no user."""
     if key.startswith(BROKER_KEY):
         return BROKER_KEY_SECONDS
-    return RELAY_KEY_SECONDS if key.startswith(RELAY_KEY) else KEY_SECONDS
+    text = key.rpartition("\t")[2]
+    return RELAY_KEY_SECONDS if text.startswith(RELAY_KEY) else KEY_SECONDS
 
 
 @dataclass(slots=True, kw_only=True)

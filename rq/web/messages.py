@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import functools
+import os
 import time
 from collections.abc import Mapping
 from datetime import UTC
+from typing import cast
 
 import falcon
 import orjson
 from falcon.asgi import Request, Response
 
-from rq import fieldnames, guarded, moments, names, wire
+from rq import fieldnames, guarded, moments, names, users, wire
 from rq.access.gate import ANYBODY
 from rq.access.roles import Principal, Role
 from rq.config import secrets
@@ -283,14 +286,24 @@ def who(req: Request) -> str:
 
 def with_user(req: Request, fields: Mapping[str, Json]) -> dict[str, Json]:
     """Return what an owner is asked, with whose its key is: the owner knows the web alone,
-    whose word it believes. What a client says of that itself is left out. The keys of
-    other hosts' relays stay theirs, with whatever token they come."""
+    whose word it believes. What a client says of that itself is left out."""
     kept = {name: value for name, value in fields.items() if name != fieldnames.KEY_OF}
-    key = kept.get(fieldnames.KEY)
-    if key is None or str(key).startswith(fieldnames.RELAY_KEY):
+    key, principal = kept.get(fieldnames.KEY), cast(Principal, req.context.principal)
+    is_of_relay = str(key).startswith(fieldnames.RELAY_KEY)
+    if key is None or (is_of_relay and _is_own(principal)):
         return kept
-    principal: Principal = req.context.principal
     return {**kept, fieldnames.KEY_OF: principal.user}
+
+
+def _is_own(principal: Principal) -> bool:
+    """Whether it is RQ's own user or root. Their relay may ask over HTTP or by the socket,
+    whichever the configuration of the moment says: the key is the same."""
+    return principal.may(Role.ADMIN) and principal.of in _own_names()
+
+
+@functools.cache
+def _own_names() -> frozenset[str]:
+    return frozenset(users.kernel_name(uid) for uid in (0, os.getuid()))
 
 
 def check_dest(req: Request, queue: str, fields: Mapping[str, object]) -> None:

@@ -21,6 +21,7 @@ from rq.access.attempt_tokens import VARIABLE, AttemptTokens, of_attempt
 from rq.access.roles import Role
 from rq.access.tokens import Token
 from rq.layout import Root
+from rq.spool import memory
 
 pytestmark = pytest.mark.process
 
@@ -28,6 +29,10 @@ ANN, BOB = 65533, 65532  # users without a name
 BEFORE = """
 from rq.queues.control import idempotency
 idempotency._key = lambda asker, text, said: idempotency.Key(text, text, None)
+"""
+BEFORE_TXN = """
+from rq.queues.control import idempotency, transactions
+idempotency.key_of_txn = lambda asker, request: idempotency.Key(*[request["key"]] * 3)
 """
 
 
@@ -189,17 +194,6 @@ def test_one_user_by_http_by_a_token_by_the_socket_and_by_the_command_line(web):
     assert first in answer.text, answer
 
 
-def test_the_keys_of_relays_are_theirs_with_whatever_token_they_come(web):
-    queue = web.queue("exit 1", num_workers=0)
-    mesg = json.dumps({"dest": queue, "_method": "prep", "_key": "relay/in-doubt"})
-
-    def prepared(header):
-        answer = web.post(f"/q/{queue}/new_message", {"mesg": mesg}, **header)
-        return answer.json[1]
-
-    assert prepared(token(web, "old")) == prepared(token(web, "new"))
-
-
 def test_the_next_attempt_of_a_script_has_another_token_and_is_the_same_user(tmp_path):
     given = AttemptTokens(Root(tmp_path), "t")
     users = []
@@ -223,3 +217,125 @@ def test_the_key_of_a_message_in_prep_is_shown_to_no_reader(queue, from_disk):
     assert shown["state"] == "prep"
     assert key not in str(shown)
     assert send(queue, 0, key, "prep_message", **far) == begun
+
+
+# ---- what a relay, and a job on Spark, send under
+
+
+def mesg(queue, **fields):
+    return {"mesg": json.dumps({"dest": queue, **fields})}
+
+
+def prepared(web, queue, key, header):
+    """Do what the relay of another host does first; return the message's id."""
+    fields = mesg(queue, _method="prep", _key=key)
+    return short(web.post(f"/q/{queue}/new_message", fields, **header).json[1])
+
+
+def committed(web, queue, msg_id, key, header):
+    fields = {"_method": "commit", "_key": key, "msg_id": msg_id}
+    return web.post(f"/q/{queue}/{msg_id}", {**fields, "x_format": "json"}, **header)
+
+
+FORGERIES = {
+    "form": lambda web, queue, key, header: web.post(
+        f"/q/{queue}/new_message", mesg(queue, _key=key), **header
+    ),
+    "prepared": lambda web, queue, key, header: committed(
+        web, queue, prepared(web, queue, key, header), key, header
+    ),
+    "api": lambda web, queue, key, header: web.ask(
+        "POST", f"/api/v1/queues/{queue}/messages", b'{"param1": "x"}',
+        Content_Type="application/json", Idempotency_Key=key, **header,
+    ),
+    "lines": lambda web, queue, key, header: web.ask(
+        "POST", f"/api/v1/queues/{queue}/messages/bulk",
+        json.dumps({"_key": key}).encode(), Content_Type="application/x-ndjson",
+        **header,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("door", FORGERIES)
+def test_who_reads_the_key_of_a_relay_s_message_cannot_be_first_with_it(web, door):
+    """Were it to get hold of the key: it stands in files, and in journals."""
+    queue = web.queue("exit 1", num_workers=0)
+    host, eve = token(web, f"host-{door}"), token(web, f"eve-{door}")
+    begun = prepared(web, queue, "relay/0123", host)
+    forged = FORGERIES[door](web, queue, "relay/0123", eve)
+    assert forged.status in (200, 201), forged
+    assert committed(web, queue, begun, "relay/0123", host).json == [
+        "ok",
+        "msg commited",
+    ]
+    reply = web.daemon.ask_queue(queue, "get_message_state", {"msg_id": begun})
+    assert reply[1] == "que"
+    again = committed(web, queue, begun, "relay/0123", host)
+    assert again.json == ["ok", "msg already commited"]
+
+
+def test_a_relay_with_a_renewed_token_is_known_and_so_is_what_came_before(web):
+    queue = web.queue("exit 1", num_workers=0)
+    begun = prepared(web, queue, "relay/in-doubt", token(web, "north"))
+    tokens.revoke(web.daemon.root, "north")
+    renewed, other = token(web, "north"), token(web, "north-2", "token:north")
+    for header in (renewed, other):
+        assert prepared(web, queue, "relay/in-doubt", header) == begun
+    # The version before remembered it as RQ's own user does, whose it was.
+    asked = {"dest": queue, "_key": "relay/before"}
+    _, old, _ = web.daemon.ask_queue(queue, "prep_message", asked)
+    assert prepared(web, queue, "relay/before", other) == short(old)
+    _, old = web.daemon.ask_queue(queue, "create_message", {**asked, "_key": "relay/b"})
+    assert prepared(web, queue, "relay/b", renewed) == short(old)
+
+
+def test_the_key_of_a_relay_is_remembered_for_a_month_with_its_user_too():
+    month = memory.RELAY_KEY_SECONDS
+    assert memory.key_seconds("relay/1") == memory.key_seconds("token:x\trelay/1")
+    assert memory.key_seconds("ann\tmine") < memory.key_seconds("ann\trelay/1") == month
+
+
+def opened(web, queue, key, header):
+    place = f"/api/v1/queues/{queue}/txn"
+    kind = {"Content_Type": "application/json"}
+    body = json.dumps({"key": key}).encode()
+    answer = web.ask("POST", place, body, **kind, **header)
+    assert answer.status in (200, 201), answer
+    return answer.json
+
+
+def test_who_guesses_the_key_of_the_next_batch_cannot_send_it_empty(web):
+    """Keys of Spark's batches are counted; one that is committed counts as sent."""
+    queue = web.queue("exit 1", num_workers=0)
+    key = "spark/0b5f/8"
+    forged = opened(web, queue, key, token(web, "eve"))
+    place = f"/api/v1/queues/{queue}/txn/{forged['txn']}/commit"
+    web.ask("POST", place, b'{"ids": []}', Content_Type="application/json")
+    driver = token(web, "driver")
+    true = opened(web, queue, key, driver)
+    assert (true["state"], true["key"]) == ("open", key)
+    assert true["txn"] != forged["txn"]
+    assert opened(web, queue, key, driver)["txn"] == true["txn"]
+    reply = web.daemon.ask_queue(queue, "open_txn", {"key": "spark/0b5f/9"})
+    assert opened(web, queue, "spark/0b5f/9", driver)["txn"] == reply[1]["txn"]
+
+
+@only_root
+def test_the_key_of_a_transaction_is_its_user_s_also_after_a_crash(tmp_path):
+    open_to_others(tmp_path)
+    old = RunningQueue(tmp_path / "root", "t", "obey", num_workers=0)
+    old.prelude = BEFORE_TXN
+    with kept(old):
+        first = txn_of(old, 0, "old")
+    with running_queue(tmp_path / "root", num_workers=0) as queue:
+        assert txn_of(queue, ANN, "old") == txn_of(queue, 0, "old") == first
+        ours = [txn_of(queue, uid, "mine") for uid in (0, ANN, BOB)]
+        assert len(set(ours)) == 3
+        queue.crash()
+        queue.start()
+        assert [txn_of(queue, uid, "mine") for uid in (0, ANN, BOB)] == ours
+
+
+def txn_of(queue, uid, key):
+    with acting_as(uid, 0):
+        return queue.ok("open_txn", {"key": key})["txn"]

@@ -14,6 +14,12 @@ tab. Whose a key is, is decided where it comes in:
 - What RQ itself sends under a key (what is owed, copies, timers, the relay, notices,
   results of Spark) comes from RQ's own user, and of no user: the text is remembered as it
   is. No user can take such a key, nor meet it, whatever text they choose.
+- The relay of another host comes over HTTP as a user, and its keys are that user's. A
+  producer who looks at what it has prepared finds the key there, and must not be first
+  with it. Such a user meets what is remembered as it is: what the version before has
+  taken from relays, and what the relay of this host has brought.
+- A transaction is its user's by the same rule, in a table of its own: a job on Spark counts
+  its batches, so the next key can be guessed, and one that is committed counts as sent.
 - The version before remembered the texts of all users as they are. Until these are
   forgotten each user meets them. They are never written any more, so a text that is
   remembered so, and is none of RQ's own, is of before.
@@ -53,7 +59,7 @@ OkOrJoined = (
 _LIMIT = 200  # characters
 _LONGEST_USER = 200
 # How the keys begin under which parts of RQ send, beside those of outboxes.
-_OF_RQ = ("relay/", "broker/", "notice/", "spark/", "timer/", "timer-run/")
+_OF_RQ = (fieldnames.RELAY_KEY, "broker/", "notice/", "spark/", "timer/", "timer-run/")
 _DIGITS = 16  # of a digest; it has to find mistakes only
 
 
@@ -78,6 +84,18 @@ def key_in(asker: Asker, request: dict[str, Json]) -> Key | None:
     return None if text is None else _key(asker, text, said)
 
 
+def key_of_txn(asker: Asker, request: dict[str, Json]) -> Key | None:
+    """Return the key under which a transaction is asked for. It meets, too, those that the
+    version before has remembered, whoever opened them."""
+    value = request.get("key")
+    if value is not None and not isinstance(value, str):
+        raise BadInput(f"key is not a string: {value!r:.60}")
+    text = checked(value, "key")
+    if text is None:
+        return None
+    return _key(asker, text, request.get(KEY_OF))._replace(before=text)
+
+
 def _key(asker: Asker, text: str, said: object) -> Key:
     is_of_rq = text.startswith(_OF_RQ) or outbox.IS_KEY.fullmatch(text) is not None
     if is_of_rq and asker.is_own and said is None:
@@ -85,7 +103,9 @@ def _key(asker: Asker, text: str, said: object) -> Key:
     user = asker.principal.name
     if asker.is_own and said is not None:
         user = _user(said)
-    return Key(text, f"{user}\t{text}", None if is_of_rq else text)
+    is_of_relay = asker.is_own and text.startswith(fieldnames.RELAY_KEY)
+    before = text if is_of_relay or not is_of_rq else None
+    return Key(text, f"{user}\t{text}", before)
 
 
 def _user(said: object) -> str:

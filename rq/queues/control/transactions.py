@@ -25,6 +25,7 @@ from rq.queues.control.command import (
     Ok,
     object_in,
 )
+from rq.queues.control.idempotency import Key
 from rq.queues.control.txn_view import fields_of, now_of
 from rq.queues.owner.owner import Owner
 from rq.replies import RowsView, TransactionView
@@ -43,25 +44,29 @@ def open_txn(ctx: Context, arg: bytes) -> Ok[TransactionView]:
     that is decided when that other one is."""
     request = object_in(arg)
     owner = ctx.owner
-    key = _key(request.get("key"))
+    key = idempotency.key_of_txn(ctx.connection.asker, request)
     ttl = arguments.seconds(request, "ttl", TTL, 1.0, LONGEST)
     owner.admission.check_open()
     if (of := request.get("of")) is not None:
-        head = chains.head(owner, of, key)
+        head = chains.head(owner, of, key and key.text)
         return "ok", fields_of(decisions.open_one(owner.spool, None, ttl, head))
-    all_txns = owner.spool.txns
-    if (key is None or all_txns.with_key(key) is None) and _open(owner) >= MOST_OPEN:
-        raise Busy(f"not accepted: {MOST_OPEN} transactions are open")
-    txn = decisions.open_one(owner.spool, key, ttl)
+    txn = _with_key(owner, key)
+    if txn is None:
+        if _open(owner) >= MOST_OPEN:
+            raise Busy(f"not accepted: {MOST_OPEN} transactions are open")
+        kept = None if key is None else key.kept
+        txn = decisions.open_one(owner.spool, kept, ttl)
     if not txn.is_open:
         return "ok", fields_of(txn)
     return "ok", {**fields_of(txn), "takes_rows": rows.are_taken(owner.config)}
 
 
-def _key(value: object) -> str | None:
-    if value is None or isinstance(value, str):
-        return idempotency.checked(value, "key")
-    raise BadInput(f"key is not a string: {value!r:.60}")
+def _with_key(owner: Owner, key: Key | None) -> Transaction | None:
+    """Return the transaction that was opened with a key."""
+    if key is None:
+        return None
+    found = map(owner.spool.txns.with_key, (key.kept, key.before or key.kept))
+    return next((txn for txn in found if txn is not None), None)
 
 
 def _open(owner: Owner) -> int:

@@ -12,7 +12,7 @@ def fields_of(txn: Transaction) -> TransactionView:
     number = len(txn.members) + rows if txn.is_open else txn.number
     fields: TransactionView = {"txn": txn.txn_id, "state": txn.standing}
     if txn.key is not None:
-        fields["key"] = txn.key
+        fields["key"] = txn.key.rpartition("\t")[2]  # as it was said, without its user
     if txn.head:
         fields["of"] = txn.head
     return {**fields, "messages": number, "ttl": txn.ttl, "until": txn.ends}

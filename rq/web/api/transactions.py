@@ -8,7 +8,8 @@ from typing import Annotated, TypedDict, cast
 
 from falcon.asgi import Request
 
-from rq.access.roles import Role
+from rq import fieldnames
+from rq.access.roles import Principal, Role
 from rq.kinds import Kind
 from rq.nesting import Json, from_json
 from rq.replies import RowsView, TransactionView
@@ -70,9 +71,11 @@ async def list_transactions(
 async def open_transaction(
     site: Site, req: Request, body: NewTransaction, name: str
 ) -> TransactionView:
-    return await _ask(
-        site, name, "open_txn", {"key": body.key, "ttl": body.ttl, "of": body.of}
-    )
+    request: dict[str, Json] = {"key": body.key, "ttl": body.ttl, "of": body.of}
+    principal: Principal = req.context.principal
+    if body.key is not None:
+        request[fieldnames.KEY_OF] = principal.user
+    return await _ask(site, name, "open_txn", request)
 
 
 async def get(
