@@ -252,7 +252,9 @@ def _owed(owner: Owner) -> dict[str, str]:
 
 def _decided(owner: Owner) -> dict[str, str]:
     txns = owner.spool.txns
-    return {key: str(txns.by_id[one].standing) for key, one in txns.by_key.items()}
+    standing = {key: str(txns.by_id[one].standing) for key, one in txns.by_key.items()}
+    # A user's key is kept behind the user's name: a client says it without.
+    return {key.rpartition("\t")[2]: how for key, how in standing.items()}
 
 
 def _known(owner: Owner) -> dict[str, str]:

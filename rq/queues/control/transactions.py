@@ -65,8 +65,8 @@ def _with_key(owner: Owner, key: Key | None) -> Transaction | None:
     """Return the transaction that was opened with a key."""
     if key is None:
         return None
-    found = map(owner.spool.txns.with_key, (key.kept, key.before or key.kept))
-    return next((txn for txn in found if txn is not None), None)
+    with_key = owner.spool.txns.with_key
+    return with_key(key.kept) or (with_key(key.before) if key.before else None)
 
 
 def _open(owner: Owner) -> int:
