@@ -37,10 +37,11 @@ _NOT_BY_EXIT: Mapping[str, object] = {"batch": {}, "worker": ONCE, "spark": {}}
 _IGNORED = frozenset({"schedule", "schedules", "admin_status", "oper_status", "url"})
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """Return the JSON object in a file; BadConfig in one sentence if there is none."""
+def read_json(path: Path, dir_fd: int | None = None) -> dict[str, Any]:
+    """Return the JSON object in a file; BadConfig in one sentence if there is none.
+    `dir_fd`: its directory is held open, and the path may lead elsewhere by now."""
     try:
-        content = _content(path)
+        content = _content(path, dir_fd)
     except FileNotFoundError:
         raise BadConfig(f"{path} is missing") from None
     except OSError as error:
@@ -62,10 +63,11 @@ def json_object(content: bytes, path: Path) -> dict[str, Any]:
     return data
 
 
-def _content(path: Path) -> bytes:
+def _content(path: Path, dir_fd: int | None) -> bytes:
     """Return what a file holds. Neither a fifo, whose opening would wait for a writer,
     nor a device without end is one."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    name = path if dir_fd is None else path.name
+    fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK, dir_fd=dir_fd)
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file")
@@ -110,9 +112,10 @@ def root_config(data: Mapping[str, object], path: Path) -> RootConfig:
     return config
 
 
-def read_queue(queue: QueueDir) -> QueueConfig:
-    """Return a queue's config; BadConfig names the file and the key."""
-    return queue_config(read_json(queue.config), queue.config)
+def read_queue(queue: QueueDir, dir_fd: int | None = None) -> QueueConfig:
+    """Return a queue's config; BadConfig names the file and the key. `dir_fd`: of the
+    directory that is held open, whatever its path leads to by now."""
+    return queue_config(read_json(queue.config, dir_fd), queue.config)
 
 
 def queue_config(data: Mapping[str, object], path: Path) -> QueueConfig:

@@ -1,4 +1,9 @@
-"""One try: param1 whom to tell, param2 the queue, param3 the matter, param4 the story."""
+"""One try: param1 whom to tell, param2 the queue, param3 the matter, param4 the story.
+
+The directory of the queue is opened once, and never through a link; its settings, which say
+who may be told, and the log that is shown are both read below it. So whatever the path
+leads to a moment later, a log is shown only to those whom the settings beside it name.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +16,10 @@ import time
 from functools import partial
 
 import rq
-from rq import client, config, names, script
+from rq import beneath, client, config, names, script
 from rq.config import notices
 from rq.config.mail import missing
-from rq.config.settings import RootConfig
+from rq.config.settings import QueueConfig, RootConfig
 from rq.errors import BadConfig, BadInput, OutcomeUnknown, RQError, Unreachable
 from rq.layout import Root
 from rq.notice import last_lines, letter, mail, stories
@@ -46,20 +51,26 @@ def _try() -> tuple[Verb, str]:
         story = stories.read(names.queue_name(queue), matter, text)
     except (BadInput, ValueError) as error:
         return Verb.ERR, str(error)
-    if not root.queue(story.queue).config.exists():
+    place = root.queue(story.queue)
+    if place.path.is_symlink():
+        return Verb.ERR, f"{place.path} is a symbolic link, which notices do not follow"
+    if not place.config.exists():
         return Verb.ERR, f"there is no queue {story.queue} any more"
     try:
-        main_config = config.read_root(root)
-        target = _still_told(root, main_config, story, named)
-    except BadConfig as error:
+        with beneath.top(place.path, os.O_NOFOLLOW) as dir_fd:
+            return _bring(root, dir_fd, story, named)
+    except (BadConfig, OSError) as error:
         return Verb.RESEND, str(error)
+
+
+def _bring(root: Root, dir_fd: int, story: Story, named: str) -> tuple[Verb, str]:
+    """Bring it to whom the settings in the directory of its queue still name so."""
+    main, place = config.read_root(root), root.queue(story.queue)
+    own = config.read_queue(place, dir_fd)
+    target = _still_told(own, main, story, named)
     if not target:
         return Verb.ERR, _REMOVED.format(target=named, queue=story.queue)
-    return _bring(root, main_config, story, target)
-
-
-def _bring(root: Root, main: RootConfig, story: Story, target: str) -> tuple[Verb, str]:
-    log = last_lines.of(root, story)
+    log = last_lines.of(place, dir_fd, story)
     kind, _, to = target.partition(":")
     if kind == "mail":
         return _mail(main, to, story, log)
@@ -68,10 +79,9 @@ def _bring(root: Root, main: RootConfig, story: Story, target: str) -> tuple[Ver
     return _post(root, target, story, log)
 
 
-def _still_told(root: Root, main: RootConfig, story: Story, target: str) -> str:
+def _still_told(own: QueueConfig, main: RootConfig, story: Story, target: str) -> str:
     """Return whom of those for whom it was owed the settings still name, "" for none:
     who is told nothing is shown no log either. A test is for all whom they name."""
-    own = config.read_queue(root.queue(story.queue))
     wanted = notices.wanted(partial(getattr, own), partial(getattr, main))
     about = [n for m, n in wanted.items() if story.matter in (m, _TEST)]
     return notices.still_told(about, target)

@@ -6,34 +6,33 @@ import os
 
 from rq import visible
 from rq.errors import NotPlain
-from rq.layout import JOB, STDIO_LOG, Root
+from rq.layout import JOB, STDIO_LOG, QueueDir
 from rq.notice.stories import Story
 from rq.spool import folders
+from rq.states import COUNTED
 
 LINES = 40  # of a log that an err shows
 TAIL = 8192  # bytes that these may have
 OUTPUT = 65536  # bytes of output that are told whole; of more the two ends
 
 
-def of(root: Root, story: Story) -> str:
-    """Return what is to be shown; "" when there is nothing, or it cannot be read."""
+def of(queue: QueueDir, dir_fd: int, story: Story) -> str:
+    """Return what is to be shown; "" when there is nothing, or it cannot be read.
+    `dir_fd`: the directory of the queue, held open since its settings were read."""
     msg_id = story.text("msg_id")
-    if not msg_id:
-        return ""
-    queue = root.queue(story.queue)
-    state = folders.find(queue, msg_id)
-    if state is None:
-        return ""
-    try:
-        fd = folders.file_of(queue, state, msg_id, f"{JOB}/{STDIO_LOG}").open()
-    except (OSError, NotPlain):
-        return ""
-    try:
-        return _read(fd, story)
-    except OSError:
-        return ""
-    finally:
-        os.close(fd)
+    for state in COUNTED if msg_id else ():
+        file = folders.file_of(queue, state, msg_id, f"{JOB}/{STDIO_LOG}")
+        try:
+            fd = file.open_at(dir_fd)
+        except (OSError, NotPlain):
+            continue
+        try:
+            return _read(fd, story)
+        except OSError:
+            return ""
+        finally:
+            os.close(fd)
+    return ""
 
 
 def _read(fd: int, story: Story) -> str:

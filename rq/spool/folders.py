@@ -203,15 +203,19 @@ class File:
 
     def open(self) -> int:
         """Return a descriptor; NotPlain for all that a script may put in its place."""
-        shared = _is_log if f"/{JOB}/" in self.path else content.is_ours
         with beneath.top(self.queue.path) as top:
-            fd = beneath.open_plain(self.path, top, shared=shared)
-            try:
-                handed_over.check_owner(fd, self.path, top)
-            except BaseException:
-                os.close(fd)
-                raise
-            return fd
+            return self.open_at(top)
+
+    def open_at(self, dir_fd: int) -> int:
+        """As `open`, below the directory of its queue that is held open."""
+        shared = _is_log if f"/{JOB}/" in self.path else content.is_ours
+        fd = beneath.open_plain(self.path, dir_fd, shared=shared)
+        try:
+            handed_over.check_owner(fd, self.path, dir_fd)
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd
 
 
 def file_of(queue: QueueDir, state: State, msg_id: str, inner: str) -> File:

@@ -4,7 +4,7 @@ import pytest
 from harness.broker import Simple, broker_in
 from harness.queues import SETTINGS, running_queue
 
-from rq import guarded, passwords
+from rq import passwords
 
 pytestmark = pytest.mark.process
 PEOPLE = {
@@ -79,15 +79,6 @@ def test_its_story_names_who_has_worked_on_it(served):
         ("pat", ("RQ.POP", "rq:p"), "this user (pat) may not ask RQ.POP"),
         ("bob", ("QGET", "rq:p", "g"), "this user (bob) may not ask of queue p"),
         ("bob", ("QLEN", "rq:p"), "this user (bob) may not ask of queue p"),
-        *[
-            ("pat", (*words, *more), f"this user (pat) may not send to queue {queue}")
-            for queue in guarded.QUEUES
-            for words, more in (
-                (("ADDJOB", f"rq:{queue}"), ("p", 0)),
-                (("RQ.PUSH", f"rq:{queue}"), ("p",)),
-                (("QADD", f"rq:{queue}"), (60, "p")),
-            )
-        ],
     ],
 )
 def test_who_may_not_is_told_so(clients, name, words, told):

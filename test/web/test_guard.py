@@ -18,6 +18,7 @@ from rq.config.settings import RootConfig
 from rq.errors import BadConfig
 from rq.layout import Root
 from rq.web import guard, secret
+from rq.webhook import signing
 
 pytestmark = pytest.mark.system
 
@@ -274,3 +275,15 @@ def test_the_port_tells_who_is_asked(tmp_path):
     finally:
         process.terminate()
         assert process.wait(60) == 0
+
+
+@pytest.mark.parametrize("path", ["/q/notice/new_message", "/q/x/restart"])
+def test_what_a_webhook_posts_here_is_at_most_a_producer_s(web, path):
+    """It comes from RQ's own user, to an address that a producer gave."""
+    sent = signing.headers("msg_1", 0, b"{}", [])
+    refused = web.ask(
+        "POST", path, b"{}", **{"Content-Type": "application/json"}, **sent
+    )
+    assert refused.status == 403, refused
+    told = web.ask("POST", path, b"{}", **{"Content-Type": "application/json"})
+    assert told.status != 403, told
