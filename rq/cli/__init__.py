@@ -3,28 +3,34 @@
 Importing this module must stay cheap: `rq --help` reads the table in `verbs` and no more.
 """
 
+# ruff: noqa: E402 - a signal may come while the rest is imported
+
 from __future__ import annotations
+
+import _signal  # type: ignore[import-not-found] # C: no stubs
+import sys
+
+# Ctrl-C while modules are imported ends the program as it ends any other: Python's own
+# handler would print which line it was at. That is set when a verb begins. Some modules
+# in C even crash when it comes while they begin. (`_signal` is in the interpreter;
+# `signal` takes longer to import than much below.)
+_IS_PROGRAM = (
+    sys.argv[0] == "-m"  # it is being found as `python -m rq.cli`
+    and _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler
+)
+if _IS_PROGRAM:
+    _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
 
 import contextlib
 import importlib
 import os
 import signal
-import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
-# Ctrl-C while modules are imported ends the program as it ends any other: Python's own
-# handler would print which line it was at. `_caught` takes that for the time of a verb.
-_IS_PROGRAM = (
-    sys.argv[0] == "-m"  # it is being found as `python -m rq.cli`
-    and signal.getsignal(signal.SIGINT) is signal.default_int_handler
-)
-if _IS_PROGRAM:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-from rq import errors, visible  # noqa: E402 - a signal may come meanwhile
-from rq.cli.verbs import ANCESTOR, NAMED, ROOTLESS, UNWARNED, VERBS, usage  # noqa: E402
-from rq.kinds import Kind  # noqa: E402
+from rq import errors, visible
+from rq.cli.verbs import ANCESTOR, NAMED, ROOTLESS, UNWARNED, VERBS, usage
+from rq.kinds import Kind
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -97,7 +103,6 @@ def guarded(act: Callable[[], int], *, ancestor: bool = False) -> int:
 def _caught(act: Callable[[], int], *, ancestor: bool) -> int:
     """The one catch of each tool."""
     try:
-        _handle(signal.default_int_handler)
         code = act()
     except SystemExit as stop:
         code = stop.code if isinstance(stop.code, int) else FAILED
@@ -148,6 +153,7 @@ def _dispatch(verb: str, target: str, root: str | None, rest: list[str]) -> int:
     from rq import config
 
     act = cast(Callable[..., int], _function(target))
+    _handle(signal.default_int_handler)  # all that is large is imported
     if verb in ROOTLESS:
         return act(root, rest)
     directory = config.find_root(root)

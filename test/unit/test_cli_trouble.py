@@ -123,7 +123,14 @@ runpy.run_module("rq.cli", run_name="__main__", alter_sys=True)
 
 @pytest.mark.parametrize(
     ("module", "code"),
-    [("rq.errors", -2), ("rq.cli.terminal", -2), ("rq.cli.version", 130)],
+    [
+        ("typing", -2),
+        ("rq.errors", -2),
+        ("rq.cli.terminal", -2),
+        ("orjson", -2),
+        ("rq.cli.version", -2),
+        ("rq.access.owner", 130),
+    ],
 )
 def test_ctrl_c_while_it_begins_ends_it_without_a_word(module, code):
     environ = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
