@@ -8,6 +8,7 @@ whatever the number of deadlines, and one that is cancelled leaves nothing behin
 from __future__ import annotations
 
 import heapq
+from itertools import chain, islice
 from math import inf
 from typing import Generic, Protocol, TypeVar, cast
 
@@ -133,6 +134,11 @@ class Deadlines(Generic[Waiting]):
             del slots[heapq.heappop(order)]
         self.opens = inf
         return None
+
+    def first(self, most: int) -> list[Waiting]:
+        """Return so many of the next ones, about in their order; they stay."""
+        slots = (self._slots[key] for key in sorted(self._order))
+        return cast("list[Waiting]", list(islice(chain.from_iterable(slots), most)))
 
     def due(self, now: float, most: int) -> list[Waiting]:
         """Return what is due by now, the earliest first; looks at up to `most`."""

@@ -34,6 +34,9 @@ from rq.resp import Value
 MOST_LETTERS = 100_000  # that wait to leave
 _AT_ONCE = 400  # jobs about which something is done in a turn
 _TRIES = 200  # jobs that are looked at to make room
+_TOMBS = (
+    5_000  # ids that are gone, for the same, in each look: more than go in a second
+)
 ENTRY_BYTES = 600  # of memory that a job, or the like, takes beside its body
 _RESTING_BYTES = 600  # that a queue takes which is forgotten, but by jobs handed out
 _QUEUE_BYTES = 2560  # that a queue or a group takes, its name included
@@ -305,12 +308,14 @@ class Node:
         self._make_room(now)
 
     def _make_room(self, now: float) -> None:
-        """Let go what may go, in slices: unused queues, and while memory is full jobs
-        that never come again. After a client's command there is one more look, and as
+        """Let go what may go, in slices: unused queues, while memory is short ids that
+        are gone, and while it is full jobs that never come again. After a client's command there is one more look, and as
         long as memory is full they go on; else an idle node is not woken for it."""
         if self.desk.looks(now):
             self.desk.look(now)
-            self._is_full = self.memory_level == 2
+            if level := self.memory_level:
+                self.jobs.spreads.forget_early(_TOMBS)
+            self._is_full = level == 2
             self._looks_again = self._is_full or self.desk.looks(now)
         else:
             self._looks_again = True

@@ -18,8 +18,8 @@ FIRST = (4928,)  # some that show bugs that most do not
 BUGS = {
     "the producer is answered one copy early": (
         copies,
-        "if len(spread.confirmed) >= spread.wanted:",
-        "if len(spread.confirmed) >= spread.wanted - 1:",
+        "if len(spread.confirmed) < spread.wanted:",
+        "if len(spread.confirmed) < spread.wanted - 1:",
     ),
     "an acknowledgement is not passed on": (
         collection,

@@ -3,6 +3,7 @@
 from harness.broker_cluster import Cluster, Members
 
 from rq.broker.bounds import MOST_NUMBER
+from rq.broker.cluster.events import Buried
 from rq.broker.cluster.messages import IsQueued, Mark, Need, SetAck
 from rq.broker.node import MOST_LETTERS
 
@@ -456,3 +457,22 @@ def test_a_node_that_is_forgotten_while_it_is_told_of_jobs_is_told_no_more(monke
     cluster.ids.pop(1)
     node.replication.telling.tick()
     assert not node.replication.telling.is_busy
+
+
+def test_jobs_that_are_done_keep_no_new_ones_out_however_long_their_ids_are_known():
+    cluster = Cluster(2)
+    once, done = "D-abababab-%s-05a0", "D-abababab-%s-05a1"
+    for number in range(300):
+        for form in (once, done):
+            job_id = form % f"{number:024}"
+            cluster.nodes[0].emit(Buried(job_id, 90_000.0, True, 1), cluster.now)
+    cluster.nodes[0].memory.limit = 350_000
+    assert cluster.nodes[0].memory_level == 1  # and it keeps no copies
+    cluster.ask(0, "QLEN", "q")
+    cluster.pass_by(3)
+    assert cluster.nodes[0].memory_level == 0
+    tombs = cluster.nodes[0].jobs.spreads.tombs
+    assert set(tombs) == {once % f"{number:024}" for number in range(300)}
+    cluster.nodes[0].memory.limit = 1 << 30
+    cluster.pass_by(90_000, step=10_000)
+    assert not tombs

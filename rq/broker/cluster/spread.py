@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
+from rq.broker import ids
 from rq.broker.cluster.events import Acked, Buried, Copied
 from rq.broker.deadlines import Deadlines, Timed
 
@@ -107,6 +108,15 @@ class Spreads:
         """Forget tombs whose time is over."""
         for tomb in self.ends.due(now, most):
             del self.tombs[tomb.job_id]
+
+    def forget_early(self, most: int) -> None:
+        """Forget tombs before their time is over, of the next `most`, for memory is short:
+        else the jobs of hours, all done, would keep new ones out. A copy that comes so
+        late lets its job come again. Of jobs that come at most once they stay."""
+        for tomb in self.ends.first(most):
+            if ids.life(tomb.job_id):
+                self.ends.cancel(tomb)
+                del self.tombs[tomb.job_id]
 
     # ---- changing
 
