@@ -14,7 +14,7 @@ from rq.broker.cluster import collection, copies, queueing, returning
 from rq.broker.dialects import disque_jobs
 
 MOST = 1500  # seeds until a bug must have shown
-FIRST = (4928,)  # some that show bugs that most do not
+FIRST = 4928, 17881, 30588  # some that show bugs that most do not
 BUGS = {
     "the producer is answered one copy early": (
         copies,
