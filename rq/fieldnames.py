@@ -190,7 +190,7 @@ def _plain(name: str) -> str:
 
 
 def _like(name: str, plain: str) -> str | None:
-    """Return the field that somebody may have meant by `name`. A message may have some
+    """Return the field that a client may have meant by `name`. A message may have some
     90,000 fields, and its owner looks at each: so no field of ours is compared with one
     that cannot be like it."""
     near, cuts = [*_PLAINLY.get(plain, ())], _cuts(name)

@@ -3,7 +3,7 @@
 A client may wait at a thousand queues, and a thousand of those clients may go in one turn:
 served, hung up, or out of time. So a client waits no longer at once, and its places at many
 queues are cleared in slices. Until then such a place is stale: it is of a waiter that
-`_by_client` does not have, and whoever looks at a queue passes over it.
+`_by_client` does not have, and a look at a queue passes over it.
 """
 
 from __future__ import annotations

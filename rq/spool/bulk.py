@@ -58,7 +58,7 @@ class Bulk:
     standing: Standing = Standing.OPEN
     at: int = 0  # messages of its list that were looked at
     changed: int = 0
-    failed_again: int = 0  # so many stay: they have failed anew since they were chosen
+    failed_again: int = 0  # so many stay: they have failed again since they were chosen
     ended: float = 0.0  # epoch seconds
     why: str = ""  # it failed, or left messages as they are
 

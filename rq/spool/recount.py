@@ -32,7 +32,7 @@ from rq.states import HASHED, State
 
 PIECE = 2000  # messages, or directories, that a thread lists at a time
 
-# Calls something in a thread; what it returns or raises comes to whoever awaits it.
+# Calls something in a thread; what it returns or raises comes to the caller that awaits it.
 Aside = Callable[..., Awaitable[Any]]
 
 

@@ -335,7 +335,7 @@ def check_target(req: Request, dest: str) -> None:
 
 
 def check_move(req: Request, queue: str, dest: str) -> None:
-    """Refuse to let messages of a queue go on where whoever asks may not ask, or would
+    """Refuse to let messages of a queue go on where the asking user may not ask, or would
     read what is hidden from them here."""
     secrets.check_leaving(queue, open_to=sees_secrets(req))
     check_target(req, dest)

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.process
 
 OPS = "ops@example.org"
 FAIL = "echo err it broke >&3"
-# That version asked nobody for a proof, and did not say who owes: the guard is all that has
+# That version asked no owner for a proof, and did not say who owes: the guard is all that has
 # changed in what its owners write and send.
 BEFORE = "from rq import guarded; guarded.QUEUES = {}"
 

@@ -149,7 +149,7 @@ def unknown(number):
 
 def test_acknowledgements_of_unknown_jobs_do_not_grow_beyond_memory():
     cluster = Cluster(2)
-    cluster.kill(1)  # and while it is away nobody can say that they are of no use
+    cluster.kill(1)  # and while it is away no node can say that they are of no use
     cluster.nodes[0].memory.limit = 100_000
     for number in range(1000):
         cluster.ask(0, "ACKJOB", unknown(number))

@@ -56,7 +56,7 @@ class Call:
 
 def wait_at(waiters: Waiters[Want], waiter: Waiter[Want]) -> Blocked:
     """Let a client wait at queues. Refusal: all clients together wait at too many, and
-    what they take is memory that nobody counts."""
+    the memory they take is not counted."""
     if not waiters.has_room(waiter.queues):
         raise Refusal("ERR clients wait at too many queues: wait at fewer, or later")
     waiters.add(waiter)

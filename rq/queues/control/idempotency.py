@@ -86,7 +86,7 @@ def key_in(asker: Asker, request: dict[str, Json]) -> Key | None:
 
 def key_of_txn(asker: Asker, request: dict[str, Json]) -> Key | None:
     """Return the key under which a transaction is asked for. It meets, too, those that the
-    version before has remembered, whoever opened them."""
+    version before has remembered, whichever user opened them."""
     value = request.get("key")
     if value is not None and not isinstance(value, str):
         raise BadInput(f"key is not a string: {value!r:.60}")
