@@ -77,10 +77,11 @@ def test_who_waits_goes_on_waiting_while_the_owner_starts_again(broker, queue):
     assert queue.state(msg_id) == "done"
 
 
-def test_a_job_whose_answer_was_lost_is_one_message(broker, queue):
+@pytest.mark.parametrize("body", ["b", '{"param1": "b", "_key": null}'])
+def test_a_job_whose_answer_was_lost_is_one_message(broker, queue, body):
     client = broker.start()
     queue.crash_at("journal:after-sync")
-    client.send("ADDJOB", "rq:p", "b", 0)
+    client.send("ADDJOB", "rq:p", body, 0)
     wait_until(lambda: not queue.alive)
     queue.start()
     job_id = client.answer()

@@ -68,10 +68,14 @@ class Queues:
         """Send a message of a user, once; return its id."""
         if fields.get("dest", queue) != queue:
             raise BadInput(f"dest is in the body, and not {queue}: leave it out")
-        own = {_KEY: f"broker/{secrets.token_hex(16)}"}
-        whose = {KEY_OF: user} if _KEY in fields else {}
-        kept = {name: fields[name] for name in fields if name != KEY_OF}
-        request = {**own, **kept, **whose, "dest": queue}
+        key = fields.get(_KEY)  # null is none
+        whose = (
+            {_KEY: f"broker/{secrets.token_hex(16)}"}
+            if key is None
+            else {_KEY: key, KEY_OF: user}
+        )
+        kept = {name: fields[name] for name in fields if name not in (_KEY, KEY_OF)}
+        request = {**kept, **whose, "dest": queue}
         url = await self._ask(queue, "create_message", request)
         return names.split_url(str(url))[1] or ""
 
