@@ -30,7 +30,8 @@ from rq.spool import (
     rows,
 )
 from rq.spool.entry import Counts
-from rq.spool.recount import Aside, Recount
+from rq.spool.folders import Aside
+from rq.spool.recount import Recount
 from rq.spool.rows import Rows
 from rq.spool.store import Rule, Spool
 from rq.states import COUNTED, FINAL, HASHED, State

@@ -10,9 +10,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from rq import durable, names
 from rq.causes import Cause
@@ -23,15 +22,13 @@ from rq.message import Message, from_request
 from rq.spool import arrivals
 from rq.spool.arrivals import Arrival
 from rq.spool.entry import Entry
+from rq.spool.folders import Aside
 from rq.spool.record import Facts, More
 from rq.spool.store import Spool
 from rq.states import Event, Role, State
 
 BATCH = 64  # folders that are looked at together
 log = logging.getLogger(__name__)
-
-# Calls something in a thread; what it returns or raises comes to whoever awaits it.
-Aside = Callable[..., Awaitable[Any]]
 
 
 def _anything(_by_us: bool) -> None:

@@ -6,7 +6,7 @@ import contextlib
 import heapq
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,10 @@ from rq.states import COUNTED, HASHED, State
 # its attempts and riders.
 FILE_LIMIT = 16 * 1024 * 1024
 LOG_HEAD = re.compile(rb"\n\d+ - \d{4}-\d\d-\d\d \d\d:\d\d:\d\d \S+ - RQ START - ")
+
+# Calls something in a thread, as to list much; what it returns or raises comes to the caller
+# that awaits it.
+Aside = Callable[..., Awaitable[Any]]
 
 
 def find(queue: QueueDir, msg_id: str) -> State | None:

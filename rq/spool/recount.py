@@ -21,19 +21,17 @@ The difference is then added to what is counted by now.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rq.layout import QueueDir
 from rq.spool import folders
+from rq.spool.folders import Aside
 from rq.spool.store import Spool
 from rq.states import HASHED, State
 
 PIECE = 2000  # messages, or directories, that a thread lists at a time
-
-# Calls something in a thread; what it returns or raises comes to the caller that awaits it.
-Aside = Callable[..., Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,18 +11,20 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Executor
-from typing import Any
+from typing import TypeVar
 
 from rq.logs import fields
 from rq.queues.owner.admission import Admission
 from rq.spool import Spool, recount
 from rq.spool.recount import Recount
-from rq.states import State
+from rq.states import COUNTED, FINAL, State
 
-_STATES = (State.DONE, State.RELAYED, State.ERR, State.DISMISSED)
+_STATES = tuple(state for state in COUNTED if state in FINAL)
 _PAUSE = 0.005  # seconds between pieces: the owner has work of its own
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class Counters:
@@ -67,7 +69,7 @@ class Counters:
                 if recounted.is_wrong and not self._ends:
                     yield recounted
 
-    async def _aside(self, call: Callable[..., Any], *args: object) -> Any:
+    async def _aside(self, call: Callable[..., T], *args: object) -> T:
         await asyncio.sleep(_PAUSE)
         run = asyncio.get_running_loop().run_in_executor
         return await run(self._looks, call, *args)
