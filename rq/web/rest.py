@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 from datetime import UTC
@@ -15,6 +16,7 @@ from rq.access.roles import Principal, Role
 from rq.config import read_json, secrets
 from rq.errors import BadInput, NoSuchQueue, NotPermitted, RQError, WrongState
 from rq.kinds import Kind
+from rq.nesting import Json
 from rq.web import (
     attachments,
     broker_actions,
@@ -197,16 +199,29 @@ class Queues:
 
     async def acknowledge(self, req: Request, resp: Response, name: str) -> None:
         form = await forms.read(req)
-        reply = await self._site.owners.ask(name, "ack_errs")
+        request = {"before": _seconds(form.get("before"))} if form.has("before") else {}
+        reply = await self._site.owners.ask(name, "ack_errs", request)
+        if failure_in(reply):
+            say(self._site, req, resp, form, reply, f"/q/{name}")
+            return
         text = "1 error is" if reply[1] == 1 else f"{reply[1]} errors are"
         text = f"{text} acknowledged"
         if reply[2:]:
-            text = f"{text}; {reply[2]} failed again meanwhile: look at these first"
+            text = f"{text}; {reply[2]} failed meanwhile: look at these first"
         say(self._site, req, resp, form, reply, f"/q/{name}", text)
 
     def _must_exist(self, name: str) -> None:
         if not self._site.root.queue(_named(name)).config.is_file():
             raise NoSuchQueue(f"there is no queue {name}")
+
+
+def _seconds(text: str) -> Json:
+    """Return a number; a text that is none as it is, of which the owner says so."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        return text
+    return seconds if math.isfinite(seconds) else text
 
 
 def _named(name: str) -> str:

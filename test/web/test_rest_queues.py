@@ -151,9 +151,28 @@ def test_errors_are_acknowledged(web):
     name = web.queue(ERR)
     msg_id = web.send(name)
     wait_until(lambda: web.state(name, msg_id) == "err")
-    answer = web.post(f"/q/{name}/ack_errs", {"back": f"/q/{name}"})
+    place = f"/q/{name}/ack_errs"
+    for word in ("noon", "nan", "1e999"):
+        refused = web.post(place, {"before": word, "x_format": "json"}).json
+        assert refused[0] == "fail"
+        assert "before" in refused[1]
+    answer = web.post(place, {"back": f"/q/{name}"})
     assert answer.status == 303
     assert web.get(f"/q/{name}.json").json["err_size"] == 0
+
+
+def test_what_fails_while_an_operator_is_asked_is_not_acknowledged(web):
+    name = web.queue(ERR)
+    first = web.send(name)
+    wait_until(lambda: web.state(name, first) == "err")
+    asked = web.get(f"/q/{name}/confirm/ack_errs").text
+    before = re.search(r'name="before" value="([^"]+)"', asked)[1]
+    later = web.send(name)
+    wait_until(lambda: web.state(name, later) == "err")
+    answer = web.post(f"/q/{name}/ack_errs", {"before": before, "x_format": "json"})
+    assert answer.json == ["ok", 1, 1]
+    listed = web.get(f"/api/v1/queues/{name}/messages?state=err").json["messages"]
+    assert [row["msg_id"] for row in listed] == [later]
 
 
 def test_a_queue_is_restarted(web):

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Container, Mapping
 from typing import Literal, TypedDict
 
+from rq import filter as filters
 from rq.access.roles import Role as Access
 from rq.config import secrets
 from rq.errors import BadInput, Changed, Closed, WrongState
+from rq.filter import Filter
 from rq.message import fields
 from rq.nesting import Json
-from rq.queues.bulk import actions, retry
+from rq.queues.bulk import actions, retry, selection
 from rq.queues.bulk.actions import Action, Deed, Hands
 from rq.queues.concurrency.tasks import in_slices
 from rq.queues.control import message_list, message_view
@@ -184,30 +186,34 @@ def _wanted(request: Mapping[str, Json]) -> _Wanted:
 
 
 def ack_errs(ctx: Context, arg: bytes) -> Acknowledged | Awaitable[Acknowledged]:
-    """Acknowledge one error, or all of them; answer how many, and behind it how many stay
-    because they failed again meanwhile."""
+    """Acknowledge one error, or all of them, with `before` those that failed before a
+    time; answer how many, and behind it how many stay because they failed meanwhile."""
     request = object_in(arg) if arg.strip().startswith(b"{") else {}
     if "msg_id" not in request:
-        return _all_acknowledged(ctx.owner)
+        wanted = {"state": str(State.ERR), "before": request.get("before")}
+        return _all_acknowledged(ctx.owner, filters.from_json(wanted))
     _, msg_id = named(ctx, arg)
     ctx.owner.spool.fire(msg_id, Event.DISMISS, Role.CREATOR)
     return "ok", 1
 
 
-async def _all_acknowledged(owner: Owner) -> Acknowledged:
+async def _all_acknowledged(owner: Owner, wanted: Filter) -> Acknowledged:
     """Acknowledge what is in err now, a few at a time, no faster than folders move. What
-    is retried and fails again meanwhile is another failure, and stays."""
+    is retried and fails again meanwhile is another failure, and stays; so does what failed
+    after the operator had looked."""
     touched: dict[str, State] = {}
     owner.spool.events.watches.append(touched)
     try:
-        number, again = await _acknowledged(owner, touched)
+        number, again = await _acknowledged(owner, wanted, touched)
         return ("ok", number, again) if again else ("ok", number)
     finally:
         owner.spool.events.watches.remove(touched)
 
 
-async def _acknowledged(owner: Owner, touched: Container[str]) -> tuple[int, int]:
-    """Return how many were acknowledged, and how many have failed again."""
+async def _acknowledged(
+    owner: Owner, wanted: Filter, touched: Container[str]
+) -> tuple[int, int]:
+    """Return how many were acknowledged, and how many have failed meanwhile."""
     spool, number, again = owner.spool, 0, 0
 
     def acknowledge(msg_id: str) -> None:
@@ -218,7 +224,7 @@ async def _acknowledged(owner: Owner, touched: Container[str]) -> tuple[int, int
             )
         if spool.find(msg_id) is not State.ERR:
             return
-        if msg_id in touched:
+        if msg_id in touched or not selection.is_meant(spool, wanted, msg_id):
             again += 1
             return
         spool.fire(msg_id, Event.DISMISS, Role.CREATOR)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -72,7 +73,7 @@ OF_QUEUE = {
     "ack_errs": Question(
         title="Acknowledge all errors of this queue?",
         sentence="The failed messages are kept, and no longer counted as needing "
-        "attention.",
+        "attention. One that fails from now on is not among them.",
         button="Acknowledge all",
         path="/ack_errs",
     ),
@@ -185,6 +186,8 @@ class Confirm:
         question = chosen(OF_QUEUE, verb)
         base = self._site.url(f"/q/{name}")
         subject = Subject(about=name, action=base + question.path, cancel=base)
+        if verb == "ack_errs":
+            subject = replace(subject, fields=(("before", repr(time.time())),))
         if verb == "delete":
             home, action = self._site.url("/"), self._site.url("/delete_queue")
             which = (("queue_name", name),)
