@@ -18,7 +18,10 @@ from rq.errors import BadMessage
 PARAMS = ("param1", "param2", "param3", "param4")
 URLS_CUT = "post_run_webhook_cut"  # a sentence, of a message with more from before
 KEY = "_key"
-KEY_OF = "_key_of"  # beside a key: whose it is; of RQ's own user and root alone
+# Said by RQ's own user and root alone:
+KEY_OF = "_key_of"  # beside a key: whose it is
+PREPARER = "_preparer"  # the user who prepares, or changes what is prepared
+AS_OPERATOR = "_as_operator"  # beside that: also what others prepare
 RELAY_KEY = "relay/"  # how the keys begin under which other hosts hand messages over
 HOPS = "hops"  # a field of its own: how often the message was relayed
 ORIGIN = "orig_msg_id"
@@ -67,6 +70,8 @@ OWN = frozenset(
         "attachments",
         KEY,
         KEY_OF,
+        PREPARER,
+        AS_OPERATOR,
         URLS_CUT,
     }
 )

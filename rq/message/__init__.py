@@ -42,7 +42,7 @@ SAID_BY_RQ = frozenset(
 )
 # Nor is the key of a message in prep shown: another could send his under it first, and
 # the one who commits his own would hear that it was accepted already.
-NOT_SHOWN = SAID_BY_RQ | {fieldnames.KEY}
+NOT_SHOWN = SAID_BY_RQ | {fieldnames.KEY, fieldnames.PREPARER}
 MOST_URLS = 20  # each takes the whole story of the end into a line of the journal
 
 

@@ -71,7 +71,7 @@ def attached(reply: Reply, md5: str) -> Answer:
     if values is None:
         return _by_status(reply, Step.ATTACH)
     if not _is_ok(values):
-        return _by_kind(values, reply.kind)
+        return _of_prepared(values, reply.kind)
     if values[1] == f"{md5}-Attached successfully":
         return Answer(Heard.WHOLE)
     return Answer(Heard.SILENT, "it arrived as another file")
@@ -83,7 +83,7 @@ def committed(reply: Reply) -> Answer:
     if values is None:
         return _by_status(reply, Step.COMMIT)
     if not _is_ok(values):
-        return _by_kind(values, reply.kind)
+        return _of_prepared(values, reply.kind)
     return Answer(Heard.COMMITTED, remote=_joined(values))
 
 
@@ -142,6 +142,15 @@ def _by_kind(
     kind = kind or sentences.kind_of(str(values[1] if len(values) > 1 else values[0]))
     heard = HEARD_OF.get(kind, Heard.REFUSED) if kind else Heard.REFUSED
     return Answer(heard, words.refusal(values) if text is None else text)
+
+
+def _of_prepared(values: Sequence[Json], kind: Kind | None) -> Answer:
+    """As `_by_kind`, of what is prepared. Another user did that if the token changed
+    meanwhile; then it is begun again, for nothing of it is accepted."""
+    answer = _by_kind(values, kind)
+    if kind is Kind.NOT_ALLOWED:
+        return Answer(Heard.UNKNOWN, answer.text)
+    return answer
 
 
 def _by_status(reply: Reply, step: Step) -> Answer:

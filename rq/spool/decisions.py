@@ -29,14 +29,17 @@ _NO_FILES = transactions.digest(())
 _log = logging.getLogger(__name__)
 
 
-def open_one(spool: Spool, key: str | None, ttl: float, head: str = "") -> Transaction:
+def open_one(
+    spool: Spool, key: str | None, ttl: float, head: str = "", preparer: str = ""
+) -> Transaction:
     """Open a transaction, or return the one that was opened with this key; with `head` one
-    that is decided when that is."""
+    that is decided when that is. `preparer`: see `Transaction`."""
     txn = spool.txns.with_key(key) if key is not None else None
     if txn is not None:
         return txn
     txn_id = spool.new_id()
     opening: NoteFields = {"txn": txn_id, "is": Standing.OPEN, "ttl": ttl}
+    opening["preparer"] = preparer
     if key is not None:
         opening["name"] = key
     if head:

@@ -45,6 +45,7 @@ class _More(TypedDict, total=False):
 
     keys: dict[str, tuple[str, float, str]]
     txns: list[list[Any]]
+    preparers: dict[str, str]  # by transaction; an older RQ reads past it
     ended: list[list[Any]]
     held: list[str]
     uniques: dict[str, str]
@@ -60,6 +61,7 @@ class Index:
     entries: dict[str, Indexed] = field(default_factory=dict)
     keys: dict[str, Accepted] = field(default_factory=dict)
     txns: list[list[Any]] = field(default_factory=list)
+    preparers: dict[str, str] = field(default_factory=dict)  # by transaction
     ended: list[list[Any]] = field(default_factory=list)  # leases
     held: set[str] = field(default_factory=set)
     uniques: dict[str, str] = field(default_factory=dict)  # unique keys of entries
@@ -127,6 +129,7 @@ def _take_line(index: Index, line: list[_Row] | _More) -> None:
     index.keys.update((k, Accepted(*v)) for k, v in line.get("keys", {}).items())
     index.last.update((k, Last(*v)) for k, v in line.get("last", {}).items())
     index.txns += line.get("txns", ())
+    index.preparers.update(line.get("preparers", {}))
     index.ended += line.get("ended", ())
     index.held.update(line.get("held", ()))
     index.uniques.update(line.get("uniques", {}))
@@ -214,14 +217,20 @@ def _last_lines(last: Mapping[str, Last]) -> Iterator[object]:
 
 
 def _txn_lines(txns: list[Transaction]) -> Iterator[dict[str, Any]]:
-    chunk, size = [], 0
+    chunk: list[Transaction] = []
+    size = 0
     for txn in txns:
-        chunk.append(txn.to_json())
+        chunk.append(txn)
         size += 1 + len(txn.members) + len(txn.rows)
         if size >= _CHUNK:
-            yield {"txns": chunk}
+            yield _txn_line(chunk)
             chunk, size = [], 0
-    yield {"txns": chunk}
+    yield _txn_line(chunk)
+
+
+def _txn_line(txns: list[Transaction]) -> dict[str, Any]:
+    preparers = {txn.txn_id: txn.preparer for txn in txns if txn.preparer is not None}
+    return {"txns": [txn.to_json() for txn in txns], "preparers": preparers}
 
 
 def _chunk(entries: Mapping[str, Entry], ids: list[str]) -> list[list[Any]]:

@@ -111,6 +111,7 @@ class NoteFields(_Is, Word, total=False):
     txn: str
     ttl: float
     name: str  # the key of a transaction
+    preparer: str  # the user who prepares in it; "": RQ itself
     head: str  # the transaction that decides for it
     chain: list[str]  # those that it decides for
     file: str  # of rows
@@ -166,6 +167,7 @@ class Record(Line, Facts, _From, _Is, total=False):
     news: JsonObject
     ttl: float
     name: str
+    preparer: str
     head: str
     chain: list[str]
     file: str

@@ -69,7 +69,7 @@ def scan_queue(queue: QueueDir, now: float) -> Scan:
     journal = history.journal_of(place, active) or _journal_of(point)
     start = _index(queue, journal, point)
     keys = dict(start.keys) if start else {}
-    txns = Transactions(start.txns if start else ())
+    txns = Transactions(*(start.txns, start.preparers) if start else ())
     ended = EndedLeases(start.ended if start else ())
     last = dict(start.last) if start else {}
     past = _Past(keys, txns, ended, last)

@@ -15,10 +15,11 @@ import hashlib
 import os
 from asyncio import Future
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, cast
 
 from rq import durable
@@ -30,6 +31,7 @@ from rq.spool.rows import Rows, Stock
 from rq.states import Event, Note
 
 REMEMBERED = 7 * 86400.0  # seconds that a decision is remembered
+NONE: Mapping[str, str] = MappingProxyType({})
 INLINE = 10_000  # ids that the line of a decision holds; more lie in a manifest
 DROPPED = "dropped"  # `is` of a line: rows that wait become no messages
 _MANIFEST = "txn-"
@@ -67,6 +69,8 @@ class Transaction:
     # Files of rows; when it is committed, those that were chosen and are not used up.
     rows: dict[str, Rows] = field(default_factory=dict)
     files: str = ""  # digest of the names of those that were chosen
+    # The user who prepares in it; "": RQ itself. None: the version before has opened it.
+    preparer: str | None = None
     filling: Future[None] | None = None  # ends with a request that prepares messages
     deciding: Future[None] | None = None  # ends with its commit, which awaits the disk
 
@@ -126,7 +130,9 @@ class Transactions:
     turn looks only at those for which something is to be done.
     """
 
-    def __init__(self, rows: Iterable[list[Any]] = ()) -> None:
+    def __init__(
+        self, rows: Iterable[list[Any]] = (), preparers: Mapping[str, str] = NONE
+    ) -> None:
         self.by_id: dict[str, Transaction] = {}
         self.by_key: dict[str, str] = {}
         self._of: dict[str, Transaction] = {}  # message: the open one that holds it
@@ -140,7 +146,9 @@ class Transactions:
         self.stock = Stock()
         self._dropped: set[str] = set()  # unknown ones whose rows were discarded
         for row in rows:
-            self._add(_from_json(row))
+            txn = _from_json(row)
+            txn.preparer = preparers.get(txn.txn_id)
+            self._add(txn)
         self._decided = deque(sorted(self._decided, key=lambda txn: txn.touched))
         for txn in self._decided:
             self._stock(txn)
@@ -294,7 +302,7 @@ class Transactions:
             when = record["ts"] / 1e6
             name, ttl = record.get("name"), float(record["ttl"])
             txn = Transaction(record["txn"], name, ttl, when)
-            txn.head = record.get("head", "")
+            txn.head, txn.preparer = record.get("head", ""), record.get("preparer")
             self._add(txn)
 
     def _add(self, txn: Transaction) -> None:

@@ -20,7 +20,7 @@ from rq.web import forms, views
 from rq.web.answers import back_of, failure_in, go, say_reply, wants_json
 from rq.web.forms import Form
 from rq.web.intake import Intake, nameless, pour
-from rq.web.messages import BEGIN_ANEW, NOT_FOUND, checked, is_id
+from rq.web.messages import BEGIN_ANEW, NOT_FOUND, as_preparer, checked, is_id
 from rq.web.routes import Routes
 from rq.web.site import Site
 
@@ -57,7 +57,7 @@ class Attachments:
             if error is None:
                 reply = await self._too_late(name, message, sent)
             elif error.kind is Kind.NO_SUCH_MESSAGE:
-                reply = await self._not_there(name, message, sent)
+                reply = await self._not_there(req, name, message, sent)
         self._say(resp, form, name, msg_id, reply)
 
     async def _take(
@@ -81,7 +81,7 @@ class Attachments:
             # Only now, at the end of the form, is it known that no line was cut in it.
             file, intake = upload
             about = {**message, "name": file, "pathname": f"/{file}"}
-            wanted = {**about, "digests": intake.digests()}
+            wanted = as_preparer(req, {**about, "digests": intake.digests()})
             reply = await self._site.owners.with_file(
                 name, "attach_message", wanted, intake.fd
             )
@@ -109,12 +109,15 @@ class Attachments:
         already = AlreadyCommitted("msg already commited")
         return wire.failure(already, with_kind=True)
 
-    async def _not_there(self, name: str, message: dict[str, str], sent: str) -> Reply:
+    async def _not_there(
+        self, req: Request, name: str, message: dict[str, str], sent: str
+    ) -> Reply:
         """Answer a sender whose message is not here. It may have been committed, and the
         sender has only not heard so: an ancestor's asks for nothing else before it sends
         all again, which it does for no other words than these."""
         if sent and is_id(message["msg_id"]):
-            reply = await self._site.owners.ask(name, "commit_message", message)
+            request = as_preparer(req, message)
+            reply = await self._site.owners.ask(name, "commit_message", request)
             if reply[0] == "ok":
                 return ["ok", f"{sent.rpartition(' ')[2]}-Attached successfully"]
         return wire.failure(NoSuchMessage(BEGIN_ANEW), with_kind=True)
@@ -129,7 +132,8 @@ class Attachments:
             )
         reply: Reply = _NOT_THERE
         if is_id(msg_id) or not wants_json(form):
-            request = {"msg_id": checked(msg_id), "attachment_name": file}
+            place = {"msg_id": checked(msg_id), "attachment_name": file}
+            request = as_preparer(req, place)
             reply = await self._site.owners.ask(name, "delete_attach_message", request)
         self._say(resp, form, name, msg_id, reply)
 

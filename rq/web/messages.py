@@ -81,6 +81,8 @@ _DONE = {
     "unack": "needs a person again",
     "move": "goes on in the other queue",
 }
+# Said by the web alone.
+_OF_RQ = frozenset({fieldnames.KEY_OF, fieldnames.PREPARER, fieldnames.AS_OPERATOR})
 _FOR_OTHERS = frozenset({"relay", "rq_router"})  # their messages name other queues
 _NO_METHOD = "400 - Invalid method param"
 NOT_FOUND = "msg not found"  # of an id that is in no state, and never will be
@@ -124,6 +126,8 @@ class Messages:
     async def _reply(self, req: Request, name: str, form: Form) -> bytes:
         command, fields = request_of(form, time.time())
         fields = with_user(req, fields)
+        if command == _SEND["prep"]:
+            fields = as_preparer(req, fields)
         check_dest(req, name, fields)
         if fieldnames.is_handed_on(fields, str(fields.get("_key"))):
             rights.demand_guarded(req, name, Sender.RELAY)
@@ -223,7 +227,7 @@ class Messages:
         self, req: Request, name: str, command: str, msg_id: str, **more: str
     ) -> Reply:
         request = with_user(req, {"msg_id": checked(msg_id), "who": who(req), **more})
-        return await self._site.owners.ask(name, command, request)
+        return await self._site.owners.ask(name, command, as_preparer(req, request))
 
 
 def request_of(form: Form, now: float) -> tuple[str, dict[str, Json]]:
@@ -287,12 +291,22 @@ def who(req: Request) -> str:
 def with_user(req: Request, fields: Mapping[str, Json]) -> dict[str, Json]:
     """Return what an owner is asked, with whose its key is: the owner knows the web alone,
     whose word it believes. What a client says of that itself is left out."""
-    kept = {name: value for name, value in fields.items() if name != fieldnames.KEY_OF}
+    kept = {name: value for name, value in fields.items() if name not in _OF_RQ}
     key, principal = kept.get(fieldnames.KEY), cast(Principal, req.context.principal)
     is_of_relay = str(key).startswith(fieldnames.RELAY_KEY)
     if key is None or (is_of_relay and _is_own(principal)):
         return kept
     return {**kept, fieldnames.KEY_OF: principal.user}
+
+
+def as_preparer(req: Request, request: Mapping[str, Json]) -> dict[str, Json]:
+    """Return what an owner is asked to prepare, or to do with what is prepared, with the
+    user who asks. An operator may do so with what any user has prepared."""
+    principal: Principal = req.context.principal
+    as_whom: dict[str, Json] = {fieldnames.PREPARER: principal.user}
+    if principal.may(Role.OPERATOR):
+        as_whom[fieldnames.AS_OPERATOR] = True
+    return {**request, **as_whom}
 
 
 def _is_own(principal: Principal) -> bool:

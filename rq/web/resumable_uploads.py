@@ -23,11 +23,12 @@ from rq.config import files
 from rq.errors import AlreadyCommitted, BadInput, Busy
 from rq.kinds import PASSING
 from rq.lines.owners import Reply
+from rq.nesting import Json
 from rq.states import State
 from rq.web import views
 from rq.web.answers import failure_in, say_reply
 from rq.web.intake import Intake, cannot_take, check_room, go_on_from, pour
-from rq.web.messages import checked
+from rq.web.messages import as_preparer, checked
 from rq.web.routes import Routes
 from rq.web.site import Site
 from rq.web.unfinished_uploads import name_of
@@ -99,14 +100,15 @@ class ResumableUploads:
         have = os.fstat(intake.fd).st_size
         if have < wanted.size:
             return _go_on_from(have)
-        about = {
+        about: dict[str, Json] = {
             **place,
             "pathname": f"/{place['name']}",
             "sha256": wanted.sha256,
             "digests": intake.digests(),
         }
         owners = self._site.owners
-        reply = await owners.with_file(name, "attach_message", about, intake.fd)
+        request = as_preparer(req, about)
+        reply = await owners.with_file(name, "attach_message", request, intake.fd)
         error = failure_in(reply)
         if error is None or error.kind not in PASSING:  # else it is kept for that
             self._parts.forget(part.name)

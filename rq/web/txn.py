@@ -12,6 +12,7 @@ from rq.access.roles import Role
 from rq.replies import TransactionView
 from rq.web import forms
 from rq.web.answers import say
+from rq.web.messages import as_preparer
 from rq.web.routes import Routes
 from rq.web.site import Site
 
@@ -33,7 +34,8 @@ class Transactions:
         form = await forms.read(req)
         if form.get("_method") != "abort":
             raise falcon.HTTPBadRequest(description="_method is not abort")
-        reply = await self._site.owners.ask(name, "abort_txn", {"txn": txn})
+        request = as_preparer(req, {"txn": txn})
+        reply = await self._site.owners.ask(name, "abort_txn", request)
         here = f"/q/{name}/txn"
         say(self._site, req, resp, form, reply, here, f"transaction {txn} is aborted")
 

@@ -13,6 +13,7 @@ from harness.spool import a_message
 
 from rq.errors import Busy, Closed, NoSuchMessage, WrongState
 from rq.queues.control import create
+from rq.queues.control.idempotency import Preparer
 from rq.spool import attach, decisions
 from rq.states import Event, Role, State
 
@@ -122,7 +123,8 @@ def test_a_message_is_not_accepted_while_the_second_of_two_attaches_goes_on(
                 with pytest.raises(Busy, match="being worked on"):
                     spool.fire(msg_id, Event.COMMIT, Role.CREATOR)
                 with pytest.raises(Busy, match="an attach has not ended"):
-                    create._commit(queue, {}, msg_id)  # nor is its file swept away
+                    # Nor is its file swept away.
+                    create._commit(queue, None, msg_id, Preparer("", True))
             finally:
                 go_on.set()
             await slow

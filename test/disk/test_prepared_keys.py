@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from harness.spool import a_message
 
 from rq.queues.control import idempotency
-from rq.queues.control.idempotency import Key
+from rq.queues.control.idempotency import Key, Preparer
 from rq.states import Event, Role
 
 
@@ -19,7 +19,13 @@ def test_the_key_of_a_prepared_message_is_forgotten_when_that_was_removed(owner)
         admission=SimpleNamespace(check_open=lambda: None),
     )
     asked = [
-        idempotency.prepare(queue, queue.prepared, {"param1": key}, Key(key, key, None))
+        idempotency.prepare_once(
+            queue,
+            queue.prepared,
+            {"param1": key},
+            Preparer("", True),
+            Key(key, key, None),
+        )
         for key in ("kept", "removed", "committed")
     ]
     kept, removed, committed = (msg_id for msg_id, _ in asked)

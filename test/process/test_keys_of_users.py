@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import pwd
 import subprocess
 import sys
 import time
+from itertools import cycle
 
 import pytest
 from harness.checkout import CHECKOUT
 from harness.processes import acting_as, only_root, open_to_others
 from harness.queues import RunningQueue, kept, running_queue, short
+from harness.waiting import wait_until
 from harness.web_server import served
 
 from rq import offline
@@ -29,10 +32,12 @@ ANN, BOB = 65533, 65532  # users without a name
 BEFORE = """
 from rq.queues.control import idempotency
 idempotency._key = lambda asker, text, said: idempotency.Key(text, text, None)
+idempotency.preparer_in = lambda *_: idempotency.Preparer(None, True)
 """
 BEFORE_TXN = """
 from rq.queues.control import idempotency, transactions
 idempotency.key_of_txn = lambda asker, request: idempotency.Key(*[request["key"]] * 3)
+idempotency.preparer_in = lambda *_: idempotency.Preparer(None, True)
 """
 
 
@@ -133,11 +138,11 @@ def web(tmp_path_factory):
         yield web
 
 
-def token(web, name, user=""):
+def token(web, name, user="", role=Role.PRODUCER):
     """Return the header of a new token."""
     secret = tokens.new_secret()
     row = Token(
-        name=name, sha256=tokens.digest_of(secret), role=Role.PRODUCER,
+        name=name, sha256=tokens.digest_of(secret), role=role,
         created=time.time(), created_by="test", user=user,
     )  # fmt: skip
     tokens.create(web.daemon.root, row)
@@ -281,10 +286,11 @@ def test_a_relay_with_a_renewed_token_is_known_and_so_is_what_came_before(web):
     renewed, other = token(web, "north"), token(web, "north-2", "token:north")
     for header in (renewed, other):
         assert prepared(web, queue, "relay/in-doubt", header) == begun
-    # The version before remembered it as RQ's own user does, whose it was.
+    # The version before remembered what it accepted as RQ's own user does, whose it was.
     asked = {"dest": queue, "_key": "relay/before"}
-    _, old, _ = web.daemon.ask_queue(queue, "prep_message", asked)
-    assert prepared(web, queue, "relay/before", other) == short(old)
+    _, ours, _ = web.daemon.ask_queue(queue, "prep_message", asked)
+    theirs = prepared(web, queue, "relay/before", other)
+    assert theirs != short(ours)  # RQ's own relay prepares it, and commits it alone
     _, old = web.daemon.ask_queue(queue, "create_message", {**asked, "_key": "relay/b"})
     assert prepared(web, queue, "relay/b", renewed) == short(old)
 
@@ -317,7 +323,7 @@ def test_who_guesses_the_key_of_the_next_batch_cannot_send_it_empty(web):
     assert true["txn"] != forged["txn"]
     assert opened(web, queue, key, driver)["txn"] == true["txn"]
     reply = web.daemon.ask_queue(queue, "open_txn", {"key": "spark/0b5f/9"})
-    assert opened(web, queue, "spark/0b5f/9", driver)["txn"] == reply[1]["txn"]
+    assert opened(web, queue, "spark/0b5f/9", driver)["txn"] != reply[1]["txn"]
 
 
 @only_root
@@ -339,3 +345,163 @@ def test_the_key_of_a_transaction_is_its_user_s_also_after_a_crash(tmp_path):
 def txn_of(queue, uid, key):
     with acting_as(uid, 0):
         return queue.ok("open_txn", {"key": key})["txn"]
+
+
+# ---- what a producer prepares
+
+
+def attach(web, queue, msg_id, header, data=b"mill"):
+    place = f"/q/{queue}/{msg_id}/attach/new"
+    files = {"filedata": ("a.txt", data)}
+    return web.multipart(place, {"x_format": "json"}, files, **header)
+
+
+def put(web, queue, msg_id, header):
+    return web.ask(
+        "PUT", f"/q/{queue}/{msg_id}/attach/a.txt", b"mill",
+        X_RQ_SHA256=hashlib.sha256(b"mill").hexdigest(), Content_Range="bytes 0-3/4",
+        **header,
+    )  # fmt: skip
+
+
+CHANGES = {
+    "commit": lambda web, queue, msg_id, header: committed(
+        web, queue, msg_id, "mill", header
+    ),
+    "commit by the API": lambda web, queue, msg_id, header: web.ask(
+        "POST", f"/api/v1/queues/{queue}/messages/{msg_id}/commit", **header
+    ),
+    "attach": attach,
+    "attach in pieces": put,
+    "detach": lambda web, queue, msg_id, header: web.post(
+        f"/q/{queue}/{msg_id}/attach/a.txt",
+        {"_method": "delete", "x_format": "json"}, **header,
+    ),
+}  # fmt: skip
+
+
+def restarted(web, queue, kill):
+    """Let a queue be owned by another process, which knows what the disk says."""
+    daemon = web.daemon
+    before = daemon.child(queue)["pid"]
+    if kill:
+        daemon.kill(queue)
+    else:
+        daemon.ask("restart_queue", queue)
+    wait_until(lambda: daemon.until_up(queue)["pid"] != before)
+    wait_until(lambda: web.get(f"/q/{queue}.json").status == 200)
+
+
+def is_done(answer):
+    words = answer.json
+    return answer.status < 300 and (not isinstance(words, list) or words[0] == "ok")
+
+
+@pytest.mark.parametrize(
+    ("change", "key"), [*zip(CHANGES, cycle([None, "relay/0123"]), strict=False)]
+)
+def test_what_one_producer_prepares_no_other_one_changes(web, change, key):
+    queue = web.queue("exit 1", num_workers=0)
+    shop, mill = token(web, f"{queue}-shop"), token(web, f"{queue}-mill")
+    begun = prepared(web, queue, key, shop)
+    assert is_done(attach(web, queue, begun, shop, b"shop"))
+    if key:
+        restarted(web, queue, kill=True)
+    answer = CHANGES[change](web, queue, begun, mill)
+    assert not is_done(answer)
+    assert "prepared by another user" in answer.text
+    view = web.daemon.ask_queue(queue, "get_message", {"msg_id": begun})[1]
+    assert view["state"] == "prep"
+    assert view["_attachments"]["a.txt"]["md5"] == hashlib.md5(b"shop").hexdigest()
+    assert "shop" not in str({**view, "_attachments": ""})
+    operator = token(web, f"{queue}-ops", role=Role.OPERATOR)
+    assert is_done(CHANGES[change](web, queue, begun, operator))
+    if change not in ("commit", "commit by the API"):
+        assert is_done(committed(web, queue, begun, key or "shop", shop))
+    view = web.daemon.ask_queue(queue, "get_message", {"msg_id": begun})[1]
+    assert view["state"] == "que"
+    lines = web.daemon.root.queue(queue).path.glob("journal/*")
+    assert not any(
+        b"_preparer" in path.read_bytes() for path in lines if path.is_file()
+    )
+
+
+def member(web, queue, txn):
+    """Return the message that a transaction holds."""
+    return web.daemon.ask_queue(queue, "show_txn", {"txn": txn, "limit": 1})[1]["ids"][
+        0
+    ]
+
+
+def of_txn(verb, body=b"{}", kind="application/json"):
+    return lambda web, queue, txn, header: web.ask(
+        "POST", f"/api/v1/queues/{queue}/txn/{txn}/{verb}", body, Content_Type=kind,
+        **header,
+    )  # fmt: skip
+
+
+OF_TXN = {
+    "add": of_txn("messages", b'{"param1": "mill"}'),
+    "rows": of_txn("rows", b'{"param1": "mill"}\n', "application/x-ndjson"),
+    "commit": of_txn("commit", b'{"ids": []}'),
+    "abort": of_txn("abort"),
+    "attach to its message": lambda web, queue, txn, header: attach(
+        web, queue, member(web, queue, txn), header
+    ),
+    "abort on its page": lambda web, queue, txn, header: web.post(
+        f"/q/{queue}/txn/{txn}", {"_method": "abort", "x_format": "json"}, **header
+    ),
+    "follow": lambda web, queue, txn, header: web.ask(
+        "POST", f"/api/v1/queues/{queue}/txn", json.dumps({"of": txn}).encode(),
+        Content_Type="application/json", **header,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "how"),
+    [*zip(OF_TXN, cycle(["with a key", "kill -9", "stop"]), strict=False)],
+)
+def test_the_transaction_of_one_producer_no_other_one_changes(web, change, how):
+    queue = web.queue("exit 1", num_workers=0)
+    shop, mill = token(web, f"{queue}-shop"), token(web, f"{queue}-mill")
+    txn = opened(web, queue, None if how == "stop" else "mine", shop)["txn"]
+    assert is_done(OF_TXN["add"](web, queue, txn, shop))
+    if how != "with a key":
+        restarted(web, queue, kill="kill" in how)
+    answer = OF_TXN[change](web, queue, txn, mill)
+    assert not is_done(answer)
+    assert "prepared by another user" in answer.text
+    held = web.daemon.ask_queue(queue, "show_txn", {"txn": txn})[1]
+    assert (held["state"], held["messages"]) == ("open", 1)
+    whose = shop if how == "stop" else token(web, f"{queue}-o", role=Role.OPERATOR)
+    assert is_done(OF_TXN[change](web, queue, txn, whose))
+
+
+def test_who_is_an_operator_no_more_goes_on_with_what_it_has_begun(web):
+    queue = web.queue("exit 1", num_workers=0)
+    before = token(web, f"{queue}-a", f"{queue}-ann", Role.OPERATOR)
+    now = token(web, f"{queue}-b", f"{queue}-ann")
+    for key in ("mine", None):
+        txn = opened(web, queue, key, before)["txn"]
+        begun = prepared(web, queue, key, before)
+        restarted(web, queue, kill=True)
+        assert is_done(attach(web, queue, begun, now))
+        assert is_done(committed(web, queue, begun, key or "other", now))
+        assert key is None or opened(web, queue, key, now)["txn"] == txn
+        assert is_done(OF_TXN["add"](web, queue, txn, now))
+        assert is_done(OF_TXN["abort"](web, queue, txn, now))
+
+
+def test_what_rq_itself_prepares_no_producer_meets_or_changes(web):
+    queue = web.queue("exit 1", num_workers=0)
+    eve, key = token(web, f"{queue}-eve"), "spark/0b5f/8"
+    ask = web.daemon.ask_queue
+    begun = short(ask(queue, "prep_message", {"dest": queue, "_key": "relay/7"})[1])
+    assert not is_done(committed(web, queue, begun, "relay/7", eve))
+    txn = ask(queue, "open_txn", {"key": key})[1]["txn"]
+    assert not is_done(OF_TXN["abort"](web, queue, txn, eve))
+    assert ask(queue, "commit_txn", {"txn": txn, "ids": []})[0] == "ok"
+    restarted(web, queue, kill=False)
+    assert opened(web, queue, key, eve)["txn"] != txn
+    assert ask(queue, "open_txn", {"key": key})[1]["txn"] == txn

@@ -8,7 +8,7 @@ from rq.spool import decisions
 from rq.spool.transactions import Transaction
 
 
-def head(owner: Owner, value: object, key: str | None) -> str:
+def head(owner: Owner, value: object, key: str | None) -> Transaction:
     """Return the transaction that is to decide for a new one; NoSuchMessage, WrongState or
     BadInput when it cannot."""
     if key is not None:
@@ -29,7 +29,7 @@ def head(owner: Owner, value: object, key: str | None) -> str:
         raise Busy(
             f"not accepted: {decisions.LONGEST_CHAIN} transactions are in chains"
         )
-    return txn.txn_id
+    return txn
 
 
 def check_rule(owner: Owner) -> None:

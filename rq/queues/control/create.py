@@ -37,7 +37,7 @@ from rq.queues.control.command import (
     object_in,
     with_id,
 )
-from rq.queues.control.idempotency import Key, OkOrJoined
+from rq.queues.control.idempotency import Key, OkOrJoined, Preparer
 from rq.queues.delivery import copies
 from rq.queues.owner.owner import Owner
 from rq.spool import ancestor_files, attach
@@ -59,30 +59,35 @@ def _create(ctx: Context, request: dict[str, Json]) -> OkOrJoined:
 
 def prep_message(ctx: Context, arg: bytes) -> Reply | Awaitable[Reply]:
     """Begin a message: attachments follow, then commit."""
-    request = object_in(arg)
-    key = idempotency.key_in(ctx.connection.asker, request)
+    request, asker = object_in(arg), ctx.connection.asker
+    key = idempotency.key_in(asker, request)
+    preparer = idempotency.preparer_in(asker, request)
     if key is not None:
         prepared = ctx.owner.prepared
         if prepared is None:
-            return _prepare_after_reading(ctx.owner, request, key)
-        return _prepare_keyed(ctx.owner, prepared, request, key)
+            return _prepare_after_reading(ctx.owner, request, preparer, key)
+        return _prepare_keyed(ctx.owner, prepared, request, preparer, key)
     ctx.owner.admission.check_open()
-    message = ctx.owner.make(request)
-    ctx.owner.spool.prepare(message)
-    return "ok", ctx.owner.full_id(message.msg_id)
+    msg_id = idempotency.prepare(ctx.owner, request, preparer, None)
+    return "ok", ctx.owner.full_id(msg_id)
 
 
 def _prepare_keyed(
-    owner: Owner, prepared: dict[str, str], request: JsonObject, key: Key
+    owner: Owner,
+    prepared: dict[str, str],
+    request: JsonObject,
+    preparer: Preparer,
+    key: Key,
 ) -> tuple[Literal["ok"], str, str]:
-    msg_id, state = idempotency.prepare(owner, prepared, request, key)
+    msg_id, state = idempotency.prepare_once(owner, prepared, request, preparer, key)
     return "ok", owner.full_id(msg_id), state
 
 
 async def _prepare_after_reading(
-    owner: Owner, request: JsonObject, key: Key
+    owner: Owner, request: JsonObject, preparer: Preparer, key: Key
 ) -> tuple[Literal["ok"], str, str]:
-    return _prepare_keyed(owner, await idempotency.read_prepared(owner), request, key)
+    prepared = await idempotency.read_prepared(owner)
+    return _prepare_keyed(owner, prepared, request, preparer, key)
 
 
 def single_que(ctx: Context, arg: bytes) -> OkOrJoined:
@@ -100,8 +105,12 @@ def attach_message(ctx: Context, arg: bytes) -> Awaitable[Ok[str]]:
     request, msg_id = with_id(arg)
     path = _path_in(request)
     name = names.attachment(request.get("name") or os.path.basename(path))
-    if ctx.owner.spool.find(msg_id) not in (State.PREP, None):
+    preparer = idempotency.preparer_in(ctx.connection.asker, request)
+    state = ctx.owner.spool.find(msg_id)
+    if state not in (State.PREP, None):
         raise AlreadyCommitted(idempotency.ALREADY)
+    if state is State.PREP:
+        preparer.check_message(ctx.owner, msg_id)
     ctx.owner.admission.check_open()
     passed, asker = ctx.connection.take_fd(), ctx.connection.asker
     source = passed if passed is not None else _opened(path, asker.peer)
@@ -192,6 +201,8 @@ def delete_attach_message(ctx: Context, arg: bytes) -> NowOrLater[str]:
     request, msg_id = with_id(arg)
     if ctx.owner.spool.state_of(msg_id) is not State.PREP:
         raise WrongState("msg not in prep")
+    preparer = idempotency.preparer_in(ctx.connection.asker, request)
+    preparer.check_message(ctx.owner, msg_id)
     name = names.attachment(request.get("attachment_name"))
     if names.is_ancestors(msg_id):
         return _delete_of_ancestor(ctx.owner, msg_id, name)
@@ -207,13 +218,13 @@ async def _delete_of_ancestor(owner: Owner, msg_id: str, name: str) -> Ok[str]:
 
 def commit_message(ctx: Context, arg: bytes) -> OkOrJoined | Awaitable[OkOrJoined]:
     """Accept a prepared message, or let it join an equal one, which the answer names."""
-    request, msg_id = with_id(arg)
-    key = idempotency.key_in(ctx.connection.asker, request)
-    return _commit(ctx.owner, key, msg_id)
+    (request, msg_id), asker = with_id(arg), ctx.connection.asker
+    key = idempotency.key_in(asker, request)
+    return _commit(ctx.owner, key, msg_id, idempotency.preparer_in(asker, request))
 
 
 def _commit(
-    owner: Owner, key: Key | None, msg_id: str
+    owner: Owner, key: Key | None, msg_id: str, preparer: Preparer
 ) -> OkOrJoined | Awaitable[OkOrJoined]:
     state = owner.spool.find(msg_id)
     if state is not State.PREP:
@@ -223,8 +234,9 @@ def _commit(
         return idempotency.already(owner, committed)
     owner.admission.check_open()
     entry = owner.spool.entry(msg_id)
+    preparer.check_message(owner, msg_id)
     if entry.committing is not None:
-        return _commit_again(owner, key, msg_id, entry.committing)
+        return _commit_again(owner, key, msg_id, preparer, entry.committing)
     if entry.busy:
         raise Busy("msg is being worked on: an attach has not ended; ask again")
     message = owner.spool.read(msg_id)
@@ -241,11 +253,15 @@ def _commit(
 
 
 async def _commit_again(
-    owner: Owner, key: Key | None, msg_id: str, first: asyncio.Future[None]
+    owner: Owner,
+    key: Key | None,
+    msg_id: str,
+    preparer: Preparer,
+    first: asyncio.Future[None],
 ) -> OkOrJoined:
     """Answer a commit that was asked for while an equal one waits for the disk."""
     await asyncio.wait([first])
-    reply = _commit(owner, key, msg_id)
+    reply = _commit(owner, key, msg_id, preparer)
     return await reply if inspect.isawaitable(reply) else reply
 
 

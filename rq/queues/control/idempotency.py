@@ -23,6 +23,14 @@ tab. Whose a key is, is decided where it comes in:
 - The version before remembered the texts of all users as they are. Until these are
   forgotten each user meets them. They are never written any more, so a text that is
   remembered so, and is none of RQ's own, is of before.
+
+What a producer prepares is its own, too: a message in prep, and a transaction, until they
+are decided. Ids are no secret, for whoever may look can list them; so an id alone must not
+let one producer commit, abort or change what another one is about to send. Who prepared it
+stands in its file, or in the line that opened the transaction; a key says it, too. That
+user may go on with it, and so may an operator. What RQ's own user prepares is of no user
+(""), but for whom it says (`_preparer`): so the web names the user whom it has let in. What
+the version before prepared, without a key, names no user, and any of them may go on.
 """
 
 from __future__ import annotations
@@ -33,17 +41,20 @@ from typing import Literal, NamedTuple
 import orjson
 
 from rq import fieldnames
+from rq.access.roles import Role as Access
 from rq.access.sockets import Asker
-from rq.errors import BadInput, BadMessage, Unread
+from rq.errors import BadInput, BadMessage, NotPermitted, Unread
 from rq.message import JsonObject, Message
 from rq.nesting import Json
 from rq.queues.concurrency.tasks import in_slices
 from rq.queues.owner.owner import PREPARED, Owner
 from rq.spool import Accepted, outbox
 from rq.spool.record import More
+from rq.spool.transactions import Transaction
 from rq.states import Event, Role, State
 
 KEY, KEY_OF = fieldnames.KEY, fieldnames.KEY_OF
+PREPARER, AS_OPERATOR = fieldnames.PREPARER, fieldnames.AS_OPERATOR
 SAME = "_same"  # with a key: refuse it when it came with another message before
 COMMITTED = "commited"  # as the ancestor spells it
 ALREADY = f"msg already {COMMITTED}"
@@ -108,11 +119,55 @@ def _key(asker: Asker, text: str, said: object) -> Key:
     return Key(text, f"{user}\t{text}", before)
 
 
-def _user(said: object) -> str:
+def _user(said: object, field: str = KEY_OF) -> str:
     """Return a user that was named; BadInput: another could be taken for it."""
     if isinstance(said, str) and said.isprintable() and 0 < len(said) <= _LONGEST_USER:
         return said
-    raise BadInput(f"{KEY_OF} is not the name of a user: {said!r:.60}")
+    raise BadInput(f"{field} is not the name of a user: {said!r:.60}")
+
+
+class Preparer(NamedTuple):
+    """As whom something is prepared, or changed while it is."""
+
+    user: str  # "": RQ itself
+    is_operator: bool
+
+    def check(self, txn: Transaction) -> None:
+        """NotPermitted unless this user may change a transaction."""
+        self._check(_whose(txn.key, txn.preparer), f"transaction {txn.txn_id}")
+
+    def check_message(self, owner: Owner, msg_id: str) -> None:
+        """NotPermitted unless this user may change a message in prep."""
+        if self.is_operator:
+            return  # to read the file would take a descriptor, and there may be none
+        message, txn = owner.spool.read(msg_id), owner.spool.txns.of(msg_id)
+        if txn is not None:
+            self.check(txn)
+        else:
+            whose = _whose(message.extra.get(KEY), message.extra.get(PREPARER))
+            self._check(whose, f"message {msg_id}")
+
+    def _check(self, whose: object, what: str) -> None:
+        if not self.is_operator and whose not in (None, self.user):
+            raise NotPermitted(
+                f"{what} is prepared by another user: it takes that user or an operator"
+            )
+
+
+def preparer_in(asker: Asker, request: dict[str, Json]) -> Preparer:
+    """Take out of a request as whom something is prepared, or changed while it is."""
+    said, is_operator = request.pop(PREPARER, None), request.pop(AS_OPERATOR, False)
+    if not asker.is_own:
+        return Preparer(asker.principal.name, asker.principal.may(Access.OPERATOR))
+    if said is None:
+        return Preparer("", is_operator=True)
+    return Preparer(_user(said, PREPARER), is_operator is True)
+
+
+def _whose(key: object, preparer: object) -> object:
+    """Return the user who has prepared something; None: that is not known."""
+    user, tab, _ = key.partition("\t") if isinstance(key, str) else ("", "", "")
+    return user if tab else preparer
 
 
 def checked(key: object, name: str) -> str | None:
@@ -190,7 +245,23 @@ def _digest(request: JsonObject, key: str) -> str:
 
 
 def prepare(
-    owner: Owner, prepared: dict[str, str], request: JsonObject, key: Key
+    owner: Owner, request: JsonObject, preparer: Preparer, key: Key | None
+) -> str:
+    """Begin a message, of which its file says who prepares it; return its id."""
+    message = owner.make(request, key and key.text)
+    extra = {**message.extra, PREPARER: preparer.user}
+    if key is not None:
+        extra[KEY] = key.kept
+    owner.spool.prepare(message.with_(extra=extra))
+    return message.msg_id
+
+
+def prepare_once(
+    owner: Owner,
+    prepared: dict[str, str],
+    request: JsonObject,
+    preparer: Preparer,
+    key: Key,
 ) -> tuple[str, str]:
     """Begin a message unless one with this key was begun or accepted; return the id of
     the one, and `prep` or `commited`. `prepared` is the owner's."""
@@ -199,14 +270,22 @@ def prepare(
         return accepted.msg_id, COMMITTED
     for kept in (key.kept, key.before):
         msg_id = None if kept is None else prepared.get(kept)
-        if msg_id is not None and key_of(owner, msg_id) == kept:
+        if msg_id is not None and _is_begun(owner, msg_id, preparer, kept):
             return msg_id, str(State.PREP)
     owner.admission.check_open()
-    message = owner.make(request, key.text)
-    extra = {**message.extra, KEY: key.kept}
-    owner.spool.prepare(message.with_(extra=extra))
-    prepared[key.kept] = message.msg_id
-    return message.msg_id, str(State.PREP)
+    prepared[key.kept] = msg_id = prepare(owner, request, preparer, key)
+    return msg_id, str(State.PREP)
+
+
+def _is_begun(owner: Owner, msg_id: str, preparer: Preparer, key: str | None) -> bool:
+    """Whether a message waits in prep under a key, and `preparer` may go on with it."""
+    if key_of(owner, msg_id) != key:
+        return False
+    try:
+        preparer.check_message(owner, msg_id)
+    except NotPermitted:
+        return False  # RQ's own
+    return True
 
 
 def key_of(owner: Owner, msg_id: str) -> str | None:
@@ -258,11 +337,12 @@ def accept(owner: Owner, message: Message) -> OkOrJoined:
     """Accept a message that was prepared, or let it join an equal one, which the answer
     names then."""
     key = message.extra.get(KEY)
+    extra = {n: v for n, v in message.extra.items() if n not in (KEY, PREPARER)}
     if not isinstance(key, str):
         # One that has run elsewhere is an ancestor's, whose relay may ask again when it
         # has not heard the answer, and would send anew what is not known any more.
         more: More = {"key": f"{PREPARED}{message.msg_id}"} if message.count else {}
-        return _committed(owner, message, more)
+        return _committed(owner, message.with_(extra=extra), more)
     if owner.prepared:
         owner.prepared.pop(key, None)
     earlier = owner.spool.accepted_with(key)
@@ -270,7 +350,6 @@ def accept(owner: Owner, message: Message) -> OkOrJoined:
         # Another with its key was accepted meanwhile; this one never is.
         owner.spool.fire(message.msg_id, Event.DISCARD, Role.CREATOR)
         return already(owner, earlier)
-    extra = {name: value for name, value in message.extra.items() if name != KEY}
     return _committed(owner, message.with_(extra=extra), {"key": key})
 
 

@@ -46,27 +46,36 @@ def open_txn(ctx: Context, arg: bytes) -> Ok[TransactionView]:
     owner = ctx.owner
     key = idempotency.key_of_txn(ctx.connection.asker, request)
     ttl = arguments.seconds(request, "ttl", TTL, 1.0, LONGEST)
+    preparer = idempotency.preparer_in(ctx.connection.asker, request)
     owner.admission.check_open()
     if (of := request.get("of")) is not None:
         head = chains.head(owner, of, key and key.text)
-        return "ok", fields_of(decisions.open_one(owner.spool, None, ttl, head))
+        preparer.check(head)
+        user = preparer.user
+        bound = decisions.open_one(owner.spool, None, ttl, head.txn_id, user)
+        return "ok", fields_of(bound)
     txn = _with_key(owner, key)
     if txn is None:
         if _open(owner) >= MOST_OPEN:
             raise Busy(f"not accepted: {MOST_OPEN} transactions are open")
         kept = None if key is None else key.kept
-        txn = decisions.open_one(owner.spool, kept, ttl)
+        txn = decisions.open_one(owner.spool, kept, ttl, preparer=preparer.user)
     if not txn.is_open:
         return "ok", fields_of(txn)
     return "ok", {**fields_of(txn), "takes_rows": rows.are_taken(owner.config)}
 
 
 def _with_key(owner: Owner, key: Key | None) -> Transaction | None:
-    """Return the transaction that was opened with a key."""
+    """Return the transaction that was opened with a key, by this user or by the version
+    before."""
     if key is None:
         return None
     with_key = owner.spool.txns.with_key
-    return with_key(key.kept) or (with_key(key.before) if key.before else None)
+    txn = with_key(key.kept)
+    if txn is None and key.before is not None:
+        before = with_key(key.before)
+        return before if before is not None and before.preparer is None else None
+    return txn
 
 
 def _open(owner: Owner) -> int:
@@ -84,6 +93,7 @@ def _one_by_one(verb: _Verb) -> Handler:
     def handler(ctx: Context, arg: bytes) -> NowOrLater[object]:
         request = object_in(arg)
         txn = _named(ctx.owner, request)
+        idempotency.preparer_in(ctx.connection.asker, request).check(txn)
         if txn.pending is None:
             return verb(ctx.owner, txn, request)
         return _afterwards(verb, ctx.owner, txn, request)

@@ -17,7 +17,7 @@ from rq.nesting import Json
 from rq.web.api import messages
 from rq.web.api.operation import OF_OWNERS, Answer, Handler, Header, Operation
 from rq.web.api.shapes import Limits
-from rq.web.messages import check_move, checked, who, with_user
+from rq.web.messages import as_preparer, check_move, checked, who, with_user
 from rq.web.site import Site
 
 _FAILURES = (
@@ -95,8 +95,9 @@ def _handler(command: str) -> Handler:
     async def act(
         site: Site, req: Request, body: Hold | Change | None, name: str, msg_id: str
     ) -> Acted:
-        given = {**(body or {}), **_seen(req)}
-        request = {"msg_id": checked(msg_id), "who": who(req), **given}
+        given = cast("dict[str, Json]", {**(body or {}), **_seen(req)})
+        said = {"msg_id": checked(msg_id), "who": who(req), **given}
+        request = as_preparer(req, said)
         reply = await site.owners.ask(name, command, request)
         text, is_number = client.demanded(reply), isinstance(reply[1], int)
         acted: Acted = {"msg_id": msg_id, "text": str(text)}

@@ -17,7 +17,7 @@ from rq.web.api import requests
 from rq.web.api.messages import NewMessage
 from rq.web.api.operation import OF_OWNERS, Media, Operation
 from rq.web.api.shapes import Limits
-from rq.web.messages import check_dest
+from rq.web.messages import as_preparer, check_dest
 from rq.web.site import Site
 
 _PLACE = "/queues/{name}/txn"
@@ -75,7 +75,7 @@ async def open_transaction(
     principal: Principal = req.context.principal
     if body.key is not None:
         request[fieldnames.KEY_OF] = principal.user
-    return await _ask(site, name, "open_txn", request)
+    return await _ask(site, name, "open_txn", as_preparer(req, request))
 
 
 async def get(
@@ -106,7 +106,7 @@ async def _messages(
     messages = await _lines(req) if body is None else [cast(Json, body)]
     for fields in messages:
         check_dest(req, name, fields if isinstance(fields, dict) else {})
-    return {"txn": txn, "messages": messages}
+    return as_preparer(req, {"txn": txn, "messages": messages})
 
 
 async def _lines(req: Request) -> list[Json]:
@@ -119,13 +119,14 @@ async def commit(
     site: Site, req: Request, body: Choice, name: str, txn: str
 ) -> TransactionView:
     choice = {"ids": body.ids, "chain": body.chain, "rows": body.rows}
-    return await _ask(site, name, "commit_txn", {"txn": txn, **choice})
+    request = as_preparer(req, {"txn": txn, **cast("dict[str, Json]", choice)})
+    return await _ask(site, name, "commit_txn", request)
 
 
 async def abort(
     site: Site, req: Request, body: None, name: str, txn: str
 ) -> TransactionView:
-    return await _ask(site, name, "abort_txn", {"txn": txn})
+    return await _ask(site, name, "abort_txn", as_preparer(req, {"txn": txn}))
 
 
 async def _ask(
