@@ -12,6 +12,7 @@ from harness.waiting import wait_until
 from rq.access.roles import Principal, Role
 from rq.broker.bridge.bridge import Bridge
 from rq.broker.connection import Connection
+from rq.broker.later import Later
 from rq.broker.node import Node
 
 pytestmark = pytest.mark.process
@@ -31,18 +32,28 @@ class Turn:
         self.bridge.lost(connection)
 
 
+async def connected(turn):
+    """Return a client that the broker may answer, and the client's own end."""
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    client = Connection(1, ours, turn)
+    client.principal = Principal(name="client", role=Role.ADMIN)
+    loop = asyncio.get_running_loop()
+    await loop.connect_accepted_socket(lambda: client, ours)
+    return client, theirs
+
+
+def getjob(bridge, client):
+    bridge.obey(client, b"GETJOB", [b"FROM", b"rq:p"], lambda _: 0)
+
+
 async def ended_before_its_answer_leaves(queue, is_given_back):
     """Let a client get a message, and be ended; return when that is given back."""
     bridge = Bridge(queue.root, Node("ab" * 20, Random(1)))
-    ours, theirs = socket.socketpair()
-    ours.setblocking(False)
     turn = Turn(bridge)
-    client = Connection(1, ours, turn)
-    client.principal = Principal(name="somebody", role=Role.ADMIN)
+    client, theirs = await connected(turn)
     with theirs:
-        loop = asyncio.get_running_loop()
-        await loop.connect_accepted_socket(lambda: client, ours)
-        bridge.obey(client, b"GETJOB", [b"FROM", b"rq:p"], lambda _: 0)
+        getjob(bridge, client)
         await asyncio.wait_for(turn.is_ready.wait(), 20)
         assert len(queue.ok("leases")["leases"]) == 1
         client.kill()
@@ -50,13 +61,58 @@ async def ended_before_its_answer_leaves(queue, is_given_back):
     bridge.close()
 
 
-def test_what_is_in_an_answer_that_has_not_left_is_given_back(tmp_path):
+async def hung_up_when_its_lease_has_begun(queue, is_given_back):
+    """Let a client hang up when its message is confirmed and its answer is not written;
+    return when that message is given back."""
+    bridge = Bridge(queue.root, Node("ab" * 20, Random(1)))
+    turn = Turn(bridge)
+    client, theirs = await connected(turn)
+    begin, has_begun = bridge._holdings.begin, asyncio.Event()
+
+    async def begun(*args):
+        taken = await begin(*args)
+        theirs.close()
+        has_begun.set()
+        return taken
+
+    bridge._holdings.begin = begun
+    getjob(bridge, client)
+    await asyncio.wait_for(has_begun.wait(), 20)
+    await asyncio.to_thread(wait_until, is_given_back)
+    assert not turn.is_ready.is_set()
+    bridge.close()
+
+
+@pytest.mark.parametrize(
+    "story", [ended_before_its_answer_leaves, hung_up_when_its_lease_has_begun]
+)
+def test_what_is_in_an_answer_that_has_not_left_is_given_back(tmp_path, story):
     with running_queue(tmp_path, name="p", **LEASED) as queue:
         msg_id = queue.send()
 
         def is_given_back():
             return queue.get(msg_id)["state"] == "que"
 
-        asyncio.run(ended_before_its_answer_leaves(queue, is_given_back))
+        asyncio.run(story(queue, is_given_back))
         message = queue.get(msg_id)
         assert (message["result"]["cause"], message["count"]) == ("released", 0)
+
+
+async def answered_after_its_end():
+    """Let a client hang up while its answer is being made; return whether it was written,
+    and whether the client is ended."""
+    turn = Turn(Bridge(None, Node("ab" * 20, Random(1))))
+    client, theirs = await connected(turn)
+
+    async def answer():
+        theirs.close()
+        return 7
+
+    later = Later(asyncio.get_running_loop(), {1: client}, None)
+    later.answer(client, answer())
+    await asyncio.sleep(0)  # the answer is made, and the end is not read
+    return turn.is_ready.is_set(), client.transport.is_closing()
+
+
+def test_a_slow_answer_is_not_written_to_a_client_that_has_hung_up():
+    assert asyncio.run(answered_after_its_end()) == (False, True)
