@@ -6,7 +6,7 @@ import pytest
 
 from rq.broker.bus import lanes
 from rq.broker.bus.lanes import Lanes
-from rq.broker.cluster.messages import Copy, Enqueue, Replicate
+from rq.broker.cluster.messages import Copy, Enqueue, Mark, Replicate
 
 LARGE = Replicate(Copy("large", b"q", bytes(1000), 1, 2, 3, 4, 5, 6, 7, ()), True)
 ENQUEUE = Enqueue("large", 0)
@@ -106,5 +106,36 @@ def test_whatever_fails_later_messages_go_on():
         assert isinstance(done, ValueError)
         disk.lanes.put("a", ENQUEUE)
         assert disk.went == [("a", ENQUEUE)]
+
+    played(story)
+
+
+def test_no_mark_passes_a_message_that_was_lost_before_it(monkeypatch):
+    """A mark says that all before it has come: then jobs are handed out again."""
+    monkeypatch.setattr(lanes, "MOST_MESSAGES", 3)
+
+    async def story(disk):
+        for message in (LARGE, ENQUEUE, LARGE, ENQUEUE):
+            disk.lanes.put("a", message)
+        await disk.let_go()
+        disk.lanes.put("a", Mark())  # the lane has room again
+        await disk.let_go()
+        disk.lanes.put("a", Mark())  # and is empty
+        await turns()
+        went = [("a", each) for each in (LARGE, ENQUEUE, LARGE)]
+        assert (disk.went, disk.lanes.lost) == (went, 1)
+        disk.lanes.linked("a")
+        disk.lanes.put("a", Mark())
+        assert disk.went[-1] == ("a", Mark())
+
+
+def test_no_mark_passes_a_copy_that_the_disk_has_not_taken():
+    async def story(disk):
+        disk.lanes.put("a", LARGE)
+        disk.lanes.put("a", Mark())
+        await disk.let_go(OSError(28, "No space left on device"))
+        assert disk.went == []
+        disk.lanes.put("b", Mark())
+        assert disk.went == [("b", Mark())]
 
     played(story)

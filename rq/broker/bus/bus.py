@@ -17,7 +17,7 @@ from rq.broker.bus.connection import PATIENCE, Connection, Identity
 from rq.broker.cluster.gossip import Forget, Gossip, Greeting, HasFailed
 from rq.broker.cluster.member import Member
 from rq.broker.cluster.members import MOST_MEMBERS, TICK, Members
-from rq.broker.cluster.messages import Letter, Message
+from rq.broker.cluster.messages import Letter, Mark, Message
 from rq.logs import fields
 from rq.proc.listening import Bound, Listener
 from rq.resp import BULK_LIMIT
@@ -187,6 +187,8 @@ class Bus:
             link = self.links.get(to)
             if link is None or link.connection is None:
                 continue
+            if isinstance(message, Mark) and link.connection.outbox.lost:
+                continue  # it would say that all before it has come
             if message is not last:
                 last, data = message, encode(message)
             self.sent += 1

@@ -92,11 +92,13 @@ class Cluster:
 
     def linked(self, node: str) -> None:
         """Our link to a member stands."""
+        self._outgoing.linked(node)
         self._server.node.replication.linked(node, self._server.store.clock.now())
         self._server.soon()
 
     def linked_from(self, node: str) -> None:
         """The link of a member to us stands."""
+        self._incoming.linked(node)
         self._server.node.desk.holding.linked(node, self._server.store.clock.now())
 
     def _mind_returns(self) -> None:
