@@ -6,12 +6,11 @@ import asyncio
 import contextlib
 import hashlib
 import os
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from io import FileIO
 
-from rq import beneath, names
+from rq import beneath, durable, names
 from rq.errors import BadInput, NoRoom, NotPlain, NotWhole
 from rq.layout import ATTACH, JOB, MSG, STDIO_LOG
 from rq.work.answers import File, Lease
@@ -97,7 +96,7 @@ class Folder:
 
     def remove(self) -> None:
         """Remove it with all that the script has made; OSError."""
-        shutil.rmtree(self.name, dir_fd=self.place.dir_fd)
+        durable.remove_tree(self.name, self.place.dir_fd)
 
 
 async def fetch(folder: Folder, lease: Lease, service: Service) -> None:

@@ -8,14 +8,13 @@ HOST_PORT_QUEUE/N/   lock      held by the agent
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
-import shutil
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
+from rq import durable
 from rq.errors import Busy, Refused
 from rq.outbound.peers import Target
 from rq.proc import lease_holders, locks
@@ -117,5 +116,4 @@ def end_scripts(path: Path) -> None:
 
 def remove(path: Path) -> None:
     """Remove a directory, whatever a script has made of it."""
-    with contextlib.suppress(FileNotFoundError):
-        shutil.rmtree(path)
+    durable.remove_tree(os.fspath(path))

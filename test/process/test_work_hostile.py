@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import os
 import tarfile
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from rq.errors import BadInput, Refused, Unreachable
 from rq.outbound import addresses, peers
 from rq.outbound.peers import Peer
-from rq.work import answers, shared_script
+from rq.work import answers, place, shared_script
 from rq.work.answers import Result
 from rq.work.bulk import MOST, Bulk
 from rq.work.http import Http, Request
@@ -211,3 +212,21 @@ def test_a_script_of_too_many_files_is_refused_and_nothing_of_it_stays(
     with pytest.raises(Refused, match="more than 20 files"):
         lay_out(data, tmp_path / "script")
     assert list(tmp_path.iterdir()) == []
+
+
+# ---- what a script has made
+
+
+def test_a_tree_that_is_deeper_than_python_s_stack_is_removed(tmp_path):
+    top = tmp_path / "message"
+    top.mkdir()
+    fd = os.open(top, os.O_RDONLY)
+    for _ in range(3000):
+        os.mkdir("d", dir_fd=fd)
+        inner = os.open("d", os.O_RDONLY, dir_fd=fd)
+        os.close(fd)
+        fd = inner
+    os.close(fd)
+    place.remove(top)
+    assert not top.exists()
+    place.remove(top)  # what is gone is fine
