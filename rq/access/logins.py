@@ -21,6 +21,7 @@ from rq.errors import BadConfig
 
 _REMEMBERED = 1000  # logins, and addresses they came from
 _TRUSTED, _STRANGE = -1.0, 0.0  # suspicion of addresses without wrong guesses
+_LONGEST_NAME = 200  # characters; it is part of idempotency keys
 _KEYS = ("password", "role", "queues", "sends")
 
 K = TypeVar("K")
@@ -137,10 +138,11 @@ def users(config: RootConfig) -> dict[str, User]:
 
 def _user(name: str, value: object) -> User:
     # A colon would end it in a header, and a worker is called NAME/LABEL.
-    if not name or not name.isprintable() or ":" in name or "/" in name:
+    is_long = len(name) > _LONGEST_NAME
+    if not name or is_long or not name.isprintable() or ":" in name or "/" in name:
         raise BadConfig(
             f"basic_auth: {name!r:.80} cannot be a user's name: it holds a colon, a "
-            "slash, or what cannot be shown"
+            f"slash, what cannot be shown, or over {_LONGEST_NAME} characters"
         )
     fields = value if isinstance(value, dict) else {"password": value}
     for key in fields:
