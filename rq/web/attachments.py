@@ -47,7 +47,8 @@ class Attachments:
         message = {"msg_id": msg_id.removeprefix(".")}
         state: Reply = _NOT_THERE
         if is_id(msg_id):
-            state = await self._site.owners.ask(name, "get_message_state", message)
+            request = as_preparer(req, message)
+            state = await self._site.owners.ask(name, "get_message_state", request)
         if state == ["ok", State.PREP]:
             reply, form = await self._take(req, name, message)
         else:

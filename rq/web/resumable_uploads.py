@@ -65,7 +65,8 @@ class ResumableUploads:
     ) -> None:
         wanted = wanted_by(req)
         place = {"msg_id": checked(msg_id), "name": names.attachment(file)}
-        state = await self._site.owners.ask(name, "get_message_state", place)
+        request = as_preparer(req, place)
+        state = await self._site.owners.ask(name, "get_message_state", request)
         if state != ["ok", State.PREP]:
             await req.stream.exhaust()
             already = AlreadyCommitted("msg already commited")

@@ -9,13 +9,13 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Literal, TypeVar
 
-from rq import wire
+from rq import fieldnames, wire
 from rq.access.roles import Role
 from rq.config import secrets
 from rq.errors import Closed, Torn
 from rq.message import JsonObject
 from rq.queues.concurrency.tasks import in_slices
-from rq.queues.control import message_list, message_view
+from rq.queues.control import idempotency, message_list, message_view
 from rq.queues.control import queue_view as details
 from rq.queues.control.command import (
     Command,
@@ -41,6 +41,7 @@ from rq.replies import (
 )
 from rq.spool import check
 from rq.spool.recount import Recount
+from rq.states import State
 
 PROBLEMS = 1000  # in an answer of `check`
 
@@ -77,8 +78,12 @@ async def _attempts(owner: Owner, msg_id: str) -> Ok[AttemptsView]:
 
 
 def get_message_state(ctx: Context, arg: bytes) -> Ok[str]:
-    _, msg_id = with_id(arg)
-    return "ok", message_view.public_state(ctx.owner.spool.state_of(msg_id))
+    request, msg_id = with_id(arg)
+    state = ctx.owner.spool.state_of(msg_id)
+    if state is State.PREP and fieldnames.PREPARER in request:  # before a long upload
+        preparer = idempotency.preparer_in(ctx.connection.asker, request)
+        preparer.check_message(ctx.owner, msg_id)
+    return "ok", message_view.public_state(state)
 
 
 def get_message_status(ctx: Context, arg: bytes) -> Ok[Standing]:
