@@ -1,13 +1,21 @@
 """Messages of a link stay in their order, whatever the disk takes for their bodies."""
 
 import asyncio
+import random
+from types import SimpleNamespace
 
 import pytest
 
-from rq.broker.bus import lanes
+from rq.broker.bus import lanes, outbox
+from rq.broker.bus.bus import Bus, Link
+from rq.broker.bus.cluster import Cluster
+from rq.broker.bus.connection import Connection, Identity
 from rq.broker.bus.lanes import Lanes
-from rq.broker.cluster.messages import Copy, Enqueue, Mark, Replicate
+from rq.broker.cluster.gossip import Address
+from rq.broker.cluster.members import Members
+from rq.broker.cluster.messages import Copy, Enqueue, Letter, Mark, Replicate
 
+A, B = "aa" * 20, "bb" * 20
 LARGE = Replicate(Copy("large", b"q", bytes(1000), 1, 2, 3, 4, 5, 6, 7, ()), True)
 ENQUEUE = Enqueue("large", 0)
 
@@ -128,6 +136,8 @@ def test_no_mark_passes_a_message_that_was_lost_before_it(monkeypatch):
         disk.lanes.put("a", Mark())
         assert disk.went[-1] == ("a", Mark())
 
+    played(story)
+
 
 def test_no_mark_passes_a_copy_that_the_disk_has_not_taken():
     async def story(disk):
@@ -137,5 +147,57 @@ def test_no_mark_passes_a_copy_that_the_disk_has_not_taken():
         assert disk.went == []
         disk.lanes.put("b", Mark())
         assert disk.went == [("b", Mark())]
+
+    played(story)
+
+
+class _Deaf:
+    """Hears of nothing."""
+
+    def came(self, *_):
+        pass
+
+    greeted = linked = linked_from = opened = refused = ended = came
+
+
+def _server_without_jobs():
+    """Make a server in which a new link finds nothing to do."""
+    deaf = SimpleNamespace(linked=lambda *_: None)
+    node = SimpleNamespace(replication=deaf, desk=SimpleNamespace(holding=deaf))
+    clock = SimpleNamespace(now=lambda: 0.0)
+    return SimpleNamespace(
+        node=node, store=SimpleNamespace(clock=clock), soon=lambda: None
+    )
+
+
+def test_no_mark_follows_what_a_full_outbox_has_lost():
+    members = Members(B, random.Random(1), Address("127.0.0.1", 7712, 0))
+    bus, link = Bus(members, b"s", None, lambda: 0.0, _Deaf()), Link()
+    connection = link.connection = Connection(Identity(B, b"s"), _Deaf(), connects=True)
+    connection.peer, bus.links[A] = A, link
+    bus.send_all([Letter(A, Mark())])
+    bus.send(A, Mark())
+    assert len(connection.outbox) == 2
+    connection.put(bytes(outbox.MOST_BYTES + 1))
+    bus.send_all([Letter(A, Mark()), Letter(A, ENQUEUE)])
+    bus.send(A, Mark())
+    bus.send(A, ENQUEUE)
+    assert len(connection.outbox) == 4
+
+
+@pytest.mark.parametrize("way", ["linked", "linked_from"])
+def test_marks_pass_again_over_a_new_link(way, monkeypatch):
+    monkeypatch.setattr(lanes, "MOST_MESSAGES", 1)
+
+    async def story(disk):
+        for _ in range(2):
+            disk.lanes.put("a", LARGE)
+        await disk.let_go()
+        cluster = object.__new__(Cluster)  # of which nothing else is asked here
+        cluster._server = _server_without_jobs()
+        cluster._outgoing = cluster._incoming = disk.lanes
+        getattr(cluster, way)("a")
+        disk.lanes.put("a", Mark())
+        assert disk.went == [("a", LARGE), ("a", Mark())]
 
     played(story)

@@ -173,10 +173,23 @@ class Bus:
 
     def send(self, to: str, message: Sent) -> None:
         """Send to a member if our connection to it stands; else the message is gone."""
-        link = self.links.get(to)
-        if link is not None and link.connection is not None:
+        connection = self._way_of(to, message)
+        if connection is not None:
             self.sent += 1
-            link.connection.send(message)
+            connection.send(message)
+
+    def _way_of(self, to: str, message: Sent) -> Connection | None:
+        """Return the connection over which a message goes to a member; None: it is dropped.
+        A mark says that all before it has come, so none follows what was lost."""
+        link = self.links.get(to)
+        connection = None if link is None else link.connection
+        if (
+            connection is not None
+            and connection.outbox.lost
+            and isinstance(message, Mark)
+        ):
+            return None
+        return connection
 
     def send_all(self, letters: Iterable[Letter]) -> None:
         """Send several; those to one node leave together, and one to several is made
@@ -184,16 +197,14 @@ class Bus:
         touched: dict[Connection, None] = {}
         last, data = None, b""
         for to, message, _ in letters:
-            link = self.links.get(to)
-            if link is None or link.connection is None:
+            connection = self._way_of(to, message)
+            if connection is None:
                 continue
-            if isinstance(message, Mark) and link.connection.outbox.lost:
-                continue  # it would say that all before it has come
             if message is not last:
                 last, data = message, encode(message)
             self.sent += 1
-            link.connection.put(data)
-            touched[link.connection] = None
+            connection.put(data)
+            touched[connection] = None
         for connection in touched:
             connection.flush()
         self._see_room()
