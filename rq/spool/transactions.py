@@ -19,7 +19,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, cast
 
 from rq import durable
@@ -31,7 +30,6 @@ from rq.spool.rows import Rows, Stock
 from rq.states import Event, Note
 
 REMEMBERED = 7 * 86400.0  # seconds that a decision is remembered
-NONE: Mapping[str, str] = MappingProxyType({})
 INLINE = 10_000  # ids that the line of a decision holds; more lie in a manifest
 DROPPED = "dropped"  # `is` of a line: rows that wait become no messages
 _MANIFEST = "txn-"
@@ -131,7 +129,7 @@ class Transactions:
     """
 
     def __init__(
-        self, rows: Iterable[list[Any]] = (), preparers: Mapping[str, str] = NONE
+        self, rows: Iterable[list[Any]] = (), preparers: Mapping[str, str] | None = None
     ) -> None:
         self.by_id: dict[str, Transaction] = {}
         self.by_key: dict[str, str] = {}
@@ -147,7 +145,7 @@ class Transactions:
         self._dropped: set[str] = set()  # unknown ones whose rows were discarded
         for row in rows:
             txn = _from_json(row)
-            txn.preparer = preparers.get(txn.txn_id)
+            txn.preparer = (preparers or {}).get(txn.txn_id)
             self._add(txn)
         self._decided = deque(sorted(self._decided, key=lambda txn: txn.touched))
         for txn in self._decided:
