@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
-from rq import config, elsewhere, health, names, waits
+from rq import config, elsewhere, health, waits
 from rq.access import warnings
 from rq.cli import FAILED, OK, UNREACHABLE, broker_health, owner, place, term
 from rq.config import recipients
@@ -102,14 +102,6 @@ def _show(
         print(f"{term.colour('warning:', 'yellow')} {term.plain(sentence)}")
 
 
-def _why_silent(name: str) -> str:
-    """Return what to do about a queue whose process does not answer."""
-    if not names.is_queue_name(name):
-        return "no queue can have this name: move the directory out of queue/"
-    log = f"log/queue-{name}.log may say why"
-    return f"{log}; `rq queue restart {name}` starts it again"
-
-
 def _troubles(
     root: Root, running: bool, supervisor: SupervisorStatus, rows: Sequence[QueueRow]
 ) -> Iterator[health.Trouble]:
@@ -121,8 +113,12 @@ def _troubles(
             yield from health.of_queue(row.name, row.detail)
         elif running:
             admin = str(admin_status(root, row.name))
+            why = (
+                f"log/queue-{row.name}.log may say why; `rq queue restart {row.name}` "
+                "starts it again"
+            )
             child = children.get(row.name, {})
-            yield from health.of_silent(row.name, admin, child, _why_silent(row.name))
+            yield from health.of_silent(row.name, admin, child, why)
     for row in rows:
         yield from health.of_errors(row.name, row.counts)
 
