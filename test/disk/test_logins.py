@@ -75,7 +75,7 @@ def test_a_user_that_cannot_be_is_one_sentence(user, said):
         logins.users(config(ann=user))
 
 
-@pytest.mark.parametrize("name", ["", "a:b", "a\nb", "token:ci", "ann/blue"])
+@pytest.mark.parametrize("name", ["", "a:b", "a\nb", "token:ci", "ann/blue", "a" * 201])
 def test_a_users_name_is_never_that_of_a_token_or_of_a_users_worker(name):
     with pytest.raises(BadConfig, match="cannot be a user's name"):
         logins.users(config(**{name: RIGHT}))

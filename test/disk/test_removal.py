@@ -6,6 +6,7 @@ import threading
 
 import pytest
 from harness.limits import mounted_on
+from harness.message_folders import deepen
 
 from rq import beneath, durable
 
@@ -69,12 +70,6 @@ def test_what_is_mounted_in_a_directory_is_not_removed_with_it(
 
 
 def test_a_tree_deeper_than_any_path_is_removed(tmp_path):
-    fd = os.open(tmp_path, os.O_RDONLY)
-    for _ in range(3000):
-        os.mkdir("d", dir_fd=fd)
-        below = os.open("d", os.O_RDONLY, dir_fd=fd)
-        os.close(fd)
-        fd = below
-    os.close(fd)
+    deepen(tmp_path)
     durable.remove_tree(str(tmp_path / "d"))
     assert os.listdir(tmp_path) == []

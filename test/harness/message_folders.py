@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -59,3 +60,15 @@ def plain_read(root: Path, name: str) -> list[dict[str, object]]:
         status = json.loads((path.parent / "status").read_bytes())
         found.append({**message, **status})
     return found
+
+
+def deepen(top: Path) -> None:
+    """Make 3,000 directories in each other, as a script may: no path is so long, and no
+    stack of Python's so deep."""
+    fd = os.open(top, os.O_RDONLY)
+    for _ in range(3000):
+        os.mkdir("d", dir_fd=fd)
+        inner = os.open("d", os.O_RDONLY, dir_fd=fd)
+        os.close(fd)
+        fd = inner
+    os.close(fd)

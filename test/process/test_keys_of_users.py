@@ -410,6 +410,10 @@ def test_what_one_producer_prepares_no_other_one_changes(web, change, key):
     answer = CHANGES[change](web, queue, begun, mill)
     assert not is_done(answer)
     assert "prepared by another user" in answer.text
+    # The web asks so before it takes a file in.
+    asked = {"msg_id": begun, "_preparer": "mill"}
+    reply = web.daemon.ask_queue(queue, "get_message_state", asked)
+    assert "prepared by another user" in reply[1]
     view = web.daemon.ask_queue(queue, "get_message", {"msg_id": begun})[1]
     assert view["state"] == "prep"
     assert view["_attachments"]["a.txt"]["md5"] == hashlib.md5(b"shop").hexdigest()

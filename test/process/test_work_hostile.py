@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import io
-import os
 import tarfile
 
 import pytest
+from harness.message_folders import deepen
 
 from rq.errors import BadInput, Refused, Unreachable
 from rq.outbound import addresses, peers
@@ -220,13 +220,7 @@ def test_a_script_of_too_many_files_is_refused_and_nothing_of_it_stays(
 def test_a_tree_that_is_deeper_than_python_s_stack_is_removed(tmp_path):
     top = tmp_path / "message"
     top.mkdir()
-    fd = os.open(top, os.O_RDONLY)
-    for _ in range(3000):
-        os.mkdir("d", dir_fd=fd)
-        inner = os.open("d", os.O_RDONLY, dir_fd=fd)
-        os.close(fd)
-        fd = inner
-    os.close(fd)
+    deepen(top)
     place.remove(top)
     assert not top.exists()
     place.remove(top)  # what is gone is fine
