@@ -1,8 +1,8 @@
 """Asking owners, supervisor and timers: lines that stay open and carry many requests.
 
-Each queue has one line for what it is to accept, which its owner may slow down, one for
-the words of leases, and one for the rest, so that looking never waits behind these. What
-takes long, say a copy of a large file, or a wait, goes over a line of its own.
+Each queue has a line for each lane of the table of commands, so that looking never waits
+behind what the owner slows down. What takes long, say a copy of a large file, or a wait,
+goes over a line of its own.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import orjson
 from rq import client, names, wire
 from rq.errors import Busy, NoSuchQueue, OutcomeUnknown, RQError, Unreachable
 from rq.layout import Root
+from rq.lines.commands import COMMANDS, Lane
 from rq.lines.line import DEADLINE, Broken, Line, ask_once
 from rq.nesting import Json
 
@@ -30,38 +31,6 @@ Reply: TypeAlias = Sequence[Json]  # ["ok", VALUE] or ["fail", TEXT]
 
 _STOPS = "this process stops, and the wait with it: ask again"
 LONG = 3600.0  # of what copies, syncs or reads many files
-_CREATES = frozenset({"create_message", "prep_message", "single_que", "prepare_txn"})
-_LEASES = frozenset({"lease", "start", "renew", "progress", "log", "finish", "release"})
-_SLOW = frozenset(
-    {
-        "attach_message",
-        "bulk",
-        "check",
-        "clone_message",
-        "commit_message",
-        "commit_txn",
-    }
-)
-# What changes nothing may be asked twice when a line broke under it.
-_LOOKS = frozenset(
-    {
-        "ping",
-        "uptime",
-        "config",
-        "status",
-        "detail",
-        "get_message",
-        "get_message_state",
-        "get_message_status",
-        "num_messages",
-        "messages",
-        "list",
-        "show_txn",
-        "list_txns",
-        "show_bulk",
-        "list_bulks",
-    }
-)
 
 
 class Owners:
@@ -69,7 +38,7 @@ class Owners:
 
     def __init__(self, root: Root) -> None:
         self._root = root
-        self._lines: dict[tuple[str, str], asyncio.Future[Line]] = {}
+        self._lines: dict[tuple[str, Lane], asyncio.Future[Line]] = {}
         self._stopping = asyncio.Event()
 
     async def ask(self, queue: str, command: str, arg: object = b"") -> Reply:
@@ -85,7 +54,7 @@ class Owners:
         """As `ask`, but the reply as JSON text."""
         payload = command.encode() + b" " + client.encode_arg(arg)
         try:
-            if command in _SLOW:
+            if COMMANDS[command].slow:
                 return await ask_once(self._socket(queue), payload, deadline=LONG)
             return await self._ask(queue, command, payload)
         except Unreachable as error:
@@ -210,16 +179,16 @@ class Owners:
     # ---- lines
 
     async def _ask(self, queue: str, command: str, payload: bytes) -> bytes:
-        line = await self._line(queue, _lane(command))
+        line = await self._line(queue, COMMANDS[command].lane)
         try:
             return await line.ask(payload, DEADLINE)
         except Broken:
-            if command not in _LOOKS:
+            if not COMMANDS[command].looks:
                 raise
-        line = await self._line(queue, _lane(command))
+        line = await self._line(queue, COMMANDS[command].lane)
         return await line.ask(payload, DEADLINE)
 
-    async def _line(self, queue: str, lane: str) -> Line:
+    async def _line(self, queue: str, lane: Lane) -> Line:
         """Return the open line to a queue; concurrent callers share its opening."""
         opening = self._lines.get((queue, lane))
         if opening is not None and (not opening.done() or _is_good(opening)):
@@ -231,7 +200,7 @@ class Owners:
         opening.add_done_callback(lambda done: self._opened((queue, lane), done))
         return await asyncio.shield(opening)
 
-    def _opened(self, key: tuple[str, str], opening: asyncio.Future[Line]) -> None:
+    def _opened(self, key: tuple[str, Lane], opening: asyncio.Future[Line]) -> None:
         """Take an error that nobody may have waited for, and forget what did not open:
         of names that are asked for there is no end."""
         if (opening.cancelled() or opening.exception()) and (
@@ -251,13 +220,6 @@ class Owners:
             f"queue {queue} does not answer: its process is not running; "
             f"log/queue-{queue}.log may say why"
         )
-
-
-def _lane(command: str) -> str:
-    """Return which of a queue's lines a command goes over."""
-    if command in _LEASES:
-        return "leases"
-    return "sends" if command in _CREATES else "looks"
 
 
 def _is_good(opening: asyncio.Future[Line]) -> bool:

@@ -13,7 +13,7 @@ from harness.web_server import served
 from rq import client, nesting
 from rq.config import read_json
 from rq.errors import BadConfig, BadInput
-from rq.queues.control.commands import COMMANDS
+from rq.lines.commands import COMMANDS
 from rq.supervisor.commands import Commands
 
 DEPTHS = [240, *range(244, 260), 300, 900, 1020, 1030, 5000, 100_000]

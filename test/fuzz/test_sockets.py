@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from rq import client, wire
 from rq.errors import OutcomeUnknown
-from rq.queues.control.commands import COMMANDS
+from rq.lines.commands import COMMANDS
 
 pytestmark = pytest.mark.process
 

@@ -15,7 +15,7 @@ from rq import cli
 from rq.access.roles import Role
 from rq.errors import OutcomeUnknown
 from rq.journal import history
-from rq.queues.control.commands import COMMANDS
+from rq.lines.commands import COMMANDS, Answered
 
 pytestmark = pytest.mark.process
 
@@ -117,7 +117,7 @@ def test_before_the_word_nothing_is_taken_or_changed(copy):
     before = files(copy)
     of_one = {"msg_id": copy.waiting, "dest": "c", "param1": "x"}
     for command, one in COMMANDS.items():
-        if one.role is not Role.VIEWER and not one.always:
+        if one.role is not Role.VIEWER and one.answered is not Answered.ALWAYS:
             assert "rq restore accept c" in copy.refused(command, of_one), command
     assert files(copy) == before
 

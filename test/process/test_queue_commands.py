@@ -13,7 +13,7 @@ from harness.queues import ask_at_once, running_queue, short
 from harness.waiting import wait_until
 
 from rq import client
-from rq.queues.control.commands import COMMANDS
+from rq.lines.commands import COMMANDS
 
 pytestmark = pytest.mark.process
 WIDE = "\uff12\uff10\uff12\uff10" + "0101.0000.00.000.1"  # digits, but not of ASCII

@@ -22,8 +22,8 @@ from harness.waiting import wait_until
 from rq import client
 from rq.access.roles import Role
 from rq.cli import owner
+from rq.lines.commands import COMMANDS
 from rq.proc import peers
-from rq.queues.control.commands import COMMANDS
 from rq.states import State
 from rq.supervisor.commands import Commands
 from rq.timers.commands import COMMANDS as TIMERS

@@ -16,8 +16,8 @@ from harness.spool import Owner
 from harness.waiting import wait_until
 
 from rq import client
+from rq.lines.commands import COMMANDS
 from rq.proc import turnlimit
-from rq.queues.control.commands import COMMANDS
 from rq.states import Event, Role
 
 pytestmark = pytest.mark.process

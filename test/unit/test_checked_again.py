@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 
-from rq.queues.control.commands import COMMANDS
+from rq.queues.control.commands import HANDLERS
 
 LOOKS_ONLY = "nothing is changed"
 SAFE = {
@@ -60,13 +60,13 @@ def may_wait(handler):
 
 
 def test_of_each_command_that_may_wait_the_table_says_why_it_is_safe():
-    wait = {word for word, command in COMMANDS.items() if may_wait(command.handler)}
+    wait = {word for word, handler in HANDLERS.items() if may_wait(handler)}
     assert wait == set(SAFE)
 
 
 def test_a_handler_that_waits_says_so():
     """Else it would be missing above."""
-    for word, command in COMMANDS.items():
-        source = inspect.getsource(inspect.unwrap(command.handler))
+    for word, handler in HANDLERS.items():
+        source = inspect.getsource(inspect.unwrap(handler))
         if "await " in source:
-            assert may_wait(command.handler), word
+            assert may_wait(handler), word

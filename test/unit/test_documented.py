@@ -16,9 +16,10 @@ from rq.causes import Cause
 from rq.config.settings import QueueConfig, RootConfig, default_worker_env
 from rq.fieldnames import LIMITS
 from rq.journal.line import Note as JournalNote
+from rq.lines.commands import COMMANDS, Answered
 from rq.message import MESSAGE_LIMIT, PARAMS, Message
 from rq.pipe import Verb
-from rq.queues.control import commands, connection, connections
+from rq.queues.control import connection, connections
 from rq.scripts import environment
 from rq.spool import status
 from rq.states import Child, Event, Note, State
@@ -40,7 +41,7 @@ MESSAGE = {one.name for one in fields(Message)} - GROUPED | {"hold", *PARAMS, *L
 @pytest.mark.parametrize(
     ("page", "title", "head", "words"),
     [
-        ("socket", "Commands", "command", set(commands.COMMANDS)),
+        ("socket", "Commands", "command", set(COMMANDS)),
         ("socket", "The supervisor", "command", set(Commands.COMMANDS)),
         ("socket", "Timers", "command", set(timer_commands.COMMANDS)),
         ("pipe", "The words", "word", {*Verb, *pipe.ALIASES}),
@@ -73,8 +74,8 @@ def test_it_is_told_which_commands_are_answered_when_down():
     table = documents.rows(section("socket", "Commands"), "command")
     rows = {WORD.findall(row[0])[0]: row[-1] for row in table[:-1]}
     assert rows == {
-        word: "yes" if command.always or command.down else "no"
-        for word, command in commands.COMMANDS.items()
+        word: "no" if command.answered is Answered.UP else "yes"
+        for word, command in COMMANDS.items()
     }
 
 

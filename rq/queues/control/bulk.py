@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Sequence
 
 from rq import wire
-from rq.access.roles import Role
 from rq.errors import BadInput, BadMessage, RQError
 from rq.nesting import Json
 from rq.queues.concurrency.tasks import in_slices
 from rq.queues.control import idempotency
-from rq.queues.control.command import Command, Context, Ok, object_in
+from rq.queues.control.command import Context, Handler, Ok, object_in
 from rq.spool import Accepted
 
 MOST = 5000  # messages of a request
@@ -56,6 +55,4 @@ def _accepted(ctx: Context, fields: Json) -> Accepted:
     return idempotency.created(ctx.owner, ctx.connection.asker, fields)
 
 
-COMMANDS: dict[str, Command] = {
-    "create_messages": Command(create_messages, Role.PRODUCER, creates=True),
-}
+HANDLERS: dict[str, Handler] = {"create_messages": create_messages}

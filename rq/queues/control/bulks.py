@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable
 
 from rq import filter as filters
-from rq.access.roles import Role
 from rq.errors import BadInput, Busy, Closed
 from rq.filter import Filter
 from rq.nesting import Json
@@ -13,7 +12,7 @@ from rq.queues.bulk import actions, selection
 from rq.queues.bulk.actions import Action, Deed
 from rq.queues.concurrency.tasks import in_slices
 from rq.queues.control.change import check_leaving
-from rq.queues.control.command import Command, Context, Ok, asker, object_in
+from rq.queues.control.command import Context, Handler, Ok, asker, object_in
 from rq.replies import BulkChoice, BulkView
 from rq.spool import bulk_steps
 from rq.spool.bulk import Bulk, Chosen, write_list
@@ -173,9 +172,9 @@ def view(bulk: Bulk) -> BulkView:
     return fields
 
 
-COMMANDS: dict[str, Command] = {
-    "bulk": Command(bulk, Role.OPERATOR),
-    "show_bulk": Command(show_bulk, Role.VIEWER, down=True),
-    "list_bulks": Command(list_bulks, Role.VIEWER, down=True),
-    "cancel_bulk": Command(cancel_bulk, Role.OPERATOR),
+HANDLERS: dict[str, Handler] = {
+    "bulk": bulk,
+    "show_bulk": show_bulk,
+    "list_bulks": list_bulks,
+    "cancel_bulk": cancel_bulk,
 }

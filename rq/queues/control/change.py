@@ -17,8 +17,8 @@ from rq.queues.bulk.actions import Action, Deed, Hands
 from rq.queues.concurrency.tasks import in_slices
 from rq.queues.control import message_list, message_view
 from rq.queues.control.command import (
-    Command,
     Context,
+    Handler,
     NowOrLater,
     Ok,
     asker,
@@ -259,15 +259,15 @@ def check_version(owner: Owner, msg_id: str, seen: Json) -> None:
         )
 
 
-COMMANDS: dict[str, Command] = {
-    "delete_message": Command(delete_message, Access.OPERATOR),
-    "destroy_message": Command(destroy_message, Access.OPERATOR),
-    "cancel_message": Command(cancel_message, Access.OPERATOR),
-    "cancel_batch": Command(cancel_batch, Access.OPERATOR),
-    "retry_message": Command(retry_message, Access.OPERATOR),
-    "run_message": Command(run_message, Access.OPERATOR),
-    "set_message": Command(set_message, Access.OPERATOR),
-    "reopen_message": Command(reopen_message, Access.OPERATOR),
-    "move_message": Command(move_message, Access.OPERATOR),
-    "ack_errs": Command(ack_errs, Access.OPERATOR),
+HANDLERS: dict[str, Handler] = {
+    "delete_message": delete_message,
+    "destroy_message": destroy_message,
+    "cancel_message": cancel_message,
+    "cancel_batch": cancel_batch,
+    "retry_message": retry_message,
+    "run_message": run_message,
+    "set_message": set_message,
+    "reopen_message": reopen_message,
+    "move_message": move_message,
+    "ack_errs": ack_errs,
 }

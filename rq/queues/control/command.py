@@ -1,4 +1,4 @@
-"""What a command of the control socket is, and how its argument is read."""
+"""What the handler of a command works with, and how its argument is read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 from rq import names
-from rq.access.roles import Role
 from rq.errors import BadInput
 from rq.message import JsonObject
 from rq.nesting import Json, from_json
@@ -52,18 +51,6 @@ Reply = Sequence[object] | Mapping[str, object]
 Ok = tuple[Literal["ok"], T]
 NowOrLater = Ok[T] | Awaitable[Ok[T]]  # later: what waits for a thread or another turn
 Handler = Callable[[Context, bytes], Reply | Awaitable[Reply]]
-
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    """A command: its handler, and when it is answered."""
-
-    handler: Handler
-    role: Role  # the least role that may ask it
-    always: bool = False  # answered when DOWN, and while the disk does not take writes
-    down: bool = False  # answered when DOWN
-    creates: bool = False  # paced when folders lag
-    own: bool = False  # for RQ's own user and root alone
 
 
 def object_in(arg: bytes) -> dict[str, Json]:

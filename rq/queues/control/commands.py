@@ -1,4 +1,4 @@
-"""All commands of the control socket: each parses its argument, calls one thing, answers.
+"""The handler of each command: it parses its argument, calls one thing, answers.
 
 A handler returns the reply, or a coroutine that does. What it fires is promised when
 its reply leaves, after the group is durable.
@@ -24,23 +24,23 @@ from rq.queues.control import (
     restore,
     transactions,
 )
-from rq.queues.control.command import Command
+from rq.queues.control.command import Handler
 
-COMMANDS: dict[str, Command] = {
-    **query.COMMANDS,
-    **create.COMMANDS,
-    **bulk.COMMANDS,
-    **change.COMMANDS,
-    **edit.COMMANDS,
-    **hold.COMMANDS,
-    **bulks.COMMANDS,
-    **ends.COMMANDS,
-    **lease_requests.COMMANDS,
-    **lease_words.COMMANDS,
-    **lease_list.COMMANDS,
-    **transactions.COMMANDS,
-    **outbox.COMMANDS,
-    **proof.COMMANDS,
-    **notices.COMMANDS,
-    **restore.COMMANDS,
+HANDLERS: dict[str, Handler] = {
+    **query.HANDLERS,
+    **create.HANDLERS,
+    **bulk.HANDLERS,
+    **change.HANDLERS,
+    **edit.HANDLERS,
+    **hold.HANDLERS,
+    **bulks.HANDLERS,
+    **ends.HANDLERS,
+    **lease_requests.HANDLERS,
+    **lease_words.HANDLERS,
+    **lease_list.HANDLERS,
+    **transactions.HANDLERS,
+    **outbox.HANDLERS,
+    **proof.HANDLERS,
+    **notices.HANDLERS,
+    **restore.HANDLERS,
 }

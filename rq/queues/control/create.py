@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable
 from typing import Literal
 
 from rq import names
-from rq.access.roles import Role
 from rq.errors import (
     AlreadyCommitted,
     BadInput,
@@ -29,8 +28,8 @@ from rq.nesting import Json
 from rq.proc import peers
 from rq.queues.control import idempotency, message_list
 from rq.queues.control.command import (
-    Command,
     Context,
+    Handler,
     NowOrLater,
     Ok,
     Reply,
@@ -324,13 +323,13 @@ async def _taken(owner: Owner, request: JsonObject) -> Ok[str]:
     return "ok", await copies.take_copy_from(owner, request)
 
 
-COMMANDS: dict[str, Command] = {
-    "create_message": Command(create_message, Role.PRODUCER, creates=True),
-    "prep_message": Command(prep_message, Role.PRODUCER, creates=True),
-    "single_que": Command(single_que, Role.PRODUCER, creates=True),
-    "attach_message": Command(attach_message, Role.PRODUCER, creates=True),
-    "delete_attach_message": Command(delete_attach_message, Role.PRODUCER),
-    "commit_message": Command(commit_message, Role.PRODUCER, creates=True),
-    "take_copy": Command(take_copy, Role.PRODUCER, creates=True, own=True),
-    "clone_message": Command(clone_message, Role.OPERATOR, creates=True),
+HANDLERS: dict[str, Handler] = {
+    "create_message": create_message,
+    "prep_message": prep_message,
+    "single_que": single_que,
+    "attach_message": attach_message,
+    "delete_attach_message": delete_attach_message,
+    "commit_message": commit_message,
+    "take_copy": take_copy,
+    "clone_message": clone_message,
 }

@@ -12,14 +12,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rq import fieldnames
-from rq.access.roles import Role as Access
 from rq.config import secrets
 from rq.errors import BadInput
 from rq.message import sent
 from rq.nesting import Json
 from rq.queues.control import idempotency, message_view
 from rq.queues.control.change import SEEN, check_version
-from rq.queues.control.command import Command, Context, NowOrLater, Ok, with_id
+from rq.queues.control.command import Context, Handler, NowOrLater, Ok, with_id
 from rq.queues.delivery import copies
 from rq.queues.owner.owner import Owner
 from rq.states import Event, Role, State
@@ -86,6 +85,4 @@ def _changes(wanted: Json) -> Mapping[str, Json]:
     return wanted
 
 
-COMMANDS: dict[str, Command] = {
-    "edit_message": Command(edit_message, Access.OPERATOR, creates=True),
-}
+HANDLERS: dict[str, Handler] = {"edit_message": edit_message}

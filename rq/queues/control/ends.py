@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import functools
 
-from rq.access.roles import Role
 from rq.errors import BadInput, Busy
 from rq.queues.control import message_view
-from rq.queues.control.command import Command, Context, NowOrLater, Ok, with_id
+from rq.queues.control.command import Context, Handler, NowOrLater, Ok, with_id
 from rq.states import FINAL
 
 MOST = 500  # messages of a queue that are waited for
@@ -50,4 +49,4 @@ def _end(ended: asyncio.Future[None]) -> None:
         ended.set_result(None)
 
 
-COMMANDS: dict[str, Command] = {"await_end": Command(await_end, Role.VIEWER)}
+HANDLERS: dict[str, Handler] = {"await_end": await_end}

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from rq.access.roles import Role as Access
 from rq.message import fields
 from rq.queues.control.change import named
-from rq.queues.control.command import Command, Context, Ok, asker
+from rq.queues.control.command import Context, Handler, Ok, asker
 
 
 def hold_message(ctx: Context, arg: bytes) -> Ok[str]:
@@ -23,7 +22,7 @@ def release_message(ctx: Context, arg: bytes) -> Ok[str]:
     return "ok", "msg is released" if released else "msg is not held"
 
 
-COMMANDS: dict[str, Command] = {
-    "hold_message": Command(hold_message, Access.OPERATOR),
-    "release_message": Command(release_message, Access.OPERATOR),
+HANDLERS: dict[str, Handler] = {
+    "hold_message": hold_message,
+    "release_message": release_message,
 }

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import heapq
 
-from rq.access.roles import Role
 from rq.queues import arguments
 from rq.queues.attempts.lease import Lease
-from rq.queues.control.command import Command, Context, Ok, object_in
+from rq.queues.control.command import Context, Handler, Ok, object_in
 from rq.queues.owner.owner import Owner
 from rq.replies import LeaseRow, LeasesView
 
@@ -48,4 +47,4 @@ def _row(owner: Owner, lease: Lease) -> LeaseRow:
     }
 
 
-COMMANDS: dict[str, Command] = {"leases": Command(leases, Role.VIEWER, down=True)}
+HANDLERS: dict[str, Handler] = {"leases": leases}

@@ -6,12 +6,11 @@ import functools
 from collections.abc import Sequence
 
 from rq import limits
-from rq.access.roles import Role
 from rq.message import JsonObject, Message
 from rq.queues import arguments
 from rq.queues.control.command import (
-    Command,
     Context,
+    Handler,
     NowOrLater,
     Ok,
     asker,
@@ -139,4 +138,4 @@ def _limits(owner: Owner, message: Message, fetches: bool) -> dict[str, bool | f
     return given if fetches else {**given, "fetch": False}
 
 
-COMMANDS: dict[str, Command] = {"lease": Command(lease, Role.WORKER, down=True)}
+HANDLERS: dict[str, Handler] = {"lease": lease}

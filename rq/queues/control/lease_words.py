@@ -13,7 +13,6 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
 from rq import names
-from rq.access.roles import Role
 from rq.errors import BadInput, RQError, WrongOffset, not_done
 from rq.message import Attachment, JsonObject
 from rq.nesting import Json
@@ -21,7 +20,6 @@ from rq.queues import arguments
 from rq.queues.attempts.lease import Lease
 from rq.queues.concurrency.tasks import SLICE, in_slices
 from rq.queues.control.command import (
-    Command,
     Context,
     Handler,
     NowOrLater,
@@ -228,7 +226,7 @@ def _row(item: Json, outcome: WordResult | OSError | RQError) -> WordResult:
     return {**row, "ok": False, "kind": str(failure.kind), "text": str(failure)}
 
 
-_WORDS: dict[str, Handler] = {
+HANDLERS: dict[str, Handler] = {
     "start": start,
     "renew": renew,
     "progress": progress,
@@ -236,7 +234,4 @@ _WORDS: dict[str, Handler] = {
     "finish": finish,
     "file": file,
     "release": release,
-}
-COMMANDS: dict[str, Command] = {
-    name: Command(handler, Role.WORKER, down=True) for name, handler in _WORDS.items()
 }

@@ -8,7 +8,7 @@ from rq.config import secrets
 from rq.config.notices import Matter, Notice, targets
 from rq.config.settings import QueueConfig
 from rq.errors import WrongState
-from rq.queues.control.command import Command, Context, Ok
+from rq.queues.control.command import Context, Handler, Ok
 from rq.queues.delivery import notices
 from rq.queues.owner.settings import Settings
 from rq.spool.news import News
@@ -65,7 +65,7 @@ def test(ctx: Context, arg: bytes) -> Ok[list[str]]:
     return "ok", secrets.hosts_only(whom)
 
 
-COMMANDS: dict[str, Command] = {
-    "notices": Command(listed, Role.VIEWER, down=True),
-    "test_notice": Command(test, Role.OPERATOR),
+HANDLERS: dict[str, Handler] = {
+    "notices": listed,
+    "test_notice": test,
 }

@@ -9,7 +9,7 @@ from rq.access.roles import Role
 from rq.config import secrets
 from rq.errors import BadInput, NoSuchMessage, WrongState
 from rq.queues import arguments
-from rq.queues.control.command import Command, Context, Ok, asker, object_in
+from rq.queues.control.command import Context, Handler, Ok, asker, object_in
 from rq.queues.delivery import owed as delivery
 from rq.queues.owner.owner import Owner
 from rq.spool import outbox
@@ -108,7 +108,7 @@ def _place(owner: Owner, key: str) -> Of | None:
     return of if entry is not None and entry.key == key else None
 
 
-COMMANDS: dict[str, Command] = {
-    "owed": Command(owed, Role.VIEWER, down=True),
-    "resolve_owed": Command(resolve_owed, Role.OPERATOR, down=True),
+HANDLERS: dict[str, Handler] = {
+    "owed": owed,
+    "resolve_owed": resolve_owed,
 }

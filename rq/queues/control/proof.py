@@ -27,12 +27,11 @@ from typing import NamedTuple
 import orjson
 
 from rq import client, guarded, names
-from rq.access.roles import Role
 from rq.errors import BadInput, Busy, NotPermitted, RQError
 from rq.guarded import Sender
 from rq.message import JsonObject
 from rq.nesting import Json
-from rq.queues.control.command import Command, Context, Ok, Reply, object_in
+from rq.queues.control.command import Context, Handler, Ok, Reply, object_in
 from rq.queues.delivery.delivery import MANY, OWED_BY
 from rq.queues.owner.owner import Owner
 from rq.spool import outbox
@@ -59,17 +58,17 @@ class _Claims:
 
 
 def answer(
-    ctx: Context, word: str, command: Command, arg: bytes
+    ctx: Context, word: str, handler: Handler, arg: bytes
 ) -> Reply | Awaitable[Reply]:
     """Answer a command that makes messages; NotPermitted when a guarded queue takes none
     from the one who asks."""
     if ctx.owner.name not in guarded.QUEUES:
-        return command.handler(ctx, arg)
+        return handler(ctx, arg)
     guarded.check(ctx.owner.name, ctx.connection.asker.principal.sender)
     said = _said(word, arg)
     if said is None or not said.claims:
-        return command.handler(ctx, arg)
-    return _proved(ctx, command, arg, said)
+        return handler(ctx, arg)
+    return _proved(ctx, handler, arg, said)
 
 
 def _said(word: str, arg: bytes) -> _Claims | None:
@@ -111,7 +110,7 @@ def _claims(messages: Sequence[JsonObject]) -> list[Claim]:
     ]
 
 
-async def _proved(ctx: Context, command: Command, arg: bytes, said: _Claims) -> Reply:
+async def _proved(ctx: Context, handler: Handler, arg: bytes, said: _Claims) -> Reply:
     """Answer once everything that is said to be owed has been proved."""
     owner = ctx.owner
     new = [each for each in said.claims if owner.spool.message_of(each.key) is None]
@@ -120,7 +119,7 @@ async def _proved(ctx: Context, command: Command, arg: bytes, said: _Claims) -> 
         entries = await _entries(owner, by, [claim.key for claim in new])
         for claim, entry in zip(new, entries, strict=True):
             _check(owner.name, by, claim, entry)
-    reply = command.handler(ctx, arg)
+    reply = handler(ctx, arg)
     return await reply if inspect.isawaitable(reply) else reply
 
 
@@ -185,4 +184,4 @@ def _entry(owner: Owner, key: str) -> Json:
     return orjson.loads(orjson.dumps(whole))  # type: ignore[no-any-return]
 
 
-COMMANDS: dict[str, Command] = {"owes": Command(owes, Role.VIEWER, down=True, own=True)}
+HANDLERS: dict[str, Handler] = {"owes": owes}

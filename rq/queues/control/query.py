@@ -18,8 +18,8 @@ from rq.queues.concurrency.tasks import in_slices
 from rq.queues.control import idempotency, message_list, message_view
 from rq.queues.control import queue_view as details
 from rq.queues.control.command import (
-    Command,
     Context,
+    Handler,
     Ok,
     Reply,
     object_in,
@@ -230,24 +230,24 @@ async def _compared(owner: Owner) -> list[Problem]:
     return rows
 
 
-COMMANDS: dict[str, Command] = {
-    wire.KINDS: Command(kinds, Role.VIEWER, always=True),
-    "ping": Command(ping, Role.VIEWER, always=True),
-    "uptime": Command(uptime, Role.VIEWER, always=True),
-    "config": Command(config, Role.VIEWER, always=True),
-    "status": Command(status, Role.VIEWER, always=True),
-    "detail": Command(detail, Role.VIEWER, always=True),
-    "shutdown": Command(shutdown, Role.ADMIN, always=True),
-    "mind": Command(mind, Role.ADMIN, always=True, own=True),
-    "wake": Command(wake, Role.PRODUCER, always=True),
-    "get_message": Command(get_message, Role.VIEWER),
-    "get_attempts": Command(get_attempts, Role.VIEWER),
-    "get_message_state": Command(get_message_state, Role.VIEWER),
-    "get_message_status": Command(get_message_status, Role.VIEWER),
-    "num_messages": Command(num_messages, Role.VIEWER),
-    "messages": Command(messages, Role.VIEWER),
-    "list": Command(listed, Role.VIEWER),
-    "seal": Command(seal, Role.OPERATOR, down=True),
-    "expire": Command(expire, Role.OPERATOR),
-    "check": Command(checked, Role.OPERATOR, down=True),
+HANDLERS: dict[str, Handler] = {
+    wire.KINDS: kinds,
+    "ping": ping,
+    "uptime": uptime,
+    "config": config,
+    "status": status,
+    "detail": detail,
+    "shutdown": shutdown,
+    "mind": mind,
+    "wake": wake,
+    "get_message": get_message,
+    "get_attempts": get_attempts,
+    "get_message_state": get_message_state,
+    "get_message_status": get_message_status,
+    "num_messages": num_messages,
+    "messages": messages,
+    "list": listed,
+    "seal": seal,
+    "expire": expire,
+    "check": checked,
 }

@@ -5,12 +5,11 @@ from __future__ import annotations
 
 from itertools import islice
 
-from rq.access.roles import Role
 from rq.errors import BadInput, WrongState
 from rq.journal import mark
 from rq.queues import arguments
 from rq.queues.control import outbox
-from rq.queues.control.command import Command, Context, Ok, object_in
+from rq.queues.control.command import Context, Handler, Ok, object_in
 from rq.replies import Restored
 from rq.states import State
 
@@ -61,7 +60,7 @@ def restore(ctx: Context, arg: bytes) -> Ok[str]:
     return "ok", _SAID[how]
 
 
-COMMANDS: dict[str, Command] = {
-    "restored": Command(restored, Role.VIEWER, down=True),
-    "restore": Command(restore, Role.ADMIN, always=True),
+HANDLERS: dict[str, Handler] = {
+    "restored": restored,
+    "restore": restore,
 }

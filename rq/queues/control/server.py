@@ -18,11 +18,12 @@ from rq.access.roles import Role
 from rq.config import secrets
 from rq.config.admin import Admin
 from rq.errors import Closed, DiskFailed, Displaced, Down, RQError, not_done
+from rq.lines.commands import COMMANDS, Answered, Command
 from rq.proc.listening import Listener
 from rq.queues.control import proof
 from rq.queues.control.clients import Clients
-from rq.queues.control.command import Command, Context, Reply
-from rq.queues.control.commands import COMMANDS
+from rq.queues.control.command import Context, Reply
+from rq.queues.control.commands import HANDLERS
 from rq.queues.control.connection import Connection, Slot, turn_away
 from rq.queues.owner.owner import Owner
 
@@ -98,12 +99,12 @@ class Server:
 
     def _check_open(self, command: Command) -> None:
         """Raise why a command is not answered now, if it is not."""
-        if command.always:
+        if command.answered is Answered.ALWAYS:
             return
         admission = self._owner.admission
         if admission.displaced:
             raise Displaced(admission.displaced)
-        if admission.admin is Admin.DOWN and not command.down:
+        if admission.admin is Admin.DOWN and command.answered is Answered.UP:
             raise Down("status: DOWN")
         if admission.restored and command.role is not Role.VIEWER:
             raise Closed(admission.restored)
@@ -115,14 +116,17 @@ class Server:
         self, slot: Slot, named: tuple[str, Command], context: Context, arg: bytes
     ) -> None:
         word, command = named
+        handler = HANDLERS[word]
         try:
             reply = (
-                proof.answer(context, word, command, arg)
+                proof.answer(context, word, handler, arg)
                 if command.creates
-                else command.handler(context, arg)
+                else handler(context, arg)
             )
         except Exception as error:  # noqa: BLE001 - a command is one of the four places
-            self._refuse(slot, _failure(error), at_once=command.always)
+            self._refuse(
+                slot, _failure(error), at_once=command.answered is Answered.ALWAYS
+            )
             return
         if not isinstance(reply, tuple) and inspect.isawaitable(reply):
             slot.connection.hold()
@@ -148,7 +152,7 @@ class Server:
         message gets it as it is."""
         if command.role is not Role.WORKER:
             reply = self._below_admin(slot, reply)
-        self._replies.add(slot, reply, at_once and command.always)
+        self._replies.add(slot, reply, at_once and command.answered is Answered.ALWAYS)
 
     def _refuse(self, slot: Slot, error: RQError, at_once: bool = False) -> None:
         said = wire.failure(error, slot.connection.tells_kinds)

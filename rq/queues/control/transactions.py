@@ -9,7 +9,6 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import islice
 
-from rq.access.roles import Role
 from rq.errors import BadInput, BadMessage, Busy, NoSuchMessage
 from rq.logs import fields
 from rq.message import JsonObject, Message
@@ -18,7 +17,6 @@ from rq.queues import arguments
 from rq.queues.concurrency.tasks import in_slices
 from rq.queues.control import chains, deciding, idempotency, rows
 from rq.queues.control.command import (
-    Command,
     Context,
     Handler,
     NowOrLater,
@@ -256,13 +254,13 @@ def _named(owner: Owner, request: JsonObject) -> Transaction:
     return txn
 
 
-COMMANDS: dict[str, Command] = {
-    "open_txn": Command(open_txn, Role.PRODUCER, creates=True),
-    "prepare_txn": Command(prepare_txn, Role.PRODUCER, creates=True),
-    "add_rows": Command(add_rows, Role.PRODUCER, creates=True),
-    "drop_rows": Command(drop_rows, Role.OPERATOR),
-    "commit_txn": Command(commit_txn, Role.PRODUCER, creates=True),
-    "abort_txn": Command(abort_txn, Role.PRODUCER),
-    "show_txn": Command(show_txn, Role.VIEWER, down=True),
-    "list_txns": Command(list_txns, Role.VIEWER, down=True),
+HANDLERS: dict[str, Handler] = {
+    "open_txn": open_txn,
+    "prepare_txn": prepare_txn,
+    "add_rows": add_rows,
+    "drop_rows": drop_rows,
+    "commit_txn": commit_txn,
+    "abort_txn": abort_txn,
+    "show_txn": show_txn,
+    "list_txns": list_txns,
 }

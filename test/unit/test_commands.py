@@ -1,0 +1,41 @@
+"""The table of commands: each row has a handler, and says what its handler does."""
+
+import pytest
+
+from rq.access.roles import Role
+from rq.lines.commands import COMMANDS, Lane
+from rq.queues.control.commands import HANDLERS
+
+NEW = {
+    "create_message",
+    "create_messages",
+    "prep_message",
+    "single_que",
+    "attach_message",
+    "commit_message",
+    "take_copy",
+    "clone_message",
+    "edit_message",
+    "open_txn",
+    "prepare_txn",
+    "add_rows",
+    "commit_txn",
+}  # what the owner may slow down
+
+
+def test_each_command_has_a_handler_and_each_handler_its_command():
+    assert HANDLERS.keys() == COMMANDS.keys()
+
+
+@pytest.mark.parametrize("word", COMMANDS)
+def test_what_workers_ask_and_what_creates_have_lines_of_their_own(word):
+    command = COMMANDS[word]
+    wanted = Lane.CREATE if command.creates else Lane.LOOK
+    assert command.lane is (Lane.LEASE if command.role is Role.WORKER else wanted)
+    assert not (command.looks and (command.creates or command.slow))
+
+
+def test_what_accepts_something_new_shares_no_line_with_what_looks():
+    assert {word for word, command in COMMANDS.items() if command.creates} == NEW
+    lanes = {COMMANDS[word].lane for word in NEW}
+    assert lanes.isdisjoint(c.lane for c in COMMANDS.values() if c.looks)
