@@ -60,6 +60,9 @@ _OF_DISK = _NO_ROOM | {
 }
 _LACKS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
+# What a person has to do whom the system refuses a file or a socket of RQ.
+NOT_YOURS = "permission denied: run this as the user whose RQ it is, or as root"
+
 
 class RQError(Exception):
     """Base of all errors that RQ raises on purpose; itself a failure of RQ."""

@@ -48,7 +48,6 @@ ENDED_IN_ERR = 8
 INTEGRITY = 9
 INTERRUPTED = 130
 
-NOT_YOURS = "permission denied: run this as the user whose RQ it is, or as root"
 
 EXIT_OF: dict[Kind, int] = {
     Kind.BAD_INPUT: USAGE,
@@ -280,7 +279,7 @@ def _unforeseen(error: Exception) -> str:
 def _of_system(error: OSError, text: str) -> str:
     """Return a sentence for what a call of the system has refused."""
     if isinstance(error, PermissionError) and error.filename:
-        return f"{error.filename}: {NOT_YOURS}"
+        return f"{error.filename}: {errors.NOT_YOURS}"
     is_named = error.filename is not None
     is_here = not is_named and isinstance(error, FileNotFoundError)
     if is_here and os.stat(".").st_nlink == 0:

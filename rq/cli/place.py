@@ -9,9 +9,8 @@ from typing import cast
 
 import rq
 from rq import client, config, names
-from rq.cli import NOT_YOURS
 from rq.config.settings import RootConfig
-from rq.errors import BadConfig, NoSuchQueue, Refused, RQError, Unreachable
+from rq.errors import NOT_YOURS, BadConfig, NoSuchQueue, Refused, RQError, Unreachable
 from rq.layout import QueueDir, Root
 from rq.nesting import Json
 from rq.replies import SupervisorStatus

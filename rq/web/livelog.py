@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING
 
 from rq.errors import Busy
 from rq.web import logevents, logwatch
-
-if TYPE_CHECKING:
-    from rq.web.site import Site
+from rq.web.site import Site
 
 MOST_VIEWERS = 1000
 MOST_OF_ONE = 750  # of these; one user must not take all
@@ -79,10 +76,3 @@ class Hub:
 
 def _now() -> float:
     return asyncio.get_running_loop().time()
-
-
-def hub(site: Site) -> Hub:
-    """Return the site's hub, made when it is first asked for."""
-    if site.livelog is None:
-        site.livelog = Hub(site)
-    return site.livelog

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from rq.errors import RQError
     from rq.web.forms import Form
-    from rq.web.livelog import Hub
 
 
 class Refilled(Protocol):
@@ -47,6 +46,12 @@ class Refilled(Protocol):
     ) -> None: ...
 
 
+class Streams(Protocol):
+    """What is sent to viewers as long as they look."""
+
+    def close(self) -> None: ...
+
+
 @dataclass(slots=True)
 class Site:
     """One web process and the root it serves."""
@@ -58,7 +63,7 @@ class Site:
     uploads: UnfinishedUploads
     pools: Pools = field(default_factory=Pools)
     scripts: Archives = field(default_factory=Archives)
-    livelog: Hub | None = None  # the pages give it
+    livelog: Streams | None = None  # the pages give it
     refilled: Refilled = field(init=False)  # the pages give it
     templates: Environment | None = None  # the app gives them
 

@@ -12,8 +12,7 @@ from rq.causes import Cause
 from rq.errors import WrongState
 from rq.message import Message
 from rq.proc.spawn import Termination
-from rq.queues.attempts.attempt import Attempt, Claim, Work
-from rq.queues.attempts.batch import Batch
+from rq.queues.attempts.attempt import Attempt, Batch, Claim, Work
 from rq.queues.attempts.outcome import Outcome
 from rq.queues.attempts.phases import PHASES, Phase, Step, next_phase
 from rq.queues.attempts.registry import Attempts

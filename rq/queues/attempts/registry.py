@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from rq.queues.attempts.attempt import Attempt
-from rq.queues.attempts.batch import Batch, PoolWorker
+from rq.queues.attempts.attempt import Attempt, Batch, PoolWorker
 
 
 class Attempts:

@@ -12,8 +12,7 @@ from rq.errors import BadMessage
 from rq.layout import folder
 from rq.message import NOT_SHOWN, JsonObject, Message
 from rq.queues.attempts import starts
-from rq.queues.attempts.attempt import Attempt
-from rq.queues.attempts.batch import Batch
+from rq.queues.attempts.attempt import Attempt, Batch
 from rq.queues.attempts.lease import Lease
 from rq.queues.control import waiting_view
 from rq.queues.maintenance import retention

@@ -8,8 +8,7 @@ import time
 from dataclasses import asdict
 
 from rq import visible, waits
-from rq.queues.attempts.attempt import Attempt
-from rq.queues.attempts.batch import Batch, PoolWorker
+from rq.queues.attempts.attempt import Attempt, Batch, PoolWorker
 from rq.queues.attempts.lease import Lease
 from rq.queues.control import message_view
 from rq.queues.delivery import owed

@@ -12,7 +12,7 @@ import time
 from rq import elsewhere
 from rq.config.admin import Admin
 from rq.config.settings import PERSISTENT, PULL
-from rq.queues.attempts.batch import PoolWorker
+from rq.queues.attempts.attempt import PoolWorker
 from rq.queues.owner.owner import Owner
 from rq.scripts.worker_protocol import WorkerPhase
 from rq.spool import LAG_MESSAGES

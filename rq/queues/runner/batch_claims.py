@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 from rq.config.settings import PERSISTENT
 from rq.errors import BadMessage, NoSuchMessage, TooLate, Unread
-from rq.queues.attempts.attempt import Attempt, Claim
-from rq.queues.attempts.batch import Batch
+from rq.queues.attempts.attempt import Attempt, Batch, Claim
 from rq.queues.owner.owner import Owner
 from rq.queues.runner import claims
 from rq.queues.runner.parts import Parts

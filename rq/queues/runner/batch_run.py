@@ -11,8 +11,7 @@ from rq import pipe
 from rq.logs import fields
 from rq.pipe import Report, Verb
 from rq.queues.attempts import outcome
-from rq.queues.attempts.attempt import Attempt
-from rq.queues.attempts.batch import Batch
+from rq.queues.attempts.attempt import Attempt, Batch
 from rq.queues.attempts.outcome import AGAIN, WELL, Outcome
 from rq.queues.attempts.registry import Attempts
 from rq.queues.concurrency.tasks import in_slices

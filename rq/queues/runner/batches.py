@@ -12,8 +12,7 @@ from rq import limits
 from rq.causes import Cause
 from rq.limits import Over
 from rq.logs import fields
-from rq.queues.attempts.attempt import Attempt
-from rq.queues.attempts.batch import Batch
+from rq.queues.attempts.attempt import Attempt, Batch
 from rq.queues.concurrency.tasks import in_slices
 from rq.queues.owner.owner import Owner
 from rq.queues.runner import abort, batch_file

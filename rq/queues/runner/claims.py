@@ -11,8 +11,7 @@ from rq.config.settings import PERSISTENT
 from rq.errors import BadMessage, NoSuchMessage, TooLate, Unread
 from rq.logs import fields
 from rq.message import Message
-from rq.queues.attempts.attempt import Attempt, Claim
-from rq.queues.attempts.batch import PoolWorker
+from rq.queues.attempts.attempt import Attempt, Claim, PoolWorker
 from rq.queues.owner.owner import Owner
 from rq.queues.runner import abort
 from rq.queues.runner.parts import Parts

@@ -15,8 +15,7 @@ from rq.layout import JOB, folder
 from rq.limits import Over
 from rq.logs import fields
 from rq.message import Message
-from rq.queues.attempts.attempt import Attempt, Work
-from rq.queues.attempts.batch import Batch, PoolWorker
+from rq.queues.attempts.attempt import Attempt, Batch, PoolWorker, Work
 from rq.queues.owner.owner import Owner
 from rq.queues.runner.reports import Reports
 from rq.scripts import environment, worker_protocol

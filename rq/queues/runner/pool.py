@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from rq import back_off
 from rq.logs import fields
-from rq.queues.attempts.batch import PoolWorker, Task
+from rq.queues.attempts.attempt import PoolWorker, Task
 from rq.queues.owner.owner import Owner
 from rq.queues.runner.parts import Parts
 from rq.scripts import worker_protocol

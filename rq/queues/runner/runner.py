@@ -16,8 +16,7 @@ from rq.access.attempt_tokens import AttemptTokens
 from rq.causes import Cause
 from rq.errors import WrongState
 from rq.logs import fields
-from rq.queues.attempts.attempt import Attempt
-from rq.queues.attempts.batch import Batch, Task
+from rq.queues.attempts.attempt import Attempt, Batch, Task
 from rq.queues.attempts.outcome import AGAIN, WELL
 from rq.queues.concurrency.tasks import Tasks
 from rq.queues.delivery import copies

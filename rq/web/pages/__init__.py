@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rq.access.roles import Role
 from rq.transfers import QUEUE
-from rq.web import livelog
+from rq.web.livelog import Hub
 from rq.web.pages.assets import Assets
 from rq.web.pages.broker import BrokerPage
 from rq.web.pages.broker_queue import BrokerQueuePages
@@ -75,7 +75,8 @@ def _broker_routes(routes: Routes, broker: BrokerQueuePages) -> None:
 
 def _queue_routes(routes: Routes, site: Site, forms: Forms, confirm: Confirm) -> None:
     queue, message = QueuePage(site), MessagePage(site)
-    log = LogPages(site, livelog.hub(site))
+    site.livelog = hub = Hub(site)
+    log = LogPages(site, hub)
     routes.get("/q/{name}", queue.on_get, Role.VIEWER)
     routes.get("/q/{name}/queue.json", queue.on_get, Role.VIEWER)
     routes.get("/q/{name}/new_message", forms.new_message, Role.PRODUCER)
