@@ -3,7 +3,8 @@ lists, pages, the command line and JSON."""
 
 from __future__ import annotations
 
-from rq import retry, wording
+from rq import wording
+from rq.message import retry
 from rq.replies import MessageView, NextAttempt, Result
 from rq.wording import duration, moment
 

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import cast
 
 from rq import beneath, names, next_attempt, waits
-from rq.causes import story
 from rq.config.admin import Admin, admin_status, needed, pause_of
 from rq.errors import NoSuchMessage, NotPlain, RQError
 from rq.layout import ATTACH, QueueDir, Root, folder
 from rq.message import NOT_SHOWN, Message
+from rq.message.causes import story
 from rq.nesting import Json
 from rq.replies import (
     AttachmentView,

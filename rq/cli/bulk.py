@@ -13,8 +13,8 @@ from typing import cast
 from rq import moments
 from rq.cli import FAILED, OK, owner, place, term
 from rq.errors import OutcomeUnknown, Unreachable, WrongState
-from rq.fieldnames import PARAMS
 from rq.layout import Root
+from rq.message.fieldnames import PARAMS
 from rq.nesting import Json
 from rq.replies import BulkChoice, BulkView
 from rq.states import State

@@ -13,8 +13,8 @@ from typing import cast
 
 from rq.cli import OK, change, ids, owner, place, term
 from rq.errors import BadInput
-from rq.fieldnames import PARAMS
 from rq.layout import Root
+from rq.message.fieldnames import PARAMS
 from rq.nesting import Json, from_json
 from rq.states import version_of
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from rq import command, config, elsewhere, limits, names
+from rq import command, config, elsewhere, names
 from rq.cli import OK, place, term
 from rq.command import Command
 from rq.config import files, settings
@@ -20,6 +20,7 @@ from rq.config.settings import RootConfig
 from rq.config.values import is_loopback
 from rq.errors import BadConfig, BadInput, Refused
 from rq.layout import Root
+from rq.message import limits
 from rq.scripts import program_file
 
 _PATIENCE = 60.0  # seconds until the queue serves

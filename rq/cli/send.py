@@ -7,12 +7,12 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 
-from rq import client, limits, moments, names
+from rq import client, moments, names
 from rq.cli import ancestor, owner, place, term
 from rq.cli.named_files import FRESH, Files
 from rq.errors import BadInput, NotUnique, RQError
 from rq.layout import Root
-from rq.message import PARAMS
+from rq.message import PARAMS, limits
 from rq.nesting import Json
 
 _KEY = "_key"

@@ -6,11 +6,11 @@ import time
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 
-from rq import limits, lineage, next_attempt, wording
+from rq import next_attempt, wording
 from rq.cli import ids, output, owner, place, term
-from rq.fieldnames import LIMITS
 from rq.layout import Root
-from rq.message import PARAMS
+from rq.message import PARAMS, limits, lineage
+from rq.message.fieldnames import LIMITS
 from rq.replies import AttachmentView, AttemptRow, AttemptsView, MessageView
 
 _SHOWN_APART = wording.SHOWN_APART | {"queue", "removed_at", *PARAMS} | LIMITS

@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Callable, Mapping
 from typing import TypeGuard
 
-from rq import limits, moments, names
+from rq import moments, names
 from rq.config import jobs, notices, retries, starts, unique
 from rq.config.settings import (
     EXIT,
@@ -28,6 +28,7 @@ from rq.config.settings import (
 from rq.config.values import json_object as _object
 from rq.config.values import param_numbers as _param_numbers
 from rq.config.values import whole as _whole
+from rq.message import limits
 
 TRUE: tuple[object, ...] = (True, "true", "yes", "1")
 _KEPT_BY = ("days", "count", "bytes")

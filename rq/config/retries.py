@@ -7,7 +7,7 @@ import signal
 
 from rq import moments
 from rq.errors import BadInput
-from rq.retry import DOUBLING, LONGEST, MOST_TIMES, WAIT, WORDS, Retry, Wait
+from rq.message.retry import DOUBLING, LONGEST, MOST_TIMES, WAIT, WORDS, Retry, Wait
 
 _KEYS = ("on", "times", "wait")
 _WAIT_KEYS = ("first", "factor", "cap", "jitter")

@@ -14,10 +14,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, TypedDict
 
-from rq import limits, names, users
+from rq import names, users
 from rq.config.notices import Notice
 from rq.errors import BadInput
-from rq.retry import Retry
+from rq.message import limits
+from rq.message.retry import Retry
 
 DEFAULT_PORT = 3333
 API_EXEC_PREFIX = "bash -lc "

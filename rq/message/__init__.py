@@ -13,10 +13,10 @@ from typing import Any
 
 import orjson
 
-from rq import fieldnames
 from rq.errors import BadMessage, TooLarge, Torn
-from rq.fieldnames import DROPPED, LIMITS, OWN
+from rq.message import fieldnames
 from rq.message import fields as checks
+from rq.message.fieldnames import DROPPED, LIMITS, OWN
 from rq.message.fields import ENV_STRING_LIMIT, Attachment, JsonObject, param_text
 from rq.nesting import Json
 

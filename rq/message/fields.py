@@ -8,8 +8,9 @@ from typing import TypeGuard, cast
 
 import orjson
 
-from rq import fieldnames, limits, names, visible
+from rq import names, visible
 from rq.errors import BadInput, BadMessage
+from rq.message import fieldnames, limits
 from rq.message.rank import LEAST, MOST
 from rq.nesting import Json, check_depth
 

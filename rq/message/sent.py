@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rq import fieldnames, names
+from rq import names
 from rq.errors import BadInput, BadMessage
+from rq.message import fieldnames
 
 
 def check(fields: Mapping[str, object]) -> None:

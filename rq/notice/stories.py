@@ -6,8 +6,9 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from rq import causes, names, wording
+from rq import names, wording
 from rq.errors import BadInput
+from rq.message import causes
 from rq.nesting import Json
 from rq.states import State
 

@@ -12,8 +12,8 @@ import os
 from functools import lru_cache
 from pathlib import Path
 
-from rq.limits import Limits
 from rq.logs import fields
+from rq.message.limits import Limits
 
 _PROC, _MOUNT = Path("/proc"), "cgroup2"
 _NEEDED = frozenset({"memory", "pids"})

@@ -7,7 +7,7 @@ import math
 import resource
 from dataclasses import replace
 
-from rq.limits import Limits
+from rq.message.limits import Limits
 from rq.proc import cgroups
 from rq.proc.cgroups import Group
 

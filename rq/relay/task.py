@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
 
-from rq import fieldnames, names
 from rq import message as messages
+from rq import names
 from rq.errors import BadInput, NotPlain, Refused
 from rq.layout import ATTACH, MSG, QueueDir, Root
-from rq.message import Attachment, Message
+from rq.message import Attachment, Message, fieldnames
 from rq.nesting import Json
 from rq.spool import ancestor_files, script_files
 

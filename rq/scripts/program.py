@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from rq.limits import NONE, Limits
+from rq.message.limits import NONE, Limits
 from rq.proc.family import Family
 from rq.scripts import environment
 from rq.scripts.log import StdioLog

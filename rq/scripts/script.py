@@ -21,8 +21,8 @@ from dataclasses import dataclass
 
 from rq import pipe
 from rq.layout import LEASE_FD
-from rq.limits import NONE, Limits
 from rq.logs import fields
+from rq.message.limits import NONE, Limits
 from rq.proc import processes, rlimits, spawn
 from rq.proc.cgroups import Group
 from rq.proc.family import Family, wait_for_group

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rq import back_off
-from rq.causes import Cause
 from rq.logs import fields
+from rq.message.causes import Cause
 from rq.scripts import program_file
 
 LOOK_SECONDS = 1.0  # how long a look at the script holds for long-lived workers

@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from rq import limits as rules
-from rq.limits import Limits, Over, Used
+from rq.message import limits as rules
+from rq.message.limits import Limits, Over, Used
 from rq.proc import rlimits
 from rq.proc.spawn import Termination
 

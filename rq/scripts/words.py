@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rq import pipe
 from rq.errors import BadInput
-from rq.limits import Over
+from rq.message.limits import Over
 from rq.pipe import COMPLETIONS, Report, Verb
 
 

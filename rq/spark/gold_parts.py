@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from rq import published
-from rq.causes import Cause
+from rq.message.causes import Cause
 from rq.nesting import Json
 from rq.published import COUNTS, PERCENTS
 from rq.states import State

@@ -19,9 +19,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
-from rq import client, lineage, names
+from rq import client, names
 from rq.errors import BadInput, NoSuchMessage, WrongState
 from rq.layout import JOB, Root
+from rq.message import lineage
 from rq.nesting import Json
 from rq.spark import writes
 from rq.spark.given import Batch, Given

@@ -28,8 +28,9 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from rq import config, fieldnames, names, visible
+from rq import config, names, visible
 from rq.errors import BadInput, Refused, WrongState
+from rq.message import fieldnames
 from rq.nesting import Json
 from rq.spark.queue_door import Door, Request, Target
 

@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from rq import durable, names
-from rq.causes import Cause
 from rq.errors import BadInput, NotPermitted, NotUnique
 from rq.layout import ATTACH, folder
 from rq.logs import fields
 from rq.message import Message, from_request
+from rq.message.causes import Cause
 from rq.spool import arrivals
 from rq.spool.arrivals import Arrival
 from rq.spool.entry import Entry

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from rq import retry, wording
-from rq.causes import Cause
+from rq import wording
 from rq.errors import BadMessage, NoSuchMessage, Unread
 from rq.logs import fields
+from rq.message import retry
+from rq.message.causes import Cause
 from rq.spool import journal_lookup
 from rq.spool.record import Facts, LeaseFields, More
 from rq.spool.store import Spool

@@ -15,7 +15,6 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 
 from rq import durable
-from rq.causes import Cause
 from rq.errors import BadConfig, Busy, Refused
 from rq.journal import history, mark, sealing
 from rq.journal.dry_run import DryRun
@@ -23,6 +22,7 @@ from rq.journal.segment_file import read_segment
 from rq.journal.segments import Author
 from rq.journal.writer import Journal
 from rq.layout import QUEUE_DIRS, QueueDir
+from rq.message.causes import Cause
 from rq.proc import lease_holders, locks, processes
 from rq.spool import (
     adoption,

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 
 import orjson
 
-from rq.causes import Cause
 from rq.errors import BadMessage, NoSuchMessage, Unread
 from rq.layout import MSG
 from rq.logs import fields
 from rq.message import to_keep
+from rq.message.causes import Cause
 from rq.message.fields import priority_in
 from rq.message.rank import UNREAD, from_json, prior
 from rq.proc import processes

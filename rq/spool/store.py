@@ -18,14 +18,14 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
 from typing import Unpack
 
-from rq import durable, limits, names
+from rq import durable, names
 from rq.errors import BadMessage, TooLate
 from rq.journal.dry_run import DryRun
 from rq.journal.writer import Journal
 from rq.layout import JOB, STDIO_LOG, QueueDir
 from rq.logs import fields
-from rq.message import JsonObject, Message
-from rq.retry import Retry
+from rq.message import JsonObject, Message, limits
+from rq.message.retry import Retry
 from rq.spool import outbox
 from rq.spool.entry import Entry
 from rq.spool.events import Events

@@ -8,9 +8,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TypeVar
 
-from rq import config, fieldnames, names, visible
+from rq import config, names, visible
 from rq.errors import BadConfig, BadInput, BadMessage
-from rq.message import from_request, sent
+from rq.message import fieldnames, from_request, sent
 from rq.nesting import Json
 from rq.timers.cron import DEFAULT_ZONE, Cron, cron
 from rq.timers.rule import CatchUp, Overlap, Timer

@@ -15,8 +15,8 @@ from falcon.asgi import Request, Response
 from rq import moments, wire
 from rq.access.roles import Role
 from rq.errors import BadInput, RQError
-from rq.fieldnames import PARAMS
 from rq.lines.owners import Reply
+from rq.message.fieldnames import PARAMS
 from rq.nesting import Json
 from rq.replies import MessageView
 from rq.states import version_of

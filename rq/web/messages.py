@@ -13,7 +13,7 @@ import falcon
 import orjson
 from falcon.asgi import Request, Response
 
-from rq import fieldnames, guarded, moments, names, users, wire
+from rq import guarded, moments, names, users, wire
 from rq.access.gate import ANYBODY
 from rq.access.roles import Principal, Role
 from rq.config import secrets
@@ -29,7 +29,7 @@ from rq.errors import (
 from rq.guarded import Sender
 from rq.kinds import Kind
 from rq.lines.owners import Reply
-from rq.message import too_large
+from rq.message import fieldnames, too_large
 from rq.nesting import Json, from_json
 from rq.router import switch
 from rq.web import forms, reading, rights

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 import orjson
 
-from rq import limits, names
 from rq import message as messages
+from rq import names
 from rq.errors import BadInput, RQError
 from rq.kinds import Kind
-from rq.limits import NONE, Limits
-from rq.message import Message
+from rq.message import Message, limits
+from rq.message.limits import NONE, Limits
 from rq.nesting import Json, from_json
 
 LONGEST = 86400  # seconds of a lease

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from rq import pipe
 from rq.errors import BadInput
-from rq.limits import NONE, Over
+from rq.message.limits import NONE, Over
 from rq.nesting import Json
 from rq.pipe import Verb
 from rq.proc.spawn import Termination

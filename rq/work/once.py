@@ -8,8 +8,8 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from rq import limits
-from rq.limits import Limits, Over
+from rq.message import limits
+from rq.message.limits import Limits, Over
 from rq.pipe import Verb
 from rq.scripts import children
 from rq.scripts.log import StdioLog

@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from rq.errors import Unreachable
-from rq.limits import stricter
 from rq.logs import fields
+from rq.message.limits import stricter
 from rq.proc import daemon, descriptors, turnlimit
 from rq.scripts.time_limits import TimeLimits
 from rq.scripts.worker_protocol import Limits as WorkerLimits

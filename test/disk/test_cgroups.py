@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from rq.limits import Limits
+from rq.message.limits import Limits
 from rq.proc import cgroups
 
 SOME = Limits(memory=2**28, processes=20)

@@ -11,10 +11,10 @@ import pytest
 from harness.limits import no_descriptors
 from harness.spool import Clock, Owner, a_message, check_live
 
-from rq.causes import Cause
 from rq.errors import Refused, Unread
 from rq.journal import history
 from rq.layout import folder
+from rq.message.causes import Cause
 from rq.proc.lease_holders import prefix_of
 from rq.spool import (
     check,

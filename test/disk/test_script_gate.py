@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 
-from rq.limits import Limits
+from rq.message.limits import Limits
 from rq.proc import rlimits
 from rq.proc.family import Family
 from rq.scripts.script import Plan, Script

@@ -19,11 +19,11 @@ from typing import Any
 from harness.spool import NOW, Clock, Owner, a_message, adopt
 from power.trace import MARKS
 
-from rq.causes import Cause
 from rq.durable import content
 from rq.errors import DiskFailed
 from rq.journal import sealing, segments
 from rq.message import Attachment, Message
+from rq.message.causes import Cause
 from rq.proc import processes
 from rq.spool import (
     attach,

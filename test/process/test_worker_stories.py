@@ -11,7 +11,7 @@ from harness.queues import running_queue
 from harness.waiting import wait_until
 
 from rq import client
-from rq.causes import Cause
+from rq.message.causes import Cause
 
 pytestmark = pytest.mark.process
 HOLD = "echo $$ > pid; echo run half way >&3; touch ready; exec sleep 60"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rq.causes import STORIES, Cause, story
+from rq.message.causes import STORIES, Cause, story
 from rq.states import State
 
 IMPROPER = "PROCESS EXITED IMPROPERLY - MOVING TO ERR - Completion was {} but exit status was {}"

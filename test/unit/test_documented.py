@@ -12,12 +12,12 @@ from harness.checkout import CHECKOUT
 from harness.documents import GUIDE, PAGES, REFERENCE, WORD
 
 from rq import cli, names, pipe, wire
-from rq.causes import Cause
 from rq.config.settings import QueueConfig, RootConfig, default_worker_env
-from rq.fieldnames import LIMITS
 from rq.journal.line import Note as JournalNote
 from rq.lines.commands import COMMANDS, Answered
 from rq.message import MESSAGE_LIMIT, PARAMS, Message
+from rq.message.causes import Cause
+from rq.message.fieldnames import LIMITS
 from rq.pipe import Verb
 from rq.queues.control import connection, connections
 from rq.scripts import environment

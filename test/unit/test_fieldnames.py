@@ -8,9 +8,9 @@ from harness.spool import a_message
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rq import fieldnames
 from rq.errors import BadMessage
-from rq.fieldnames import (
+from rq.message import fieldnames
+from rq.message.fieldnames import (
     _OFTEN,
     FIELDS,
     RESERVED,

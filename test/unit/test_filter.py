@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rq import filter as filters
-from rq.causes import Cause
 from rq.errors import BadInput
-from rq.filter import Filter, Traits, from_json, matches
+from rq.message import filter as filters
+from rq.message.causes import Cause
+from rq.message.filter import Filter, Traits, from_json, matches
 from rq.states import COUNTED, State
 
 MESSAGE = Traits(

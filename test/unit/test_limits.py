@@ -7,12 +7,11 @@ from harness.spool import a_message
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rq import limits
-from rq.causes import Cause
 from rq.errors import BadInput, BadMessage
-from rq.fieldnames import LIMITS
-from rq.limits import NONE, Limits, Used
-from rq.message import from_disk, from_request
+from rq.message import from_disk, from_request, limits
+from rq.message.causes import Cause
+from rq.message.fieldnames import LIMITS
+from rq.message.limits import NONE, Limits, Used
 
 ID = "20270115.0800.00.000.1"
 

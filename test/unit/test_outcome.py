@@ -5,8 +5,8 @@ import itertools
 import pytest
 
 from rq import pipe
-from rq.causes import Cause
 from rq.message import Message
+from rq.message.causes import Cause
 from rq.pipe import Verb
 from rq.queues.attempts.outcome import Outcome, decide, decide_in_batch
 from rq.scripts.words import Said

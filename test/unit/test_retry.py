@@ -6,11 +6,10 @@ import itertools
 
 import pytest
 
-from rq import retry
-from rq.causes import Cause
 from rq.config import queue_config
 from rq.config.checks import QUEUE
-from rq.message import Message
+from rq.message import Message, retry
+from rq.message.causes import Cause
 from rq.pipe import Verb
 from rq.queues.attempts import outcome
 from rq.queues.attempts.outcome import Outcome

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rq.causes import Cause
+from rq.message.causes import Cause
 from rq.scripts.script_file import REFUSED_SECONDS, SCRIPT_SECONDS, ScriptFile
 
 

@@ -7,9 +7,14 @@ from typing import cast
 
 import orjson
 
-from rq import fieldnames
 from rq.broker.dialects.call import Refusal
-from rq.message import ENV_STRING_LIMIT, MESSAGE_LIMIT, param_text, too_large
+from rq.message import (
+    ENV_STRING_LIMIT,
+    MESSAGE_LIMIT,
+    fieldnames,
+    param_text,
+    too_large,
+)
 from rq.nesting import Json
 
 LEASE_SECONDS = "lease_seconds"  # the field that keeps what a producer says with RETRY

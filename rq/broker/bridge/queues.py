@@ -18,11 +18,11 @@ from rq import client, names
 from rq.broker.bridge import ids
 from rq.broker.bridge.returns import Returns
 from rq.errors import BadInput, NoSuchQueue, OutcomeUnknown, RQError, Unreachable
-from rq.fieldnames import KEY as _KEY
-from rq.fieldnames import KEY_OF
 from rq.kinds import PASSING
 from rq.layout import Root
 from rq.lines.owners import ClientGone, Owners
+from rq.message.fieldnames import KEY as _KEY
+from rq.message.fieldnames import KEY_OF
 from rq.nesting import Json
 from rq.replies import Counts, Grant, GrantsView, WordResult
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from rq import back_off, retry, wording
-from rq.causes import Cause
-from rq.message import Message
+from rq import back_off, wording
+from rq.message import Message, retry
+from rq.message.causes import Cause
+from rq.message.retry import Retry
 from rq.pipe import Verb
-from rq.retry import Retry
 from rq.scripts.words import Said
 from rq.states import Event
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from rq.causes import Cause
 from rq.errors import BadInput, WrongState
+from rq.message.causes import Cause
 from rq.queues.delivery import copies
 from rq.queues.owner.owner import Owner
 from rq.spool.record import Facts, More

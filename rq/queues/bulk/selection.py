@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import AsyncIterator, Container, Iterator
 from itertools import islice
 
-from rq import filter as filters
 from rq import names
 from rq.errors import BadMessage, NoSuchMessage
-from rq.filter import Filter, Traits
 from rq.layout import QueueDir
+from rq.message import filter as filters
 from rq.message.fields import param_text
+from rq.message.filter import Filter, Traits
 from rq.queues.concurrency.tasks import in_slices
 from rq.queues.owner.owner import Owner
 from rq.spool import Spool, folders

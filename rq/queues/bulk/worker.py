@@ -15,10 +15,10 @@ import logging
 from collections import deque
 from collections.abc import AsyncIterator, Iterator, Sequence
 
-from rq import filter as filters
 from rq.errors import Damaged, RQError
-from rq.filter import Filter
 from rq.logs import fields
+from rq.message import filter as filters
+from rq.message.filter import Filter
 from rq.queues.bulk import retry, selection
 from rq.queues.bulk.actions import Action, Deed, Hands
 from rq.queues.concurrency.tasks import in_slices

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable
 
-from rq import filter as filters
 from rq.errors import BadInput, Busy, Closed
-from rq.filter import Filter
+from rq.message import filter as filters
+from rq.message.filter import Filter
 from rq.nesting import Json
 from rq.queues.bulk import actions, selection
 from rq.queues.bulk.actions import Action, Deed

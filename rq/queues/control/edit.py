@@ -11,10 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rq import fieldnames
 from rq.config import secrets
 from rq.errors import BadInput
-from rq.message import sent
+from rq.message import fieldnames, sent
 from rq.nesting import Json
 from rq.queues.control import idempotency, message_view
 from rq.queues.control.change import SEEN, check_version

@@ -40,11 +40,10 @@ from typing import Literal, NamedTuple
 
 import orjson
 
-from rq import fieldnames
 from rq.access.roles import Role as Access
 from rq.access.sockets import Asker
 from rq.errors import BadInput, BadMessage, NotPermitted, Unread
-from rq.message import JsonObject, Message
+from rq.message import JsonObject, Message, fieldnames
 from rq.nesting import Json
 from rq.queues.concurrency.tasks import in_slices
 from rq.queues.owner.owner import PREPARED, Owner

@@ -5,8 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
-from rq import limits
-from rq.message import JsonObject, Message
+from rq.message import JsonObject, Message, limits
 from rq.queues import arguments
 from rq.queues.control.command import (
     Context,

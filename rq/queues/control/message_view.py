@@ -6,11 +6,11 @@ import contextlib
 from dataclasses import replace
 from typing import cast
 
-from rq import limits, names, next_attempt, waits
-from rq.causes import story
+from rq import names, next_attempt, waits
 from rq.errors import BadMessage
 from rq.layout import folder
-from rq.message import NOT_SHOWN, JsonObject, Message
+from rq.message import NOT_SHOWN, JsonObject, Message, limits
+from rq.message.causes import story
 from rq.queues.attempts import starts
 from rq.queues.attempts.attempt import Attempt, Batch
 from rq.queues.attempts.lease import Lease

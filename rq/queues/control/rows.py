@@ -10,8 +10,8 @@ import orjson
 
 from rq.config.settings import QueueConfig
 from rq.errors import BadInput, BadMessage, WrongState, not_done
-from rq.fieldnames import PARAMS
 from rq.message import MESSAGE_LIMIT, too_large
+from rq.message.fieldnames import PARAMS
 from rq.message.fields import check_param
 from rq.nesting import Json
 from rq.queues.concurrency.tasks import in_slices

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from rq import elsewhere, waits
-from rq.causes import Cause
 from rq.config.admin import Admin, needed
 from rq.errors import BadInput, NoSuchMessage, Unread
 from rq.message import JsonObject
+from rq.message.causes import Cause
 from rq.queues.maintenance import stall
 from rq.queues.owner.owner import Owner
 from rq.spool.entry import Entry

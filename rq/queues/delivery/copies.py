@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from rq import client, guarded, names, pipe
-from rq.causes import Cause
 from rq.config.admin import Admin, admin_status
 from rq.errors import (
     BadInput,
@@ -27,6 +26,7 @@ from rq.errors import (
 from rq.guarded import Sender
 from rq.layout import Root, folder
 from rq.message import MESSAGE_LIMIT, Attachment, JsonObject, Message, to_keep
+from rq.message.causes import Cause
 from rq.nesting import Json
 from rq.queues.attempts.outcome import Outcome
 from rq.queues.owner.owner import Owner

@@ -13,10 +13,10 @@ from typing import Any, cast
 
 import orjson
 
-from rq.causes import Cause
 from rq.config import notices
 from rq.config.notices import Matter, Notice
 from rq.message import PARAMS, JsonObject, Message
+from rq.message.causes import Cause
 from rq.queues.owner.settings import NOTICE, Settings
 from rq.spool import Spool
 from rq.spool.news import Ended, Group, GroupFields, News, NewsFields, Printed

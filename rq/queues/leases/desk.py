@@ -9,10 +9,9 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from rq import limits
 from rq.config.settings import PULL
 from rq.errors import RQError
-from rq.message import Attachment
+from rq.message import Attachment, limits
 from rq.queues.attempts.lease import Lease, digest
 from rq.queues.leases import grants, message, past, said
 from rq.queues.leases.ends import Ends

@@ -7,13 +7,13 @@ import time
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from rq import limits, names
-from rq.causes import Cause
+from rq import names
 from rq.config import secrets
 from rq.config.settings import EXIT
 from rq.errors import BadMessage, Busy, NoSuchMessage, TooLarge, Unread
 from rq.logs import fields
-from rq.message import Attachment, Message
+from rq.message import Attachment, Message, limits
+from rq.message.causes import Cause
 from rq.queues.attempts import outcome
 from rq.queues.attempts.lease import Lease
 from rq.queues.attempts.outcome import WELL, Outcome

@@ -7,11 +7,10 @@ import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rq import limits
 from rq.config.admin import Admin
 from rq.config.settings import Pull
 from rq.errors import Unread, WrongState
-from rq.message import Message
+from rq.message import Message, limits
 from rq.queues.attempts import lease as token
 from rq.queues.attempts.lease import Lease
 from rq.queues.owner.owner import Owner

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 import orjson
 
-from rq import limits, names
-from rq.causes import Cause
+from rq import names
 from rq.errors import BadInput, TooLarge
-from rq.limits import Over
-from rq.message import JsonObject
+from rq.message import JsonObject, limits
+from rq.message.causes import Cause
+from rq.message.limits import Over
 from rq.nesting import Json
 from rq.pipe import LINE_LIMIT, NAME_LIMIT, Verb
 from rq.queues import arguments

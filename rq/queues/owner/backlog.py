@@ -9,6 +9,7 @@ from typing import Unpack
 from rq.config.settings import QueueConfig
 from rq.errors import BadMessage, NoSuchMessage, Unread, WrongState
 from rq.message import JsonObject, Message
+from rq.message.retry import most_tries
 from rq.queues.owner.ranks import Ranks
 from rq.queues.owner.start_rate import StartRate
 from rq.queues.schedule import batch_rule, coalesce
@@ -17,7 +18,6 @@ from rq.queues.schedule.coalesce import Groups
 from rq.queues.schedule.exclusion import Places
 from rq.queues.schedule.item import Item
 from rq.queues.schedule.waiting import Waiting, turn
-from rq.retry import most_tries
 from rq.spool import Spool
 from rq.spool.entry import Entry
 from rq.spool.record import More

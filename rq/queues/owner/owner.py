@@ -15,12 +15,11 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Unpack
 
-from rq import fieldnames
-from rq.causes import Cause
 from rq.config.admin import Admin
 from rq.config.settings import QueueConfig
 from rq.errors import BadMessage, WrongState
-from rq.message import JsonObject, Message, fields, from_request, sent
+from rq.message import JsonObject, Message, fieldnames, fields, from_request, sent
+from rq.message.causes import Cause
 from rq.nesting import Json
 from rq.proc.family import Family
 from rq.queues.attempts.leases import Leases

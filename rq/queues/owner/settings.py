@@ -6,12 +6,13 @@ import logging
 from collections.abc import Mapping
 from functools import partial
 
-from rq import config, limits
+from rq import config
 from rq.config import notices, recipients
 from rq.config.notices import Matter, Notice
 from rq.config.settings import QueueConfig, RootConfig
 from rq.errors import BadConfig, CannotRead
 from rq.layout import Root
+from rq.message import limits
 from rq.queues.owner.health import Health
 from rq.scripts import environment
 

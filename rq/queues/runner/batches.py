@@ -8,10 +8,10 @@ import logging
 import os
 from collections.abc import Mapping
 
-from rq import limits
-from rq.causes import Cause
-from rq.limits import Over
 from rq.logs import fields
+from rq.message import limits
+from rq.message.causes import Cause
+from rq.message.limits import Over
 from rq.queues.attempts.attempt import Attempt, Batch
 from rq.queues.concurrency.tasks import in_slices
 from rq.queues.owner.owner import Owner

@@ -8,9 +8,9 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rq.causes import Cause
 from rq.logs import fields
 from rq.message import Attachment, Message
+from rq.message.causes import Cause
 from rq.queues.attempts.outcome import AGAIN, LOST, WELL, Outcome
 from rq.queues.delivery import owed
 from rq.queues.owner.owner import Owner

@@ -6,9 +6,9 @@ import logging
 
 from rq import names
 from rq.access.attempt_tokens import AttemptTokens
-from rq.causes import Cause
 from rq.config import secrets
 from rq.logs import fields
+from rq.message.causes import Cause
 from rq.queues.attempts import outcome
 from rq.queues.attempts.attempt import Attempt
 from rq.queues.attempts.outcome import WELL, Outcome

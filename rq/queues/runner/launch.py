@@ -8,13 +8,13 @@ import logging
 import os
 from collections.abc import Callable, Mapping
 
-from rq import limits, users
+from rq import users
 from rq.access.attempt_tokens import AttemptTokens
 from rq.config.settings import EXIT
 from rq.layout import JOB, folder
-from rq.limits import Over
 from rq.logs import fields
-from rq.message import Message
+from rq.message import Message, limits
+from rq.message.limits import Over
 from rq.queues.attempts.attempt import Attempt, Batch, PoolWorker, Work
 from rq.queues.owner.owner import Owner
 from rq.queues.runner.reports import Reports

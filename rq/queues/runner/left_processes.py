@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import os
 
-from rq.causes import Cause
 from rq.errors import Unread
+from rq.message.causes import Cause
 from rq.proc import lease_holders, processes
 from rq.proc.processes import Holder
 from rq.queues.attempts.registry import Attempts

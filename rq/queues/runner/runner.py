@@ -13,9 +13,9 @@ import logging
 import os
 
 from rq.access.attempt_tokens import AttemptTokens
-from rq.causes import Cause
 from rq.errors import WrongState
 from rq.logs import fields
+from rq.message.causes import Cause
 from rq.queues.attempts.attempt import Attempt, Batch, Task
 from rq.queues.attempts.outcome import AGAIN, WELL
 from rq.queues.concurrency.tasks import Tasks

@@ -8,9 +8,9 @@ from typing import Annotated, TypedDict, cast
 
 from falcon.asgi import Request
 
-from rq import fieldnames
 from rq.access.roles import Principal, Role
 from rq.kinds import Kind
+from rq.message import fieldnames
 from rq.nesting import Json, from_json
 from rq.replies import RowsView, TransactionView
 from rq.web.api import requests

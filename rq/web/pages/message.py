@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from falcon import HTTP_303
 from falcon.asgi import Request, Response
 
-from rq import lineage, names, wording
-from rq.causes import Cause
+from rq import names, wording
 from rq.errors import NoSuchMessage, RQError
-from rq.fieldnames import LIMITS
-from rq.message import PARAMS
+from rq.message import PARAMS, lineage
+from rq.message.causes import Cause
+from rq.message.fieldnames import LIMITS
 from rq.replies import AttemptsView
 from rq.web import progress, reading
 from rq.web.answers import for_asker

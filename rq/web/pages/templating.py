@@ -12,8 +12,9 @@ import orjson
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from rq import __version__, limits, next_attempt, visible, waits
+from rq import __version__, next_attempt, visible, waits
 from rq.config.settings import RootConfig
+from rq.message import limits
 from rq.web import progress
 from rq.web.pages import plots, sparklines
 from rq.wording import duration, moment, size

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 
 from rq import moments, wording
-from rq.causes import Cause
+from rq.message.causes import Cause
 from rq.nesting import Json
 
 LONGEST = 366 * 86400.0  # seconds

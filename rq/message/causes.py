@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from rq import retry, wording
+from rq import wording
+from rq.message import retry
 from rq.replies import StoryView
 from rq.states import State
 
@@ -404,7 +405,7 @@ def _at_work(facts: Mapping[str, object]) -> Story:
     return _LEASED if facts.get("leased") else _PLAIN[State.RUN]
 
 
-def _teller(facts: Mapping[str, Any]) -> str | None:
+def _teller(facts: Mapping[str, object]) -> str | None:
     """Return who has told how an attempt ended that was leased, without a word of a
     script; None: a script has."""
     lease = facts.get("lease")

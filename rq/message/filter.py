@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rq import moments
-from rq.causes import Cause
 from rq.errors import BadInput
-from rq.fieldnames import PARAMS
+from rq.message.causes import Cause
+from rq.message.fieldnames import PARAMS
 from rq.nesting import Json
 from rq.states import COUNTED, State
 
