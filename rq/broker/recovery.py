@@ -22,8 +22,7 @@ from rq.broker.node import Node
 from rq.broker.place import ADVICE, Place
 from rq.errors import Damaged, is_no_room
 from rq.journal import history, mark, sealing
-from rq.journal.checkpoint import Checkpoint
-from rq.journal.end import End
+from rq.journal.checkpoint import Checkpoint, End
 from rq.journal.line import Line
 from rq.journal.segment_file import bare, header_of
 from rq.journal.segments import RESERVE, Author

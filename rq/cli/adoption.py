@@ -12,7 +12,7 @@ from rq.config import adopted
 from rq.config.settings import QueueConfig
 from rq.errors import RQError
 from rq.layout import QueueDir, Root
-from rq.spool import PREP_SECONDS, ancestor_script
+from rq.spool import PREP_SECONDS, restored
 from rq.spool import adoption as spool_adoption
 from rq.states import State
 
@@ -68,7 +68,7 @@ def _tell(root: Root, lines: list[str]) -> None:
 def _waits(root: Root) -> Iterator[str]:
     """Give what will not act before the operator says so."""
     for name in place.queue_names(root):
-        if ancestor_script.why_waiting(root.queue(name)) is not None:
+        if restored.why_not_taken_over(root.queue(name)) is not None:
             yield f"queue {name}, with its script of the Ruby RQ"
     if not root.adopted.exists():
         for name in adopted.timers_in(root):

@@ -1,4 +1,5 @@
-"""The checkpoint of a journal: up to where its user has the effect of all events on disk.
+"""The checkpoint of a journal: up to where its user has the effect of all events on disk;
+and where the journal ends, as a start finds out that reads on from there.
 
 A start reads only the events after it. It is one file, replaced as a whole, and has a
 checksum, since nothing else would contradict a changed bit.
@@ -6,17 +7,21 @@ checksum, since nothing else would contradict a changed bit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import BinaryIO, NotRequired, TypedDict, cast
+from pathlib import Path
+from typing import BinaryIO, NotRequired, TypedDict, TypeVar, cast
 
 from rq import durable
 from rq.errors import Refused, cause_of, is_busy, is_no_room, is_of_disk
-from rq.journal import history, line, whole_file
+from rq.journal import history, line
+from rq.journal.segment_file import Content
 from rq.journal.segments import Position
 from rq.layout import JOURNAL, JournalDir
 
 _SEED = line.seed("", "checkpoint")  # what its checksum starts from
+Parsed = TypeVar("Parsed")
 
 
 class _Record(TypedDict):
@@ -70,7 +75,7 @@ def read(place: JournalDir) -> Checkpoint | None:
 
     OSError: it cannot be read now.
     """
-    point = whole_file.read(place.checkpoint, _parse)
+    point = read_whole(place.checkpoint, _parse)
     return point if point is not None and _is_of(place, point) else None
 
 
@@ -132,3 +137,53 @@ def put_off(error: OSError) -> Exception:
     if is_of_disk(error):
         return error
     return Refused(f"no checkpoint can be written: {cause_of(error)}")
+
+
+def read_whole(path: Path, parse: Callable[[BinaryIO], Parsed | None]) -> Parsed | None:
+    """Return what `parse` makes of a file; None when the file is missing or torn.
+
+    OSError: it cannot be read now, which is not the same: what it says may stand
+    nowhere else.
+    """
+    try:
+        with path.open("rb") as file:
+            return parse(file)
+    except OSError as error:
+        if is_busy(error):
+            raise
+        return None
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return None
+
+
+# ---- where a journal ends
+
+
+class End:
+    """The end of a journal, as its segments are read one after the other."""
+
+    def __init__(self, point: Checkpoint | None) -> None:
+        self.last = Position("", 0, 0, 0)
+        self.start, self.boot = 0, ""
+        if point is not None:
+            self.last = point.position
+            self.start, self.boot = point.start, point.boot
+
+    def take(self, content: Content) -> None:
+        """Take the next segment."""
+        position = _end_of(content)
+        self.start = max(self.start, int(content.header["start"]))
+        self.boot = str(content.header["boot"])
+        if position.seq >= self.last.seq:
+            g = max(position.g, self.last.g)
+            self.last = dataclasses.replace(position, g=g)
+
+
+def _end_of(content: Content) -> Position:
+    header = content.header
+    if not content.events:  # it will be replaced, so nothing can follow it
+        segment, offset, seq = header["prev"]
+        journal = str(header.get("of") or header["journal"])
+        return Position(segment, offset, seq, int(header["g"]), journal)
+    g, journal = content.events[-1]["g"], str(header["journal"])
+    return Position(content.segment.name, content.end, content.last_seq, g, journal)

@@ -18,13 +18,12 @@ from rq.errors import BadConfig, DiskFailed, RQError
 from rq.guarded import Sender
 from rq.layout import QueueDir
 from rq.message import Message
-from rq.queues.concurrency.tasks import Tasks, in_slices
-from rq.queues.control import idempotency, txn_expiry
+from rq.queues.concurrency import Tasks, in_slices
+from rq.queues.control import deciding, idempotency
 from rq.queues.control.connections import Connections
 from rq.queues.delivery import notices
 from rq.queues.maintenance import retention
 from rq.queues.maintenance.checkpoints import Checkpoints
-from rq.queues.maintenance.clock_trust import ClockTrust
 from rq.queues.maintenance.counters import Counters
 from rq.queues.maintenance.deposits import Deposits
 from rq.queues.maintenance.retention import Retention
@@ -43,6 +42,7 @@ _LOOKED_AT = 1000  # messages at work, the oldest, that a look for slow ones see
 _UNREAD = (0, 0, 0)  # no file looks so: its content is read at the next look
 
 log = logging.getLogger(__name__)
+AWAY = 86400.0  # seconds; a longer time between two runs counts as a jump of the clock
 
 
 class Housekeeping:
@@ -176,11 +176,11 @@ class Housekeeping:
         return holds
 
     def _expire_transactions(self) -> None:
-        txn_expiry.go_on(self.owner, self._tasks.spawn)
+        deciding.go_on(self.owner, self._tasks.spawn)
         if self._believed():
             now = self.owner.spool.clock()
             covered = self._checkpoints.seq
-            txn_expiry.expire(self.owner, now, covered, self._tasks.spawn)
+            deciding.expire(self.owner, now, covered, self._tasks.spawn)
 
     def _tell(self) -> None:
         """Tell people what has become due to be told."""
@@ -366,3 +366,29 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
     except OSError:
         return None
     return info.st_mtime_ns, info.st_size, info.st_ino
+
+
+class ClockTrust:
+    """Whether the clock may be believed by what makes things old; `steady` are seconds of
+    a clock that is never set.
+
+    A wrong clock is mostly put right soon. So nothing expires for an hour after a jump of
+    the clock, or after a start with a clock that is far ahead of the time last seen.
+    """
+
+    def __init__(self, seen: float, now: float, steady: float, hour: float) -> None:
+        """`seen` is the last time, in epoch seconds, that an earlier run believed."""
+        self.seen = seen
+        self._hour = hour
+        self._until = steady + hour if now - seen > AWAY else steady
+
+    def jumped(self, steady: float) -> None:
+        """Believe nothing for an hour."""
+        self._until = steady + self._hour
+
+    def holds(self, now: float, steady: float) -> bool:
+        """Return whether the time `now` may make things old."""
+        if steady < self._until:
+            return False
+        self.seen = now
+        return True

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from rq import back_off
 from rq.errors import DiskFailed, Displaced
 from rq.queues import housekeeping
-from rq.queues.control.clients import Clients
+from rq.queues.control.connections import Clients
 from rq.queues.delivery.delivery import Delivery
 from rq.queues.feed import Feed
 from rq.queues.leases.desk import Desk

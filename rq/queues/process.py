@@ -20,11 +20,9 @@ from rq.layout import QueueDir, Root
 from rq.proc import collector, daemon, descriptors, turnlimit
 from rq.queues.bulk.actions import Hands
 from rq.queues.bulk.worker import Worker
-from rq.queues.control.clients import Clients
 from rq.queues.control.command import Context
 from rq.queues.control.connection import Connection
-from rq.queues.control.connections import Connections
-from rq.queues.control.pace import Pace
+from rq.queues.control.connections import Clients, Connections, Pace
 from rq.queues.control.replies import Replies
 from rq.queues.control.server import Server
 from rq.queues.delivery import owed

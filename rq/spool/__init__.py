@@ -6,8 +6,8 @@ as `Record`: each is made once and written as JSON, so a class in between would 
 and taken apart for every event.
 
 The owner of a queue opens it and asks `Spool`. Other rooms may import `folders`,
-`script_files`, `ancestor_files`, `ancestor_script`, `adoption`, `check` and `disk_speed`, which need no
-owner. All else is the spool's own, or the queues'; contracts say which.
+`script_files`, `ancestor_files`, `restored`, `adoption`, `check` and `disk_speed`, which
+need no owner. All else is the spool's own, or the queues'; contracts say which.
 """
 
 from rq.spool.leases import Held

@@ -1,22 +1,28 @@
-"""A folder in `new/`, looked at by descriptors: what is in it, and whose it is."""
+"""Folders in `new/`: what is in one and whose it is, looked at by descriptors; and what
+threads of the door do with them: list, read, hash, make durable, copy.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import heapq
 import os
 import stat
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Container, Iterator
+from dataclasses import dataclass, field
 from itertools import islice
 
-from rq import beneath, names
+from rq import beneath, durable, names
 from rq.durable import content
 from rq.errors import BadInput, BadMessage, NotPlain, TooLarge
 from rq.layout import ATTACH, JOB, MSG
-from rq.message import MESSAGE_LIMIT, Attachment
+from rq.message import MESSAGE_LIMIT, Attachment, Message
+from rq.nesting import Json, from_json
+from rq.spool import attach as attaching
 
 MOST_FILES = 10_000
 MOST_BYTES = 256 * 1024 * 1024  # of another user's attachments, copied in one turn
+LISTED = 2048  # names that one listing gives: each costs as much as there are
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,3 +165,75 @@ def _check(name: str, info: os.stat_result) -> None:
         raise BadInput(f"{name!r:.80} is not a regular file")
     if info.st_nlink != 1:
         raise BadInput(f"{name!r:.80} has {info.st_nlink} names, not one")
+
+
+# ---- in a thread of the door
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A deposit as a thread has found it: all of it on disk, unless it is foreign."""
+
+    name: str
+    inode: int = 0
+    foreign: bool = False
+    trusted: bool = False  # all of it belongs to our own user, or to root
+    key: str = ""
+    request: Json = None  # the content of its file msg
+    attachments: dict[str, Attachment] = field(default_factory=dict)
+    error: Exception | None = None
+
+
+def waiting(place: str, taken: Container[str], known_left: Container[str]) -> list[str]:
+    """Return the first names at the door. What could not be taken the last time must
+    not stand in the way of the others."""
+    names = (name for name in os.listdir(place) if name not in taken)
+    return heapq.nsmallest(LISTED, names, key=lambda name: (name in known_left, name))
+
+
+def rename(dir_fd: int, name: str, fresh: str) -> None:
+    """Give a deposit another name, durably."""
+    durable.move(f"new/{name}", f"new/{fresh}", dir_fd)
+    durable.sync_path("new", dir_fd)
+
+
+def look_at(dir_fd: int, name: str) -> Arrival:
+    """Look at a deposit; one of our own user's is durable then, but for its name."""
+    try:
+        with opened(dir_fd, f"new/{name}") as deposit:
+            request = from_json(deposit.msg(), "msg")
+            attachments = {} if deposit.foreign else deposit.digests()
+            if not deposit.foreign:
+                _sync(dir_fd, f"new/{name}", attachments)
+            inode = os.fstat(deposit.fd).st_ino
+            about = inode, deposit.foreign, deposit.trusted, deposit.key
+            return Arrival(name, *about, request, attachments)
+    except Exception as error:  # noqa: BLE001 - raised again when its turn comes
+        return Arrival(name, error=error)
+
+
+def _sync(dir_fd: int, path: str, attachments: dict[str, Attachment]) -> None:
+    """Make the folder durable before its line promises it."""
+    durable.allow(path, durable.DIR_MODE, dir_fd)
+    for name in attachments:
+        durable.allow(f"{path}/{ATTACH}/{name}", durable.ATTACHMENT_MODE, dir_fd)
+        durable.sync_path(f"{path}/{ATTACH}/{name}", dir_fd)
+    if attachments:
+        durable.sync_path(f"{path}/{ATTACH}", dir_fd)
+    durable.sync_path(f"{path}/{MSG}", dir_fd)
+    durable.sync_path(path, dir_fd)
+
+
+def copy(
+    dir_fd: int, arrival: Arrival, message: Message, attach: str
+) -> dict[str, Attachment]:
+    """Copy another user's attachments, durably; OSError if they are not those any more
+    that were looked at."""
+    with opened(dir_fd, f"new/{arrival.name}") as deposit:
+        if deposit.key != arrival.key:
+            raise OSError(None, "it changes while it is looked at")
+        if deposit.files:
+            durable.make_dirs(attach, dir_fd)
+        copied = deposit.copied(dir_fd, attach)
+    attaching.verify(dir_fd, message.with_(attachments=copied), deep=False)
+    return copied

@@ -19,8 +19,8 @@ from rq.layout import ATTACH, folder
 from rq.logs import fields
 from rq.message import Message, from_request
 from rq.message.causes import Cause
-from rq.spool import arrivals
-from rq.spool.arrivals import Arrival
+from rq.spool import deposits
+from rq.spool.deposits import Arrival
 from rq.spool.entry import Entry
 from rq.spool.folders import Aside
 from rq.spool.record import Facts, More
@@ -72,7 +72,7 @@ async def adopt(keeper: Keeper, known_left: dict[str, str]) -> Look:
     spool, look = keeper.spool, Look()
     at_door = {entry.at_new for entry in spool.unsettled.values() if entry.at_new}
     place = os.fspath(spool.queue.path / "new")
-    waiting = await keeper.aside(arrivals.waiting, place, at_door, known_left)
+    waiting = await keeper.aside(deposits.waiting, place, at_door, known_left)
     for at in range(0, len(waiting), BATCH):
         before = look.taken
         await _adopt_some(keeper, waiting[at : at + BATCH], look)
@@ -91,7 +91,7 @@ async def _adopt_some(keeper: Keeper, waiting: list[str], look: Look) -> None:
     spool, aside = keeper.spool, keeper.aside
     usable = [await _named(keeper, name, look) for name in waiting]
     coming = [
-        aside(arrivals.look_at, spool.dir_fd, name)
+        aside(deposits.look_at, spool.dir_fd, name)
         for name in usable
         if name is not None
     ]
@@ -117,7 +117,7 @@ async def _named(keeper: Keeper, name: str, look: Look) -> str | None:
     except UnicodeEncodeError:
         fresh = keeper.spool.new_id()
         try:
-            await keeper.aside(arrivals.rename, keeper.spool.dir_fd, name, fresh)
+            await keeper.aside(deposits.rename, keeper.spool.dir_fd, name, fresh)
         except OSError as error:
             look.left[name] = error.strerror or str(error)
             return None
@@ -239,7 +239,7 @@ async def _let_copy_in(keeper: Keeper, arrival: Arrival) -> bool:
     try:
         with spool.working_on(message.msg_id):
             copied = await keeper.aside(
-                arrivals.copy, spool.dir_fd, arrival, message, attach
+                deposits.copy, spool.dir_fd, arrival, message, attach
             )
         message = message.with_(attachments=copied)
         message.encode_new()

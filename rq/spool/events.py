@@ -11,10 +11,10 @@ from typing import Unpack, cast
 
 import orjson
 
+from rq import durable
 from rq.errors import Busy, WrongState
-from rq.journal.dry_run import DryRun
-from rq.journal.writer import Journal
-from rq.layout import QueueDir, folder
+from rq.journal.writer import DryRun, Journal
+from rq.layout import MSG, QueueDir, folder
 from rq.message import JsonObject, Message
 from rq.message.rank import Rank, prior
 from rq.spool import attempt_files, folders, outbox
@@ -227,6 +227,41 @@ class Events:
         """Tell those who watch in which state a message was before it changed."""
         for watch in self.watches:
             watch.setdefault(msg_id, source)
+
+    # ---- messages in prep: a folder alone, or in a transaction by a line
+
+    def prepare(self, message: Message) -> None:
+        """Make a folder in prep; not yet promised, so no line."""
+        msg_id, body = message.msg_id, message.encode_new()
+        path = folder(State.PREP, msg_id)
+        durable.make_dir(path, self._dir_fd)
+        try:
+            durable.write_new(f"{path}/{MSG}", body, self._dir_fd)
+        except OSError:
+            self._take_back(msg_id)
+            raise
+        next_state(State.NOWHERE, Event.PREPARE, Role.CREATOR)
+        entry = Entry(State.PREP, State.PREP, message.due, 0, since=self._clock())
+        entry.rank = prior(message.priority, entry.rank)
+        self._memory.entries[msg_id] = entry
+        self._memory.counts.moved(State.NOWHERE, State.PREP)
+        self.tell(msg_id, State.NOWHERE)
+
+    def _take_back(self, msg_id: str) -> None:
+        """Remove the half-made folder of a message that is refused; tried again until
+        the disk allows it. No line tells of it: a start sees that it is half made."""
+        entry = Entry(State.GONE, State.PREP, 0.0, 0)
+        self._memory.entries[msg_id] = entry
+        self._lagging.add(msg_id, entry)
+
+    def prepare_in(self, txn_id: str, message: Message) -> None:
+        """Prepare a message in a transaction, or give it new content; the line holds
+        the whole of it, for the decision will name its id only."""
+        msg_id, event = message.msg_id, Event.PREPARE
+        line = self.fire(msg_id, event, Role.CREATOR, message=message, txn=txn_id)
+        self._memory.entries[msg_id].since = self._clock()
+        self._memory.txns.take(line)
+        self._lagging.put_off(msg_id)
 
     # ---- who waits for an end
 

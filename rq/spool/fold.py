@@ -14,7 +14,7 @@ from typing import cast
 from rq.journal.line import Line
 from rq.message import to_keep
 from rq.spool import attempt_files, outbox
-from rq.spool.lease_notes import LeaseNews
+from rq.spool.leases import LeaseNews
 from rq.spool.record import OutEntry, Record
 from rq.spool.status import status_file
 from rq.states import FINAL, HASHED, Event, Note, State

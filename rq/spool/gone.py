@@ -8,8 +8,7 @@ from collections import deque
 
 from rq import durable
 from rq.errors import is_busy
-from rq.journal.dry_run import DryRun
-from rq.journal.writer import Journal
+from rq.journal.writer import DryRun, Journal
 from rq.layout import QueueDir
 from rq.logs import fields
 

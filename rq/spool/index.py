@@ -16,7 +16,7 @@ from zlib import crc32
 import orjson
 
 from rq import durable
-from rq.journal import whole_file
+from rq.journal.checkpoint import read_whole
 from rq.layout import JOURNAL, QueueDir
 from rq.spool.entry import Entry
 from rq.spool.leases import EndedLeases
@@ -76,13 +76,13 @@ class Index:
 def read(queue: QueueDir) -> Index | None:
     """Return the index; None when it is missing or not whole. OSError: it cannot be read
     now, and segments may be gone whose keys it alone knows."""
-    return whole_file.read(queue.index, _read_lines)
+    return read_whole(queue.index, _read_lines)
 
 
 def seq_of(queue: QueueDir, journal: str) -> int | None:
     """Return the event that the index follows, without reading it all; None when there
     is none that recovery would use. OSError: it cannot be read now."""
-    head = whole_file.read(queue.index, _read_head)
+    head = read_whole(queue.index, _read_head)
     return head.seq if head is not None and head.journal == journal else None
 
 

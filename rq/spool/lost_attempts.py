@@ -10,7 +10,7 @@ from rq.errors import BadMessage, NoSuchMessage, Unread
 from rq.logs import fields
 from rq.message import retry
 from rq.message.causes import Cause
-from rq.spool import journal_lookup
+from rq.spool import journal_search
 from rq.spool.record import Facts, LeaseFields, More
 from rq.spool.store import Spool
 from rq.states import Event, Role
@@ -45,7 +45,7 @@ def _owed_by(spool: Spool, msg_id: str, facts: Facts) -> More:
     holds of it names its webhooks."""
     entry = spool.entries[msg_id]
     journal = spool.journal.journal_id
-    message = journal_lookup.message(spool.queue, journal, msg_id, entry.seq)
+    message = journal_search.last_copy(spool.queue, journal, msg_id, entry.seq)
     if message is None:
         return {}
     message = message.with_(

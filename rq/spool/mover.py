@@ -2,7 +2,7 @@
 
 The folder may not exist yet; it may lie in its old place or in `new/`; it may be half
 made, or its script or a person may have changed or removed it. Recovery uses the same
-code.
+code. Files that an attempt elsewhere has handed in get their place in `attach/` then.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ import errno
 import logging
 import os
 import stat
+from collections.abc import Iterable
 
 from rq import beneath, durable
-from rq.layout import MSG, STATUS, QueueDir, folder
+from rq.layout import ATTACH, JOB, MSG, STATUS, QueueDir, folder
 from rq.logs import fields
 from rq.message import Message
-from rq.spool import attempt_files, folders, result_folders
+from rq.spool import attempt_files, folders
 from rq.spool.entry import Entry
 from rq.spool.gone import Gone
 from rq.states import State
@@ -32,6 +33,7 @@ _RUINED = frozenset({errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR,
 _IN_THE_WAY = frozenset({errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR})
 
 _log = logging.getLogger(__name__)
+RESULTS = "results"
 
 
 class Mover:
@@ -120,7 +122,7 @@ class Mover:
 
     def _carry(self, msg_id: str, entry: Entry, here: str, there: str) -> None:
         if entry.results is not None:
-            result_folders.bring(here, *entry.results, self._dir_fd)
+            bring_results(here, *entry.results, self._dir_fd)
         if entry.attempts is not None:
             attempt_files.write(here, entry.attempts, entry.written, self._dir_fd)
         if entry.body is None or entry.status is None:
@@ -208,3 +210,36 @@ class Mover:
         entry.at = entry.at_new = None
         self._make(msg_id, entry)
         return True
+
+
+# ---- files of an attempt elsewhere
+
+
+def results_of(attempt: int) -> str:
+    """Return where the files of an attempt lie, in the folder of its message."""
+    return f"{JOB}/{RESULTS}/{attempt}"
+
+
+def bring_results(here: str, attempt: int, names: Iterable[str], dir_fd: int) -> None:
+    """Make files of an attempt attachments of the folder `here`.
+
+    They keep their first name, which was synced: a rename between directories may lose
+    both names in a power cut.
+    """
+    with contextlib.ExitStack() as opened:
+        try:
+            source = _opened(f"{here}/{results_of(attempt)}", dir_fd, opened)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        with contextlib.suppress(FileExistsError):
+            durable.make_dir(ATTACH, _opened(here, dir_fd, opened))
+        target = _opened(f"{here}/{ATTACH}", dir_fd, opened)
+        for name in names:
+            with contextlib.suppress(FileNotFoundError, FileExistsError):
+                durable.link(name, name, source, target)
+
+
+def _opened(path: str, dir_fd: int, opened: contextlib.ExitStack) -> int:
+    fd = beneath.open_place(path, dir_fd)
+    opened.callback(os.close, fd)
+    return fd

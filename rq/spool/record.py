@@ -6,11 +6,12 @@ apart again for every event. What docs/reference/journal.md says of each `ev` ho
 
 from __future__ import annotations
 
-from typing import NotRequired, TypedDict
+from typing import NotRequired, Protocol, TypedDict, Unpack
 
 from rq.journal.line import Line
 from rq.message import JsonObject
 from rq.nesting import Json
+from rq.states import Note
 
 # In a line read back: JSON, or as `fold.pack` leaves it. In one to be written: a fragment.
 Content = object
@@ -190,3 +191,9 @@ class Record(Line, Facts, _From, _Is, total=False):
     action: str
     to: Json
     filter: JsonObject
+
+
+class WriteNote(Protocol):
+    """Writes a line that changes no state of a message, as `Events.note` does."""
+
+    def __call__(self, note: Note, **more: Unpack[NoteFields]) -> Record: ...

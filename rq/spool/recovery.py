@@ -17,10 +17,9 @@ from dataclasses import dataclass
 from rq import durable
 from rq.errors import BadConfig, Busy, Refused
 from rq.journal import history, mark, sealing
-from rq.journal.dry_run import DryRun
 from rq.journal.segment_file import read_segment
 from rq.journal.segments import Author
-from rq.journal.writer import Journal
+from rq.journal.writer import DryRun, Journal
 from rq.layout import QUEUE_DIRS, QueueDir
 from rq.message.causes import Cause
 from rq.proc import lease_holders, locks, processes
@@ -30,13 +29,13 @@ from rq.spool import (
     bulk,
     checkpoint,
     decisions,
-    lease_notes,
     outbox,
     restored,
     rows,
     transactions,
 )
 from rq.spool.entry import Counts
+from rq.spool.leases import IN_LINE
 from rq.spool.memory import NO_RANKS, Memory
 from rq.spool.news import Owes, owes_nothing
 from rq.spool.recovery_apply import Opened, apply
@@ -286,8 +285,8 @@ def _go_on_with_leases(spool: Spool) -> None:
     """Write down that leases go on which a clean stop has saved: after a crash they would
     else be as old as their last renewal before the stop."""
     held = list(spool.leases.values())
-    for at in range(0, len(held), lease_notes.IN_LINE):
-        spool.lease_notes.renew(held[at : at + lease_notes.IN_LINE], 0.0)
+    for at in range(0, len(held), IN_LINE):
+        spool.lease_notes.renew(held[at : at + IN_LINE], 0.0)
         spool.commit_when_full()
 
 

@@ -4,38 +4,34 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 import orjson
 
-from rq.errors import BadMessage, NoSuchMessage, Unread
+from rq.errors import BadMessage, NoSuchMessage, Unread, is_busy
 from rq.layout import MSG
 from rq.logs import fields
-from rq.message import to_keep
+from rq.message import from_disk, to_keep
 from rq.message.causes import Cause
 from rq.message.fields import priority_in
 from rq.message.rank import UNREAD, from_json, prior
 from rq.proc import processes
-from rq.spool import (
-    batch_dirs,
-    folders,
-    lost_attempts,
-    manual_changes,
-    recovery_waiting,
-)
+from rq.spool import batch_dirs, folders, lost_attempts
 from rq.spool.entry import Entry
 from rq.spool.fold import Action, Fold, decide
+from rq.spool.index import Index
 from rq.spool.leases import Held, held_in
 from rq.spool.mover import REBUILT
 from rq.spool.record import Record
-from rq.spool.recovery_places import list_places
-from rq.spool.recovery_scan import Scan
+from rq.spool.recovery_scan import Scan, ended_have_changed, list_places
 from rq.spool.status import status_file
 from rq.spool.store import Spool
 from rq.states import FINAL, HASHED, Event, Role, State
 
 _log = logging.getLogger(__name__)
+_READERS = 16  # threads
 
 
 @dataclass(slots=True)
@@ -67,7 +63,7 @@ def apply(opened: Opened, scan: Scan, lost: Cause) -> None:
     # First the messages that the journal tells of, then the folders of all others.
     recovery.apply_folds(places)
     recovery.take_others(places)
-    changed = opened.clean and manual_changes.has_changed(spool.queue)
+    changed = opened.clean and ended_have_changed(spool.queue)
     if scan.checkpoint is None or changed:
         count_final(spool)
 
@@ -136,14 +132,12 @@ class _Recovery:
         spool, unknown = self._spool, []
         for msg_id, at in places.items():
             if at is State.QUE:
-                if not recovery_waiting.take_from_index(
-                    spool, self._scan.index, msg_id
-                ):
+                if not _take_from_index(spool, self._scan.index, msg_id):
                     unknown.append(msg_id)
             else:
                 self._believe(msg_id, at)
                 spool.commit_when_full()
-        recovery_waiting.read_all(spool, unknown)
+        _read_waiting(spool, unknown)
 
     # ---- what the journal tells of
 
@@ -367,3 +361,64 @@ def _is_half_made(spool: Spool, msg_id: str) -> bool:
     except OSError:
         return False
     return False
+
+
+# ---- messages in que of which no line tells
+
+
+def _take_from_index(spool: Spool, index: Index | None, msg_id: str) -> bool:
+    """Take a message from the index; return whether it is in there."""
+    indexed = index.entries.get(msg_id) if index else None
+    if indexed is None:
+        return False
+    due, seq, count, attempt, since, key, values = indexed
+    rank = from_json(values)
+    entry = Entry(State.QUE, State.QUE, due, seq, count, attempt, since, key, rank)
+    entry.held = index is not None and msg_id in index.held
+    entry.unique = None if index is None else index.uniques.get(msg_id)
+    spool.entries[msg_id] = entry
+    spool.counts.moved(State.NOWHERE, State.QUE)
+    return True
+
+
+def _read_waiting(spool: Spool, ids: list[str]) -> None:
+    """Take messages from their files, in the order of their ids; the malformed go to
+    err."""
+    if not ids:
+        return
+    ids.sort()
+    with ThreadPoolExecutor(_READERS) as readers:
+        for msg_id, data in zip(
+            ids, readers.map(_waiting_reader(spool), ids), strict=True
+        ):
+            _enter_waiting(spool, msg_id, data)
+            spool.commit_when_full()
+
+
+def _waiting_reader(spool: Spool) -> Callable[[str], bytes | None]:
+    dir_fd = spool.dir_fd
+
+    def read(msg_id: str) -> bytes | None:
+        try:
+            return folders.read_file(f"que/{msg_id}/msg", dir_fd)
+        except OSError as error:
+            if is_busy(error):  # of the message nothing is known: start again later
+                raise
+            return None
+
+    return read
+
+
+def _enter_waiting(spool: Spool, msg_id: str, data: bytes | None) -> None:
+    entry = spool.entries[msg_id] = Entry(State.QUE, State.QUE, 0.0, 0)
+    spool.counts.moved(State.NOWHERE, State.QUE)
+    try:
+        if data is None:
+            raise BadMessage("msg is missing")
+        message = from_disk(data, msg_id, spool.clock())
+    except BadMessage as error:
+        lost_attempts.fail_malformed(spool, msg_id, str(error))
+        return
+    entry.due, entry.count, entry.attempt = message.due, message.count, message.attempt
+    entry.rank = prior(message.priority, UNREAD)
+    entry.since, entry.held = spool.clock(), message.held is not None

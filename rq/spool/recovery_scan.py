@@ -1,32 +1,40 @@
-"""What lies on disk before anything is done about it: checkpoint, index, the fold."""
+"""What lies on disk before anything is done about it: checkpoint, index, the fold, and
+the folders.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
 import secrets
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import orjson
 
+from rq import names
+from rq.errors import BadMessage, NoSuchMessage, Unread
 from rq.journal import history
-from rq.journal.end import End
+from rq.journal.checkpoint import End
 from rq.journal.segment_file import read_segment
 from rq.journal.segments import Position
-from rq.layout import QueueDir
+from rq.layout import ATTACH, QueueDir
 from rq.logs import fields
-from rq.spool import checkpoint, index, transactions
+from rq.spool import checkpoint, folders, index, transactions
 from rq.spool.bulk import Bulks
-from rq.spool.fold import Folded, fold, pack
+from rq.spool.fold import Fold, Folded, fold, pack
 from rq.spool.leases import EndedLeases, Held
 from rq.spool.memory import Accepted
 from rq.spool.news import News
 from rq.spool.record import Record
 from rq.spool.transactions import Transactions
 from rq.spool.uniques import Last
-from rq.states import Event, Note, State
+from rq.states import HASHED, Event, Note, State
 
 _log = logging.getLogger(__name__)
+LOOK_FOR = 1.0  # seconds at a start, at most: the queue does not serve meanwhile
 
 
 @dataclass(slots=True)
@@ -240,3 +248,72 @@ def was_clean(scan: Scan) -> bool:
     """Whether the end before was a clean stop, or there was none before."""
     point = scan.checkpoint
     return scan.fresh or bool(point and point.clean and not scan.folded.by_id)
+
+
+# ---- where folders lie
+
+
+def list_places(queue: QueueDir, folds: Mapping[str, Fold]) -> dict[str, State]:
+    """Return the state whose directory holds the folder of each message."""
+    places: dict[str, State] = {}
+    for state in (State.PREP, State.QUE, State.RUN, State.ERR):
+        for name in os.listdir(queue.path / state):
+            dotted = state is State.ERR and name.startswith(".")
+            msg_id = name.removeprefix(".") if dotted else name
+            if not names.is_msg_id(msg_id):
+                continue
+            at = State.DISMISSED if dotted else state
+            if msg_id in places:
+                at = _truer(queue, msg_id, (at, places[msg_id]), folds.get(msg_id))
+            places[msg_id] = at
+    return places
+
+
+def _truer(
+    queue: QueueDir, msg_id: str, both: tuple[State, State], fold: Fold | None
+) -> State:
+    """Return in which of two places the message lies; the other folder was made by hand,
+    and goes when it is in the way."""
+    whole = [at for at in both if _is_whole(queue, at, msg_id)] or both
+    expected = [at for at in whole if fold is not None and at is fold.state]
+    return (expected or whole)[0]
+
+
+def _is_whole(queue: QueueDir, at: State, msg_id: str) -> bool:
+    try:
+        message = folders.read_message(queue, at, msg_id)
+        attach = queue.message(at, msg_id) / ATTACH
+        return all(
+            os.lstat(attach / name).st_size == attachment.size
+            for name, attachment in message.attachments.items()
+        )
+    except Unread:
+        raise
+    except (BadMessage, NoSuchMessage, FileNotFoundError, NotADirectoryError):
+        return False
+
+
+def ended_have_changed(queue: QueueDir) -> bool:
+    """Whether a directory of `done` or `relayed` has changed since the checkpoint of a
+    clean stop. Looks at directories alone, one a minute of the past, newest first."""
+    try:
+        since = os.stat(queue.checkpoint).st_ctime_ns
+    except FileNotFoundError:
+        return True
+    end = time.monotonic() + LOOK_FOR
+    for state in HASHED:
+        for changed in _changes(str(queue.path / state), 3):
+            if changed >= since:  # equal: the clock of files has coarse ticks
+                return True
+            if time.monotonic() > end:
+                return False
+    return False
+
+
+def _changes(path: str, depth: int) -> Iterator[int]:
+    """Give when a directory changed, and those in it, `depth` levels down."""
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        yield os.stat(path).st_ctime_ns
+        if depth:
+            for name in sorted(filter(str.isdigit, os.listdir(path)), reverse=True):
+                yield from _changes(f"{path}/{name}", depth - 1)

@@ -17,7 +17,7 @@ from rq.durable import content
 from rq.errors import BadInput, NotPlain, NotWhole
 from rq.layout import JOB, UPLOAD_PREFIX, folder
 from rq.message import Attachment
-from rq.spool.result_folders import RESULTS, directory
+from rq.spool.mover import RESULTS, results_of
 from rq.spool.store import Spool
 from rq.states import State
 
@@ -66,7 +66,7 @@ def verify(
     """Make the files that an attempt hands in durable, names and SHA-256; return them as
     attachments. For a thread. NotWhole: one of them is not what was handed in."""
     top = folder(State.RUN, msg_id)
-    place = f"{top}/{directory(attempt)}"
+    place = f"{top}/{results_of(attempt)}"
     files = {
         name: _verified(f"{place}/{name}", name, sha256, spool_fd)
         for name, sha256 in wanted.items()
@@ -92,4 +92,4 @@ def drop(spool: Spool, msg_id: str, attempt: int) -> None:
     place = spool.place(msg_id)
     if place is not None:
         with contextlib.suppress(OSError):
-            spool.gone.doom(f"{place}/{directory(attempt)}", f"{msg_id}.{attempt}")
+            spool.gone.doom(f"{place}/{results_of(attempt)}", f"{msg_id}.{attempt}")

@@ -20,8 +20,7 @@ from typing import Unpack
 
 from rq import durable, names
 from rq.errors import BadMessage, TooLate
-from rq.journal.dry_run import DryRun
-from rq.journal.writer import Journal
+from rq.journal.writer import DryRun, Journal
 from rq.layout import JOB, STDIO_LOG, QueueDir
 from rq.logs import fields
 from rq.message import JsonObject, Message, limits
@@ -32,11 +31,10 @@ from rq.spool.events import Events
 from rq.spool.fold import rider_record
 from rq.spool.gone import Gone
 from rq.spool.lag import Lag
-from rq.spool.lease_notes import LeaseNotes
+from rq.spool.leases import LeaseNotes
 from rq.spool.memory import Memory
 from rq.spool.mover import Mover
 from rq.spool.news import Ended, Owes, Printed, owes_nothing
-from rq.spool.preparation import Preparation
 from rq.spool.reader import Reader
 from rq.spool.record import Facts, LeaseFields, More, Record, Word
 from rq.spool.run_folders import RunFolders
@@ -101,8 +99,7 @@ class Spool:
         self.events = events = Events(
             queue, dir_fd, journal, memory, self.lagging, clock=clock
         )
-        self.lease_notes = LeaseNotes(events, memory.leases)
-        preparation = Preparation(dir_fd, memory, self.lagging, events, clock)
+        self.lease_notes = LeaseNotes(events.note, memory.leases)
         # Its parts answer these themselves: a call in between would cost at each event.
         self.fire, self.note, self.expire = events.fire, events.note, events.expire
         self.tell_people = events.tell_people
@@ -113,7 +110,7 @@ class Spool:
             reader.free_id,
         )
         self.place, self.read, self.status = reader.place, reader.read, reader.status
-        self.prepare, self.prepare_in = preparation.prepare, preparation.prepare_in
+        self.prepare, self.prepare_in = events.prepare, events.prepare_in
         self.entry, self.entry_of = memory.entry, memory.entry_of
         self.live, self.in_state = memory.live, memory.in_state
         self.newest_first = memory.newest_first

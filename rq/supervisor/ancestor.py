@@ -15,7 +15,7 @@ from rq.config import adopted
 from rq.errors import Refused, RQError, Unreachable
 from rq.layout import Root
 from rq.proc import locks
-from rq.spool import adoption, ancestor_script
+from rq.spool import adoption, restored
 from rq.supervisor import definitions
 
 PATIENCE = 3.0  # seconds for an answer; a silent listener counts as running, too
@@ -62,8 +62,8 @@ def scripts(root: Root) -> dict[str, str]:
     return {
         name: advice
         for name, queue in queues.items()
-        if (advice := ancestor_script.advice(queue)) is not None
-        and ancestor_script.why_waiting(queue) is None
+        if (advice := restored.advice(queue)) is not None
+        and restored.why_not_taken_over(queue) is None
     }
 
 

@@ -11,7 +11,7 @@ from rq.config import adopted
 from rq.config.settings import RootConfig
 from rq.layout import STATE_DIRS, Root
 from rq.outbound import peers
-from rq.spool import adoption, ancestor_script
+from rq.spool import adoption, restored
 
 LONG_AGO, ADOPTED = 1425204000.0, 1_800_000_000.0
 
@@ -71,14 +71,14 @@ def test_a_root_in_which_rq_made_a_queue_is_no_root_of_the_ancestor(tmp_path):
 
 def test_a_queue_that_rq_made_runs_whatever_its_name_and_its_script_are(tmp_path):
     root = Root(tmp_path)
-    assert ancestor_script.why_waiting(laid_out(root, "relay", made_by_rq=False))
+    assert restored.why_not_taken_over(laid_out(root, "relay", made_by_rq=False))
     made = laid_out(root, "cleaner", made_by_rq=True)
-    assert ancestor_script.why_waiting(made) is None
+    assert restored.why_not_taken_over(made) is None
     root.config_dir.mkdir()
     adopted.note(
         root, ADOPTED
     )  # scandir may have marked what the ancestor's link declares
-    assert ancestor_script.why_waiting(made)
+    assert restored.why_not_taken_over(made)
 
 
 def test_a_script_that_cannot_be_read_ends_no_start(tmp_path):
@@ -88,7 +88,7 @@ def test_a_script_that_cannot_be_read_ends_no_start(tmp_path):
     (tmp_path / "round").symlink_to("round")
     for script in ("./fifo", "./round", "./a\0b", "./" + 5000 * "x", "", "."):
         queue.config.write_text(json.dumps({"name": "cleaner", "script": script}))
-        assert ancestor_script.advice(queue) is None, script
+        assert restored.advice(queue) is None, script
 
 
 def test_a_timer_whose_name_is_no_utf_8_is_none(tmp_path):

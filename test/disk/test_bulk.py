@@ -4,15 +4,14 @@ import pytest
 
 from rq.errors import NoSuchMessage
 from rq.spool import bulk as bulks
-from rq.spool import bulk_steps
-from rq.spool.bulk import MOST_ENDED, Bulks, Standing
+from rq.spool.bulk import MOST_ENDED, Bulks, Standing, begin_bulk, end_bulk
 from rq.states import Event, Role
 
 
 def begun(owner, ids):
     lines = "".join(f"{msg_id}\n" for msg_id in ids).encode()
     listed = bulks.write_list(owner.queue, owner.spool.new_id(), lines)
-    return bulk_steps.begin(
+    return begin_bulk(
         owner.spool,
         listed,
         action="ack",
@@ -81,7 +80,7 @@ def test_its_end_is_kept_over_a_crash_and_a_stop(owner):
     ids = failed(owner, 2)
     bulk = begun(owner, ids)
     dismiss(owner, bulk, ids, 0)
-    bulk_steps.end(owner.spool, bulk, Standing.CANCELLED)
+    end_bulk(owner.spool, bulk, Standing.CANCELLED)
     owner.spool.commit()
     owner.again()
     owner.stop()
@@ -95,7 +94,7 @@ def test_of_those_that_have_ended_the_last_are_remembered(owner):
     ids = [begun(owner, []).bulk_id for _ in range(MOST_ENDED + 5)]
     for bulk_id in ids[1:]:
         bulk = owner.spool.bulks.get(bulk_id)
-        bulk_steps.end(owner.spool, bulk, Standing.DONE)
+        end_bulk(owner.spool, bulk, Standing.DONE)
     kept = [bulk.bulk_id for bulk in owner.spool.bulks.all()]
     assert kept == [*reversed(ids[5:]), ids[0]]
     with pytest.raises(NoSuchMessage):

@@ -12,7 +12,7 @@ from harness.limits import free_descriptors
 from harness.spool import ORIGIN, adopt, check_live, deposit, look
 
 from rq.layout import folder
-from rq.spool import arrivals, deposits, door, folders
+from rq.spool import deposits, door, folders
 from rq.states import State
 
 FOREIGN = "20200101.0000.00.000.7"
@@ -250,7 +250,7 @@ def test_many_folders_are_taken_in_turns_and_listed_once_for_many_of_them(
 ):
     """A listing costs as much as there is at the door, however few of it are taken."""
     monkeypatch.setattr(door, "BATCH", 4)
-    monkeypatch.setattr(arrivals, "LISTED", 40)
+    monkeypatch.setattr(deposits, "LISTED", 40)
     for n in range(50):
         deposit(owner, f"n{n:03d}")
     assert len(adopt(owner.spool).messages) == 40

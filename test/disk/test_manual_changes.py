@@ -9,7 +9,8 @@ from harness.spool import Owner
 from harness.waiting import wait_until
 
 from rq.layout import folder
-from rq.spool import check, manual_changes
+from rq.spool import check
+from rq.spool.recovery_scan import ended_have_changed
 from rq.states import Event, Role, State
 
 
@@ -43,7 +44,7 @@ def counted(owner):
 def unchanged_after_a_stop(owner):
     owner.open()
     owner.stop()
-    return not manual_changes.has_changed(owner.queue)
+    return not ended_have_changed(owner.queue)
 
 
 def test_nothing_is_listed_where_no_hand_was(owner):
@@ -71,7 +72,7 @@ def test_a_message_that_a_hand_puts_among_the_done_is_counted(owner):
     new = owner.queue.path / folder(State.DONE, "20200101.0101.01.001.1")
     new.parent.mkdir(parents=True)
     shutil.copytree(moved, new)
-    assert manual_changes.has_changed(owner.queue)
+    assert ended_have_changed(owner.queue)
     owner.open()
     assert owner.spool.counts.of(State.DONE) == 3
     owner.crash()

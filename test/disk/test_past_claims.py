@@ -3,7 +3,7 @@
 import pytest
 from harness.spool import NOW
 
-from rq.spool import past_claims
+from rq.spool import journal_search
 from rq.states import Event
 
 
@@ -17,7 +17,7 @@ def claim_at(owner, *moments):
 
 
 def claims(owner, since):
-    return past_claims.claims(owner.queue, owner.spool.journal_id, since)
+    return journal_search.claims(owner.queue, owner.spool.journal_id, since)
 
 
 @pytest.mark.parametrize("how", ["nothing", "seal", "crash", "stop"])
@@ -39,7 +39,7 @@ def test_claims_since_then_are_there_in_their_order(owner, how):
 
 
 def test_of_very_many_claims_the_last_are_read(owner, monkeypatch):
-    monkeypatch.setattr(past_claims, "MOST", 3)
+    monkeypatch.setattr(journal_search, "MOST_CLAIMS", 3)
     claim_at(owner, *(NOW + n for n in range(6)))
     assert claims(owner, NOW) == (NOW + 2, [NOW + 3, NOW + 4, NOW + 5])
 

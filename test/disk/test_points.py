@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from rq.queues.concurrency.wakeup import Wakeup
+from rq.queues.concurrency import Wakeup
 from rq.queues.maintenance.checkpoints import Checkpoints
 from rq.queues.owner.health import Health
 from rq.spool import checkpoint

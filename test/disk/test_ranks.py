@@ -6,7 +6,7 @@ from harness.spool import a_message
 from rq.config.settings import QueueConfig
 from rq.message.rank import rank
 from rq.queues.owner.backlog import Backlog
-from rq.spool import checkpoint, index, past_claims
+from rq.spool import checkpoint, index, journal_search
 from rq.states import Event, Role, State
 
 IDS = [f"20270115.0800.00.000.{n}" for n in range(1, 5)]
@@ -137,7 +137,7 @@ def test_starts_that_cannot_be_read_are_followed_by_a_pause(owner, monkeypatch):
 
     submit(owner.spool, IDS[0])
     settings = {"per": "minute", "number": 6, "burst": 6}
-    monkeypatch.setattr(past_claims, "claims", lacks)
+    monkeypatch.setattr(journal_search, "claims", lacks)
     now = owner.clock.now
     backlog = Backlog(owner.spool, config(rate=settings))
     assert backlog.next_due(now) == (None, now + 10)

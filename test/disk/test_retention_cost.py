@@ -12,7 +12,7 @@ from harness.spool import Owner
 from rq import beneath
 from rq.config.settings import QueueConfig
 from rq.layout import QueueDir, folder
-from rq.queues.concurrency.thread_pools import ThreadPools
+from rq.queues.concurrency import ThreadPools
 from rq.queues.maintenance.counters import Counters
 from rq.queues.maintenance.retention import Retention
 from rq.states import State

@@ -16,7 +16,7 @@ from harness.supervisor import daemon_on
 
 from rq import wire
 from rq.layout import Root
-from rq.spool import ancestor_script
+from rq.spool import restored
 from rq.supervisor import ancestor, definitions
 
 pytestmark = pytest.mark.process
@@ -200,10 +200,10 @@ def test_scripts_of_the_ancestor_in_the_place_of_ours_are_named(tmp_path, shippe
     for name, script in (("cleaner", f"./{shipped}/run"), ("relay", "/bin/true")):
         root.queue(name).path.mkdir(parents=True)
         root.queue(name).config.write_text(json.dumps({"script": script}))
-    told = ancestor_script.why_waiting(root.queue("cleaner"))
-    own = ancestor_script.BUNDLED / "cleaner"
+    told = restored.why_not_taken_over(root.queue("cleaner"))
+    own = restored.BUNDLED / "cleaner"
     assert f"`ln -sfn {own} {tmp_path}/scandir/cleaner`" in told
-    assert ancestor_script.why_waiting(root.queue("relay")) is None
+    assert restored.why_not_taken_over(root.queue("relay")) is None
     assert ancestor.scripts(root) == {}  # a queue that waits says it itself
 
 
@@ -215,7 +215,7 @@ def test_a_queue_with_another_name_waits_for_the_script_that_it_runs(tmp_path):
         queue.config.write_text(json.dumps({"script": path}))
         if script == "my/cleaner":
             queue.config.write_text(json.dumps({"script": "./my/cleaner/run"}))
-        assert (ancestor_script.why_waiting(queue) is not None) is waits
+        assert (restored.why_not_taken_over(queue) is not None) is waits
 
 
 def test_names_that_no_queue_may_have_are_told_and_what_was_deleted_is_not(tmp_path):

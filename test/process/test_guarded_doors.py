@@ -36,9 +36,9 @@ from rq.config.settings import RootConfig
 from rq.errors import NotPermitted
 from rq.guarded import Sender
 from rq.layout import Root
+from rq.lines.commands import COMMANDS
 from rq.message import from_request
 from rq.pipe import Verb
-from rq.queues.control.commands import COMMANDS
 from rq.relay import handover
 from rq.relay.task import Task
 from rq.web import app, site

@@ -16,7 +16,7 @@ from harness.waiting import wait_until
 
 from rq import client
 from rq.layout import Root
-from rq.spool import adoption, ancestor_script
+from rq.spool import adoption, restored
 
 pytestmark = pytest.mark.system
 LINE = r"work: 2 done after \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC\n"
@@ -128,7 +128,7 @@ def test_own_script_in_its_place_opens_the_queue_and_accept_lets_the_timer_fire(
 ):
     link = adopted.scandir / "cleaner"
     link.unlink()
-    link.symlink_to(ancestor_script.BUNDLED / "cleaner")
+    link.symlink_to(restored.BUNDLED / "cleaner")
     wait_until(lambda: "cleaner" not in waiting(adopted), 60)
     accepted = rq("restore", "accept", root=adopted.path)
     assert accepted.returncode == 0

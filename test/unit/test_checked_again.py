@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 
-from rq.queues.control.commands import HANDLERS
+from rq.queues.control.server import HANDLERS
 
 LOOKS_ONLY = "nothing is changed"
 SAFE = {

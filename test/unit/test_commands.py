@@ -4,7 +4,7 @@ import pytest
 
 from rq.access.roles import Role
 from rq.lines.commands import COMMANDS, Lane
-from rq.queues.control.commands import HANDLERS
+from rq.queues.control.server import HANDLERS
 
 NEW = {
     "create_message",

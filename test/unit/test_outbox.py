@@ -9,7 +9,7 @@ import pytest
 
 from rq.errors import BadMessage
 from rq.layout import Root
-from rq.queues.concurrency.wakeup import Wakeup
+from rq.queues.concurrency import Wakeup
 from rq.queues.delivery import owed as delivery
 from rq.queues.delivery.delivery import Delivery
 from rq.queues.delivery.owed import IN_DOUBT

@@ -1,6 +1,6 @@
 """Nothing grows old within an hour of a jump of the clock."""
 
-from rq.queues.maintenance.clock_trust import AWAY, ClockTrust
+from rq.queues.housekeeping import AWAY, ClockTrust
 
 NOW, HOUR = 1_800_000_000.0, 3600.0
 

@@ -3,7 +3,7 @@
 import asyncio
 from types import SimpleNamespace
 
-from rq.queues.concurrency.wakeup import Wakeup
+from rq.queues.concurrency import Wakeup
 from rq.queues.loop import Loop
 
 

@@ -19,6 +19,7 @@ from rq.proc.spawn import Termination
 from rq.queues.attempts import outcome
 from rq.queues.attempts.outcome import Outcome
 from rq.queues.attempts.phases import Phase, Step, next_phase
+from rq.replies import Result
 from rq.scripts import log as stdio
 from rq.scripts.log import PassedLog, StdioLog
 from rq.scripts.script import Script
@@ -288,3 +289,9 @@ class Batch:
 
 Task: TypeAlias = Attempt | Batch  # what a long-lived worker is handed
 PoolWorker: TypeAlias = Worker[Task]
+
+
+def starts_of_ended(message: Message, status: Result) -> int:
+    """Return the starts of a message that has ended, from its file `status` if that
+    tells: a start alone does not rewrite its file `msg`."""
+    return status.get("attempt", message.attempt)

@@ -13,7 +13,7 @@ from rq.errors import BadInput
 from rq.message import Message
 from rq.nesting import Json
 from rq.scripts.log_limit import LogLimit
-from rq.spool import Held
+from rq.spool import Held, Spool
 
 CONFIRM = 10.0  # seconds in which a lease has to be confirmed, at most
 _TOKEN = re.compile(r"([0-9.]{1,64})~([1-9][0-9]{0,9})~([0-9a-f]{32})", re.ASCII)
@@ -93,3 +93,13 @@ def parse_token(value: object) -> tuple[str, int]:
     if match is None or not names.is_msg_id(match[1]):
         raise BadInput("token is not one that a lease has: MESSAGE~ATTEMPT~RANDOM")
     return match[1], int(match[2])
+
+
+def message_of(spool: Spool, lease: Lease) -> Message:
+    """Return a leased message. Unread: it is not known for now. BadMessage, NoSuchMessage:
+    its file cannot be used."""
+    if lease.message is not None:
+        return lease.message
+    entry = spool.entry(lease.msg_id)
+    message = spool.read(lease.msg_id)
+    return message.with_(count=entry.count, attempt=entry.attempt, due=entry.due)

@@ -13,7 +13,8 @@ from rq.queues.bulk import move, retry
 from rq.queues.leases.desk import Desk
 from rq.queues.owner.owner import Owner
 from rq.queues.runner.runner import Runner
-from rq.spool import Spool, bulk_steps
+from rq.spool import Spool
+from rq.spool.bulk import told_to_end
 from rq.spool.record import More
 from rq.states import FINAL, Event, Role, State
 
@@ -163,7 +164,7 @@ class Hands:
         if not cancelled(self.runner, self.leases, msg_id, who):
             raise WrongState("msg is in run, and nobody works on it")
         if "bulk" in more:
-            bulk_steps.told_to_end(self.owner.spool, msg_id, more)
+            told_to_end(self.owner.spool, msg_id, more)
 
 
 _EVENTS = {Action.ACK: Event.DISMISS, Action.UNACK: Event.REOPEN}

@@ -8,7 +8,7 @@ from typing import Unpack
 
 from rq.errors import Busy, WrongState
 from rq.proc import lease_holders
-from rq.queues.attempts import starts
+from rq.queues.attempts.attempt import starts_of_ended
 from rq.queues.owner.owner import Owner
 from rq.spool.record import Facts, More
 from rq.states import Event, Role, next_state
@@ -58,7 +58,7 @@ def refuse_left(msg_id: str, left: Collection[str]) -> None:
 def again(owner: Owner, msg_id: str, who: str, **more: Unpack[More]) -> None:
     """Let a message run again whose last attempt has ended: the same id, its count at 0."""
     message = owner.spool.read(msg_id)
-    began = starts.of_ended(message, owner.spool.status(msg_id))
+    began = starts_of_ended(message, owner.spool.status(msg_id))
     renewed = message.with_(
         count=0,
         lost_attempts=0,

@@ -21,9 +21,8 @@ from rq.message import filter as filters
 from rq.message.filter import Filter
 from rq.queues.bulk import retry, selection
 from rq.queues.bulk.actions import Action, Deed, Hands
-from rq.queues.concurrency.tasks import in_slices
-from rq.spool import bulk_steps
-from rq.spool.bulk import Bulk, Chosen, Standing, drop_list, read_list
+from rq.queues.concurrency import in_slices
+from rq.spool.bulk import Bulk, Chosen, Standing, drop_list, end_bulk, read_list
 from rq.spool.record import More
 
 BATCH = 1000  # messages between two looks at how far the folders are
@@ -57,7 +56,7 @@ class Worker:
 
     def cancel(self, bulk: Bulk) -> None:
         """End a bulk; what it has changed stays so."""
-        bulk_steps.end(self._spool, bulk, Standing.CANCELLED)
+        end_bulk(self._spool, bulk, Standing.CANCELLED)
         self._owner.wake()
 
     async def rest(self) -> None:
@@ -114,7 +113,7 @@ class Worker:
     async def _end(self, bulk: Bulk, how: Standing, why: str) -> None:
         """End a bulk, unless somebody has; then its list has no more use."""
         if bulk.is_open:
-            bulk_steps.end(self._spool, bulk, how, why)
+            end_bulk(self._spool, bulk, how, why)
             log.info("a bulk has ended: %s", fields(**_ended(bulk)))
         await self._owner.committed()
         with contextlib.suppress(OSError):  # the next start removes it

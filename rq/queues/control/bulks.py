@@ -10,12 +10,11 @@ from rq.message.filter import Filter
 from rq.nesting import Json
 from rq.queues.bulk import actions, selection
 from rq.queues.bulk.actions import Action, Deed
-from rq.queues.concurrency.tasks import in_slices
+from rq.queues.concurrency import in_slices
 from rq.queues.control.change import check_leaving
 from rq.queues.control.command import Context, Handler, Ok, asker, object_in
 from rq.replies import BulkChoice, BulkView
-from rq.spool import bulk_steps
-from rq.spool.bulk import Bulk, Chosen, write_list
+from rq.spool.bulk import Bulk, Chosen, begin_bulk, write_list
 from rq.states import State
 
 MOST = 1_000_000  # messages of one
@@ -63,7 +62,7 @@ async def _begun(ctx: Context, deed: Deed, wanted: Filter) -> Ok[BulkView]:
     run, pool = ctx.owner.loop.run_in_executor, ctx.owner.pools.files
     listed = await run(pool, write_list, spool.queue, spool.new_id(), bytes(lines))
     _check_open(ctx)
-    bulk = bulk_steps.begin(
+    bulk = begin_bulk(
         spool,
         listed,
         action=deed.action,

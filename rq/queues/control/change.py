@@ -14,7 +14,7 @@ from rq.message import fields
 from rq.nesting import Json
 from rq.queues.bulk import actions, retry, selection
 from rq.queues.bulk.actions import Action, Deed, Hands
-from rq.queues.concurrency.tasks import in_slices
+from rq.queues.concurrency import in_slices
 from rq.queues.control import message_list, message_view
 from rq.queues.control.command import (
     Context,

@@ -13,8 +13,7 @@ from rq.message import JsonObject
 from rq.nesting import Json, from_json
 from rq.queues.bulk.worker import Worker
 from rq.queues.control.connection import Connection
-from rq.queues.control.connections import Connections
-from rq.queues.control.pace import Pace
+from rq.queues.control.connections import Connections, Pace
 from rq.queues.leases.desk import Desk
 from rq.queues.maintenance.checkpoints import Checkpoints
 from rq.queues.maintenance.counters import Counters

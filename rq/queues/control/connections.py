@@ -1,14 +1,20 @@
-"""All connections to the control socket of a queue: how many, of whom, who has to go."""
+"""All connections to the control socket of a queue: how many, of whom, who has to go; and
+how fast their requests are taken, when folders are made slower than they come.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from rq.access.connection_limits import ConnectionLimits, Those
 from rq.errors import BadInput, Busy
 from rq.queues.control.connection import Connection
+from rq.queues.control.replies import Replies
+from rq.spool import LAG_BYTES, LAG_MESSAGES, Spool
 
 MOST = 1000
 MOST_WAITING = 4000  # of RQ's own that wait for leases; they are not among the others
@@ -106,3 +112,46 @@ class Connections:
             connection.minded = False
             connection.send_ready()
             connection.close()
+
+
+class Pace:
+    """Pauses connections past half of the lag that is allowed."""
+
+    def __init__(self, spool: Spool) -> None:
+        self._spool = spool
+        self._requested = 0.0  # monotonic: when the last request came
+        self._paused: deque[Connection] = deque()
+
+    def requested(self) -> None:
+        """Take note that a request has come."""
+        self._requested = time.monotonic()
+
+    def busy(self, quiet: float) -> bool:
+        """Whether a request came in the last `quiet` seconds, and folders may wait."""
+        return time.monotonic() - self._requested < quiet and not self.behind
+
+    @property
+    def behind(self) -> bool:
+        """Past half of the lag that is allowed."""
+        spool = self._spool
+        return spool.lag > LAG_MESSAGES // 2 or spool.lag_bytes > LAG_BYTES // 2
+
+    def pause(self, connection: Connection) -> None:
+        """Take no more requests of a connection until `resume`."""
+        connection.pause()
+        self._paused.append(connection)
+
+    def resume(self, settled: int) -> None:
+        """Let as many connections go on as folders were made."""
+        number = len(self._paused)
+        for _ in range(min(settled, number) if self.behind else number):
+            self._paused.popleft().resume()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clients:
+    """Whoever is connected to the control socket."""
+
+    connections: Connections
+    replies: Replies
+    pace: Pace

@@ -1,4 +1,4 @@
-"""The commands that make messages: create, or prepare, attach and commit; copies."""
+"""The commands that make messages: create one or many; prepare, attach and commit; copies."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import contextlib
 import functools
 import inspect
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal
 
-from rq import names
+from rq import names, wire
 from rq.errors import (
     AlreadyCommitted,
     BadInput,
+    BadMessage,
     Busy,
     NoSuchMessage,
     NotWhole,
@@ -26,6 +27,7 @@ from rq.layout import ATTACH
 from rq.message import Attachment, JsonObject, Message
 from rq.nesting import Json
 from rq.proc import peers
+from rq.queues.concurrency import in_slices
 from rq.queues.control import idempotency, message_list
 from rq.queues.control.command import (
     Context,
@@ -39,10 +41,14 @@ from rq.queues.control.command import (
 from rq.queues.control.idempotency import Key, OkOrJoined, Preparer
 from rq.queues.delivery import copies
 from rq.queues.owner.owner import Owner
-from rq.spool import ancestor_files, attach
+from rq.spool import Accepted, ancestor_files, attach
 from rq.states import State
 
 DELETED = "Attachment deleted successfully"
+MOST_AT_ONCE = 5000  # messages of a request
+
+# `["ok", ID]`, `["ok", ID, "joined"]`, or as a request for one message would have failed.
+_Row = idempotency.OkOrJoined | list[str]
 
 
 def create_message(ctx: Context, arg: bytes) -> OkOrJoined:
@@ -323,6 +329,46 @@ async def _taken(owner: Owner, request: JsonObject) -> Ok[str]:
     return "ok", await copies.take_copy_from(owner, request)
 
 
+# ---- many by one request
+
+
+def create_messages(ctx: Context, arg: bytes) -> Awaitable[Ok[list[_Row]]]:
+    """Accept messages; answer for each its id, or why it was not accepted."""
+    wanted = object_in(arg).get("messages")
+    if not isinstance(wanted, list) or len(wanted) > MOST_AT_ONCE:
+        raise BadInput(f"lacking 'messages', a list of at most {MOST_AT_ONCE}")
+    ctx.owner.admission.check_open()
+    return _all(ctx, wanted)
+
+
+async def _all(ctx: Context, wanted: Sequence[Json]) -> Ok[list[_Row]]:
+    """Accept messages a few at a time; all share one sync, that of the reply."""
+    owner, rows = ctx.owner, list[_Row]()
+
+    def between() -> None:
+        ctx.pace.requested()  # each is like a request: folders wait until all are taken
+        if owner.spool.group_full:
+            owner.wake()
+
+    await in_slices(wanted, lambda fields: rows.append(_row(ctx, fields)), between)
+    between()
+    return "ok", rows
+
+
+def _row(ctx: Context, fields: Json) -> _Row:
+    try:
+        accepted = _accepted(ctx, fields)
+        return idempotency.answered(accepted, accepted.msg_id)
+    except RQError as error:
+        return wire.failure(error, with_kind=True)
+
+
+def _accepted(ctx: Context, fields: Json) -> Accepted:
+    if not isinstance(fields, dict):
+        raise BadMessage("a message is a JSON object")
+    return idempotency.created(ctx.owner, ctx.connection.asker, fields)
+
+
 HANDLERS: dict[str, Handler] = {
     "create_message": create_message,
     "prep_message": prep_message,
@@ -332,4 +378,5 @@ HANDLERS: dict[str, Handler] = {
     "commit_message": commit_message,
     "take_copy": take_copy,
     "clone_message": clone_message,
+    "create_messages": create_messages,
 }

@@ -1,14 +1,18 @@
-"""The steps of a decision about a transaction, one after the other, few in each turn."""
+"""The steps of a decision about a transaction, one after the other, few in each turn; be it
+asked for, or due because its time is over; and how a transaction stands.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from rq import names
 from rq.errors import RQError, not_done
@@ -16,10 +20,9 @@ from rq.layout import ATTACH, QueueDir
 from rq.logs import fields
 from rq.message import Message
 from rq.nesting import Json
-from rq.queues.concurrency.tasks import in_slices
+from rq.queues.concurrency import in_slices
 from rq.queues.control import rows
 from rq.queues.control.command import Ok
-from rq.queues.control.txn_view import fields_of
 from rq.queues.owner.owner import Owner
 from rq.replies import TransactionView
 from rq.spool import LAG_MESSAGES, attach, decisions, transactions
@@ -31,6 +34,7 @@ _PAUSE = 0.05  # seconds between looks at the lag
 _LONGEST_LOOK = 3600.0  # seconds
 
 log = logging.getLogger(__name__)
+_DROPPED = 500  # lists of ids that are removed in one turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +126,7 @@ async def _lead(owner: Owner, head: Transaction) -> None:
 
 async def follow_all(owner: Owner, head: str, until: float = math.inf) -> None:
     """Do what the head of a chain has decided for all that are bound to it, one in a turn,
-    `until` (monotonic). What is left, or does not succeed, is for `txn_expiry`."""
+    `until` (monotonic). What is left, or does not succeed, is for `go_on`."""
     for txn in owner.spool.txns.bound(head):
         while txn.pending is not None and time.monotonic() < until:
             left = until - time.monotonic()
@@ -233,3 +237,64 @@ def _with_files(queue: QueueDir, ids: list[str]) -> frozenset[str]:
     """Return which messages have a directory of attachments; for a thread."""
     place = f"{queue.path}/{State.PREP}"
     return frozenset(i for i in ids if os.path.isdir(f"{place}/{i}/{ATTACH}"))
+
+
+# ---- how a transaction stands, as a client is told it
+
+
+def fields_of(txn: Transaction) -> TransactionView:
+    """Return what a client is told of a transaction."""
+    rows = sum(rows.left for rows in txn.rows.values())
+    number = len(txn.members) + rows if txn.is_open else txn.number
+    fields: TransactionView = {"txn": txn.txn_id, "state": txn.standing}
+    if txn.key is not None:
+        fields["key"] = txn.key.rpartition("\t")[2]  # as it was said, without its user
+    if txn.head:
+        fields["of"] = txn.head
+    return {**fields, "messages": number, "ttl": txn.ttl, "until": txn.ends}
+
+
+def now_of(txn: Transaction) -> TransactionView:
+    """As `fields_of`, with what changes after its decision: how many rows wait."""
+    rows = sum(rows.left for rows in txn.rows.values())
+    return {**fields_of(txn), "rows": rows} if rows else fields_of(txn)
+
+
+# ---- the end of transactions by age
+
+
+def expire(
+    owner: Owner,
+    now: float,
+    covered: int,
+    spawn: Callable[[Coroutine[object, None, object]], None],
+) -> None:
+    """Abort transactions whose time is over; remove the lists of those that a checkpoint
+    has `covered`: it goes up to that event."""
+    spool = owner.spool
+    for txn in spool.txns.open_ones():
+        # One that is in a chain ends with its head.
+        if not txn.head and now > txn.ends and txn.pending is None:
+            log.warning(
+                "a transaction was not committed in time; RQ aborts it: %s",
+                fields(
+                    txn=txn.txn_id, messages=fields_of(txn)["messages"], ttl=txn.ttl
+                ),
+            )
+            txn.deciding = owner.loop.create_future()
+            spawn(aborted(owner, txn, txn.deciding))
+    old = (txn for txn in spool.txns.with_manifest() if txn.manifest <= covered)
+    for txn in islice(old, _DROPPED):
+        with contextlib.suppress(OSError):
+            transactions.drop_manifest(spool.queue, txn)
+
+
+def go_on(
+    owner: Owner, spawn: Callable[[Coroutine[object, None, object]], None]
+) -> None:
+    """Go on with chains that are decided, whatever the clock says."""
+    txns = owner.spool.txns
+    for head in txns.late():
+        # Of those that somebody leads already, one is being worked on.
+        if all(txn.pending is None for txn in txns.bound(head)):
+            spawn(follow_all(owner, head))

@@ -1,12 +1,16 @@
-"""The command that asks for leases, and how long their holder may wait for them."""
+"""The commands that ask for leases, and how long their holder may wait for them; and the one
+that shows who holds what.
+"""
 
 from __future__ import annotations
 
 import functools
+import heapq
 from collections.abc import Sequence
 
 from rq.message import JsonObject, Message, limits
 from rq.queues import arguments
+from rq.queues.attempts.lease import Lease
 from rq.queues.control.command import (
     Context,
     Handler,
@@ -18,12 +22,14 @@ from rq.queues.control.command import (
 from rq.queues.leases.desk import new_waiter
 from rq.queues.leases.grants import Granted, Wanted
 from rq.queues.owner.owner import Owner
-from rq.replies import Grant, GrantsView
+from rq.replies import Grant, GrantsView, LeaseRow, LeasesView
 
 MOST = 1000  # leases in one request
 LONGEST, LONGEST_WAIT = 86_400.0, 60.0  # seconds
 LABEL, REQUEST, VERSION = 64, 128, 64  # characters
 MOST_SLOTS = 1_000_000
+PAGE = 1000  # leases in one reply
+_CURSOR = 64  # characters
 
 
 def lease(ctx: Context, arg: bytes) -> NowOrLater[GrantsView]:
@@ -137,4 +143,43 @@ def _limits(owner: Owner, message: Message, fetches: bool) -> dict[str, bool | f
     return given if fetches else {**given, "fetch": False}
 
 
-HANDLERS: dict[str, Handler] = {"lease": lease}
+# ---- who holds what
+
+
+def leases(ctx: Context, arg: bytes) -> Ok[LeasesView]:
+    """Answer who holds what, in the order of the messages, and who asks for leases."""
+    request = object_in(arg) if arg.strip() else {}
+    limit = arguments.whole(request, "limit", PAGE, PAGE) or PAGE
+    after = arguments.visible(request, "cursor", _CURSOR)
+    out, desk = ctx.owner.leases, ctx.leases
+    ids = (lease.msg_id for lease in out if lease.msg_id > after)
+    page = heapq.nsmallest(limit + 1, ids)
+    held = (out.of(msg_id) for msg_id in page[:limit])
+    return "ok", {
+        "leases": [_row(ctx.owner, lease) for lease in held if lease is not None],
+        "count": len(out),
+        "max": desk.grants.most,
+        "next": page[limit - 1] if len(page) > limit else None,
+        "workers": ctx.owner.remote_workers.rows(),
+        "pull": ctx.owner.config.pull,
+    }
+
+
+def _row(owner: Owner, lease: Lease) -> LeaseRow:
+    return {
+        "msg_id": lease.msg_id,
+        "attempt": lease.held.attempt,
+        "by": lease.by,
+        "since": lease.held.since,
+        "until": owner.spool.clock() + lease.deadline - owner.leases.now(),
+        "seconds": lease.seconds,
+        "started": lease.started,
+        "text": lease.text,
+        "fraction": lease.fraction,
+    }
+
+
+HANDLERS: dict[str, Handler] = {
+    "lease": lease,
+    "leases": leases,
+}

@@ -18,7 +18,7 @@ from rq.message import Attachment, JsonObject
 from rq.nesting import Json
 from rq.queues import arguments
 from rq.queues.attempts.lease import Lease
-from rq.queues.concurrency.tasks import SLICE, in_slices
+from rq.queues.concurrency import SLICE, in_slices
 from rq.queues.control.command import (
     Context,
     Handler,

@@ -15,8 +15,8 @@ from rq.errors import BadInput, NoSuchMessage
 from rq.layout import QueueDir
 from rq.message import JsonObject, Message
 from rq.queues import arguments
-from rq.queues.attempts import starts
-from rq.queues.concurrency.tasks import in_slices
+from rq.queues.attempts.attempt import starts_of_ended
+from rq.queues.concurrency import in_slices
 from rq.queues.control import message_view, waiting_view
 from rq.queues.owner.owner import Owner
 from rq.replies import MessageRow
@@ -238,4 +238,4 @@ def _row(owner: Owner, msg_id: str) -> MessageRow | None:
 
 
 def _attempts(owner: Owner, message: Message) -> int:
-    return starts.of_ended(message, owner.spool.status(message.msg_id))
+    return starts_of_ended(message, owner.spool.status(message.msg_id))

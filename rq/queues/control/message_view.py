@@ -11,8 +11,7 @@ from rq.errors import BadMessage
 from rq.layout import folder
 from rq.message import NOT_SHOWN, JsonObject, Message, limits
 from rq.message.causes import story
-from rq.queues.attempts import starts
-from rq.queues.attempts.attempt import Attempt, Batch
+from rq.queues.attempts.attempt import Attempt, Batch, starts_of_ended
 from rq.queues.attempts.lease import Lease
 from rq.queues.control import waiting_view
 from rq.queues.maintenance import retention
@@ -50,7 +49,7 @@ def version(owner: Owner, msg_id: str) -> str:
     if entry is not None:
         return f"{state}-{entry.attempt}"
     status = owner.spool.status(msg_id)
-    return f"{state}-{starts.of_ended(read(owner, msg_id), status)}"
+    return f"{state}-{starts_of_ended(read(owner, msg_id), status)}"
 
 
 def status(owner: Owner, msg_id: str) -> Standing:
@@ -153,7 +152,7 @@ def _attempts(owner: Owner, message: Message, result: Result) -> MessageView:
     entry = owner.spool.entry_of(message.msg_id)
     if entry is not None:
         return {"count": entry.count, "attempt": entry.attempt, "due": entry.due}
-    return {"attempt": starts.of_ended(message, result)}
+    return {"attempt": starts_of_ended(message, result)}
 
 
 def _of_state(

@@ -1,4 +1,6 @@
-"""The commands that look at messages, and those about the queue itself."""
+"""The commands that look at messages, or wait for the end of one, and those about the queue
+itself.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +11,18 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Literal, TypeVar
 
-from rq import fieldnames, wire
+from rq import wire
 from rq.access.roles import Role
 from rq.config import secrets
-from rq.errors import Closed, Torn
-from rq.message import JsonObject
-from rq.queues.concurrency.tasks import in_slices
+from rq.errors import BadInput, Busy, Closed, Torn
+from rq.message import JsonObject, fieldnames
+from rq.queues.concurrency import in_slices
 from rq.queues.control import idempotency, message_list, message_view
 from rq.queues.control import queue_view as details
 from rq.queues.control.command import (
     Context,
     Handler,
+    NowOrLater,
     Ok,
     Reply,
     object_in,
@@ -41,7 +44,7 @@ from rq.replies import (
 )
 from rq.spool import check
 from rq.spool.recount import Recount
-from rq.states import State
+from rq.states import FINAL, State
 
 PROBLEMS = 1000  # in an answer of `check`
 
@@ -50,6 +53,8 @@ Item = TypeVar("Item")
 _Rows = Ok[list[MessageRow]] | tuple[Literal["ok"], list[MessageRow], Literal["more"]]
 
 # ---- looking
+MOST_AWAITED = 500  # messages of a queue that are waited for
+LONGEST_WAIT = 60.0  # seconds
 
 
 def kinds(ctx: Context, arg: bytes) -> Reply:
@@ -230,6 +235,44 @@ async def _compared(owner: Owner) -> list[Problem]:
     return rows
 
 
+# ---- waiting for an end
+
+
+def await_end(ctx: Context, arg: bytes) -> NowOrLater[str]:
+    """Answer the state of a message once it has ended, or after `wait` seconds."""
+    request, msg_id = with_id(arg)
+    seconds = request.get("wait", LONGEST_WAIT)
+    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if not isinstance(seconds, int | float) or not is_number or seconds < 0:
+        raise BadInput(f"wait is not seconds from 0 up: {seconds!r:.40}")
+    state = ctx.owner.spool.state_of(msg_id)
+    if state in FINAL:
+        return "ok", message_view.public_state(state)
+    if ctx.owner.spool.events.awaited >= MOST_AWAITED:
+        raise Busy(f"{MOST_AWAITED} messages are waited for already; ask again")
+    return _ended(ctx, msg_id, min(seconds, LONGEST_WAIT))
+
+
+async def _ended(ctx: Context, msg_id: str, seconds: float) -> Ok[str]:
+    spool = ctx.owner.spool
+    ended = ctx.owner.loop.create_future()
+    call = functools.partial(_end, ended)
+    spool.events.await_end(msg_id, call)
+    ctx.connection.if_lost(call)
+    ctx.connection.listen()
+    try:
+        with ctx.connections.waiting(ctx.connection):
+            await asyncio.wait([ended], timeout=seconds)
+    finally:
+        spool.events.forget_end(msg_id, call)
+    return "ok", message_view.public_state(spool.state_of(msg_id))
+
+
+def _end(ended: asyncio.Future[None]) -> None:
+    if not ended.done():
+        ended.set_result(None)
+
+
 HANDLERS: dict[str, Handler] = {
     wire.KINDS: kinds,
     "ping": ping,
@@ -250,4 +293,5 @@ HANDLERS: dict[str, Handler] = {
     "seal": seal,
     "expire": expire,
     "check": checked,
+    "await_end": await_end,
 }

@@ -1,7 +1,10 @@
-"""The control socket of a queue: each request is guarded, then done.
+"""The control socket of a queue: each request is guarded, then handed to the handler of its
+command.
 
-While the disk does not take writes, only commands that change nothing and look at no
-message are answered.
+A handler parses its argument, calls one thing, and returns the reply, or a coroutine that
+does. What it fires is promised when its reply leaves, after the group is durable. While
+the disk does not take writes, only commands that change nothing and look at no message are
+answered.
 """
 
 from __future__ import annotations
@@ -20,14 +23,45 @@ from rq.config.admin import Admin
 from rq.errors import Closed, DiskFailed, Displaced, Down, RQError, not_done
 from rq.lines.commands import COMMANDS, Answered, Command
 from rq.proc.listening import Listener
-from rq.queues.control import proof
-from rq.queues.control.clients import Clients
-from rq.queues.control.command import Context, Reply
-from rq.queues.control.commands import HANDLERS
+from rq.queues.control import (
+    bulks,
+    change,
+    create,
+    edit,
+    hold,
+    lease_requests,
+    lease_words,
+    notices,
+    outbox,
+    proof,
+    query,
+    restore,
+    transactions,
+)
+from rq.queues.control.command import Context, Handler, Reply
 from rq.queues.control.connection import Connection, Slot, turn_away
+from rq.queues.control.connections import Clients
 from rq.queues.owner.owner import Owner
 
 log = logging.getLogger(__name__)
+HANDLERS: dict[str, Handler] = {
+    **query.HANDLERS,
+    **create.HANDLERS,
+    **create.HANDLERS,
+    **change.HANDLERS,
+    **edit.HANDLERS,
+    **hold.HANDLERS,
+    **bulks.HANDLERS,
+    **query.HANDLERS,
+    **lease_requests.HANDLERS,
+    **lease_words.HANDLERS,
+    **lease_requests.HANDLERS,
+    **transactions.HANDLERS,
+    **outbox.HANDLERS,
+    **proof.HANDLERS,
+    **notices.HANDLERS,
+    **restore.HANDLERS,
+}
 
 
 class Server:

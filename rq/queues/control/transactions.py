@@ -1,4 +1,6 @@
-"""The commands of transactions: open, prepare, commit, abort, show."""
+"""The commands of transactions: open, prepare, commit, abort, show; and what may be bound
+to the head of a chain.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +11,13 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import islice
 
-from rq.errors import BadInput, BadMessage, Busy, NoSuchMessage
+from rq.errors import BadInput, BadMessage, Busy, NoSuchMessage, WrongState
 from rq.logs import fields
 from rq.message import JsonObject, Message
 from rq.nesting import Json
 from rq.queues import arguments
-from rq.queues.concurrency.tasks import in_slices
-from rq.queues.control import chains, deciding, idempotency, rows
+from rq.queues.concurrency import in_slices
+from rq.queues.control import deciding, idempotency, rows
 from rq.queues.control.command import (
     Context,
     Handler,
@@ -23,8 +25,8 @@ from rq.queues.control.command import (
     Ok,
     object_in,
 )
+from rq.queues.control.deciding import fields_of, now_of
 from rq.queues.control.idempotency import Key
-from rq.queues.control.txn_view import fields_of, now_of
 from rq.queues.owner.owner import Owner
 from rq.replies import RowsView, TransactionView
 from rq.spool import decisions
@@ -47,7 +49,7 @@ def open_txn(ctx: Context, arg: bytes) -> Ok[TransactionView]:
     preparer = idempotency.preparer_in(ctx.connection.asker, request)
     owner.admission.check_open()
     if (of := request.get("of")) is not None:
-        head = chains.head(owner, of, key and key.text)
+        head = _head_of(owner, of, key and key.text)
         preparer.check(head)
         user = preparer.user
         bound = decisions.open_one(owner.spool, None, ttl, head.txn_id, user)
@@ -192,7 +194,7 @@ def commit_txn(
     value = request.get("ids")
     if not isinstance(value, list):
         raise BadInput("lacking 'ids', a list of the messages to be accepted")
-    chain = chains.named(owner, txn, request.get("chain"))
+    chain = _chain_named(owner, txn, request.get("chain"))
     files = rows.files_in(txn, request.get("rows"))
     decisions.check_in_time(owner.spool, txn)
     # Before anything else can be asked: the next may come in this very turn.
@@ -264,3 +266,55 @@ HANDLERS: dict[str, Handler] = {
     "show_txn": show_txn,
     "list_txns": list_txns,
 }
+
+
+# ---- chains: what may be bound to a head, and committed with it
+
+
+def _head_of(owner: Owner, value: object, key: str | None) -> Transaction:
+    """Return the transaction that is to decide for a new one; NoSuchMessage, WrongState or
+    BadInput when it cannot."""
+    if key is not None:
+        raise BadInput("a transaction with `of` has no key: that has one")
+    txn = owner.spool.txns.get(value) if isinstance(value, str) else None
+    if txn is None:
+        raise NoSuchMessage(f"no transaction {value!s:.60} for others to be `of`")
+    if txn.head:
+        raise WrongState(
+            f"transaction {txn.txn_id} is of {txn.head}: open the new one with `of` that"
+        )
+    if not txn.is_open:
+        raise WrongState(
+            f"transaction {txn.txn_id} is {txn.standing}: nothing can be added to it"
+        )
+    _check_no_unique(owner)
+    if owner.spool.txns.in_chains >= decisions.LONGEST_CHAIN:
+        raise Busy(
+            f"not accepted: {decisions.LONGEST_CHAIN} transactions are in chains"
+        )
+    return txn
+
+
+def _check_no_unique(owner: Owner) -> None:
+    """WrongState in a queue whose messages stand once: all would have to be compared with
+    all in one turn."""
+    if owner.uniqueness.on:
+        raise WrongState(
+            f"a queue with `unique` takes {decisions.MOST:,} messages in a transaction and "
+            "no chain of them"
+        )
+
+
+def _chain_named(owner: Owner, txn: Transaction, value: object) -> list[str]:
+    """Return the transactions that a commit names as its chain."""
+    if value is None:
+        return []
+    if not isinstance(value, list) or not all(
+        isinstance(txn_id, str) for txn_id in value
+    ):
+        raise BadInput("'chain' is not a list of transactions")
+    if txn.head and value:
+        raise BadInput(f"transaction {txn.txn_id} is of {txn.head}: it has no chain")
+    if value:
+        _check_no_unique(owner)
+    return list(dict.fromkeys(value))

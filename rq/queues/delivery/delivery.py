@@ -11,7 +11,7 @@ from rq import back_off, client, guarded, wire
 from rq.errors import OutcomeUnknown, RQError, Unreachable
 from rq.logs import fields
 from rq.message import JsonObject, to_keep
-from rq.queues.concurrency.wakeup import Wakeup
+from rq.queues.concurrency import Wakeup
 from rq.queues.delivery import owed
 from rq.queues.owner.health import Health
 from rq.queues.owner.settings import Settings

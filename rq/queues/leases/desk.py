@@ -12,13 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from rq.config.settings import PULL
 from rq.errors import RQError
 from rq.message import Attachment, limits
-from rq.queues.attempts.lease import Lease, digest
-from rq.queues.leases import grants, message, past, said
+from rq.queues.attempts.lease import Lease, digest, message_of
+from rq.queues.leases import grants, past, said
 from rq.queues.leases.ends import Ends
 from rq.queues.leases.expiry import Expiry
 from rq.queues.leases.grants import Granted, Grants, Wanted
-from rq.queues.leases.output import Output
-from rq.queues.leases.progress import Progress
+from rq.queues.leases.output import Output, Progress
 from rq.queues.leases.repeated import Repeated
 from rq.queues.leases.results import Results
 from rq.queues.leases.waiters import Waiter, Waiters
@@ -46,7 +45,7 @@ class Desk:
         self.results = Results(owner.spool, owner.loop, owner.pools.files)
         self._ends = Ends(owner, self._output, self.results)
         self._expiry = Expiry(owner, self._ends)
-        read = functools.partial(message.read, owner.spool)
+        read = functools.partial(message_of, owner.spool)
         self._repeated = Repeated(owner.leases, read)
         self._waiters = Waiters(owner.loop, self._claim)
         # Renewals that the journal is still to be told of, by their seconds.
@@ -58,7 +57,7 @@ class Desk:
         """Return how many bytes are kept of what an attempt prints; None: all."""
         if lease.own_limits is None:  # it has outlived its queue's process
             with contextlib.suppress(RQError):  # its file cannot be used for now
-                lease.own_limits = message.read(self._owner.spool, lease).limits
+                lease.own_limits = message_of(self._owner.spool, lease).limits
         own = lease.own_limits or {}
         return limits.of(self._owner.settings.limits, own).log_bytes
 

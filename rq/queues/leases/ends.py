@@ -15,10 +15,9 @@ from rq.logs import fields
 from rq.message import Attachment, Message, limits
 from rq.message.causes import Cause
 from rq.queues.attempts import outcome
-from rq.queues.attempts.lease import Lease
+from rq.queues.attempts.lease import Lease, message_of
 from rq.queues.attempts.outcome import WELL, Outcome
 from rq.queues.delivery import copies, owed
-from rq.queues.leases import message as leased
 from rq.queues.leases import said
 from rq.queues.leases.output import Output
 from rq.queues.leases.results import Results
@@ -243,7 +242,7 @@ class Ends:
         self._check_free(lease)
         spool, msg_id = self._owner.spool, lease.msg_id
         try:
-            return leased.read(spool, lease)
+            return message_of(spool, lease)
         except Unread:
             raise
         except (BadMessage, NoSuchMessage) as error:

@@ -1,4 +1,5 @@
-"""What attempts elsewhere print: their part of the logs of their messages.
+"""What attempts elsewhere say while they run: what they print goes to their part of the
+logs of their messages; how far they are is shown soon in the folders.
 
 Offsets count from the attempt's own first byte, behind its line START. A power cut may
 take what was answered, as it may of a script's log.
@@ -6,20 +7,26 @@ take what was answered, as it may of a script's log.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import functools
 import os
+import time
 from collections.abc import Callable, Iterator
 
 from rq.errors import WrongOffset
 from rq.layout import JOB, STDIO_LOG, folder
 from rq.queues.attempts.lease import Lease
+from rq.queues.attempts.leases import Leases
 from rq.scripts import log as stdio
 from rq.scripts.log_limit import LogLimit
 from rq.spool import Spool, batch_dirs
 from rq.states import State
 
 _DOTS = 1024  # bytes at most, that stand for lost ones
+SECONDS = 0.2  # at most that often the file `status` of a message
+TEXT = 2000  # characters; a hundred thousand leases have one each
+SLICE = 0.005  # seconds of writing in one go
 
 
 class Output:
@@ -145,3 +152,40 @@ def _cut(fd: int, limit: LogLimit) -> int:
         return os.fstat(whole).st_size
     finally:
         os.close(whole)
+
+
+# ---- how far an attempt is
+
+
+class Progress:
+    """The texts of one queue's leases that are not yet written."""
+
+    def __init__(
+        self, spool: Spool, loop: asyncio.AbstractEventLoop, leases: Leases
+    ) -> None:
+        self._spool = spool
+        self._loop = loop
+        self._leases = leases
+        self._changed: dict[Lease, None] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def show(self, lease: Lease, text: str, fraction: float | None) -> None:
+        """Take what a holder says."""
+        lease.text, lease.fraction = text[:TEXT], fraction
+        self._changed[lease] = None
+        if self._timer is None:
+            self._timer = self._loop.call_later(SECONDS, self._write)
+
+    def _write(self) -> None:
+        self._timer = None
+        until = time.perf_counter() + SLICE
+        spool = self._spool
+        while self._changed and time.perf_counter() < until:
+            lease = next(iter(self._changed))
+            del self._changed[lease]
+            if self._leases.held(lease.held.token) is lease:
+                with contextlib.suppress(OSError):
+                    spool.settle(lease.msg_id)
+                spool.run_folders.write_progress(lease.msg_id, lease.text)
+        if self._changed:
+            self._timer = self._loop.call_later(SLICE, self._write)

@@ -10,7 +10,7 @@ from concurrent.futures import Executor, Future
 
 from rq.errors import Refused
 from rq.proc import processes
-from rq.queues.concurrency.wakeup import Wakeup
+from rq.queues.concurrency import Wakeup
 from rq.queues.owner.health import Health
 from rq.spool import Spool, checkpoint, index
 

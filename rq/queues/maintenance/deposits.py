@@ -7,8 +7,7 @@ import contextlib
 import logging
 
 from rq.errors import RQError
-from rq.queues.concurrency.tasks import Tasks
-from rq.queues.concurrency.wakeup import Wakeup
+from rq.queues.concurrency import Tasks, Wakeup
 from rq.queues.owner.health import Health
 from rq.spool import door
 

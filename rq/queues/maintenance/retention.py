@@ -17,7 +17,7 @@ from rq.journal import sealing
 from rq.logs import fields
 from rq.message import JsonObject
 from rq.queues import arguments
-from rq.queues.concurrency.wakeup import Wakeup
+from rq.queues.concurrency import Wakeup
 from rq.queues.maintenance.counters import Counters
 from rq.queues.owner.admission import Admission
 from rq.queues.owner.settings import Settings

@@ -1,12 +1,20 @@
-"""What a queue admits: whether it takes messages and starts them, and why not."""
+"""What a queue admits: whether it takes messages and starts them, and why not. A little of
+the disk is kept to finish with.
+"""
 
 from __future__ import annotations
 
+import os
+import time
+
 from rq.config.admin import Admin, AdminFiles, Pause
+from rq.config.settings import RootConfig
 from rq.errors import Closed, DiskFailed, Displaced, NoRoom, RQError
-from rq.queues.owner.disk_room import DiskRoom
 from rq.queues.owner.settings import Settings
 from rq.spool import LAG_BYTES, LAG_MESSAGES, Spool
+from rq.wording import size
+
+HOLDS = 1.0  # seconds that an answer holds
 
 
 class Admission:
@@ -89,3 +97,38 @@ class Admission:
         failure = self._failure()
         if failure is not None:
             raise type(failure)(f"not accepted: {failure}")
+
+
+class DiskRoom:
+    """Looks at the disk of a queue, not too often."""
+
+    def __init__(self, dir_fd: int, kept: RootConfig) -> None:
+        self._dir_fd = dir_fd
+        self._kept = kept
+        self._looked = 0.0
+        self._lacking: str | None = None
+
+    def lacking(self) -> str | None:
+        """Return why there is no room; None while there is."""
+        now = time.monotonic()
+        if now - self._looked > HOLDS:
+            self._lacking = self._look()
+            self._looked = now
+        return self._lacking
+
+    def _look(self) -> str | None:
+        room, kept = os.statvfs(self._dir_fd), self._kept
+        free = room.f_bavail * room.f_frsize
+        if free < kept.min_free_bytes:
+            return (
+                f"the disk is full: {size(free)} free, and RQ keeps "
+                f"{size(kept.min_free_bytes)}; free some, or lower min_free_bytes in "
+                "config/config.json"
+            )
+        if room.f_files and room.f_favail < kept.min_free_inodes:
+            return (
+                f"the disk is out of inodes: {room.f_favail:,} free, and RQ keeps "
+                f"{kept.min_free_inodes:,}; free some, or lower min_free_inodes in "
+                "config/config.json"
+            )
+        return None

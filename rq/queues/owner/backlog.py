@@ -16,7 +16,7 @@ from rq.queues.schedule import batch_rule, coalesce
 from rq.queues.schedule.batch_rule import Gathering, Rule
 from rq.queues.schedule.coalesce import Groups
 from rq.queues.schedule.exclusion import Places
-from rq.queues.schedule.item import Item
+from rq.queues.schedule.order import Item
 from rq.queues.schedule.waiting import Waiting, turn
 from rq.spool import Spool
 from rq.spool.entry import Entry

@@ -25,8 +25,7 @@ from rq.proc.family import Family
 from rq.queues.attempts.leases import Leases
 from rq.queues.attempts.registry import Attempts
 from rq.queues.attempts.remote_workers import RemoteWorkers
-from rq.queues.concurrency.thread_pools import ThreadPools
-from rq.queues.concurrency.wakeup import Wakeup
+from rq.queues.concurrency import ThreadPools, Wakeup
 from rq.queues.owner.admission import Admission
 from rq.queues.owner.backlog import Backlog
 from rq.queues.owner.health import Health

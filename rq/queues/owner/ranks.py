@@ -14,7 +14,7 @@ from rq.message import JsonObject, Message
 from rq.message.rank import MOST, NO_KEY, PLAIN, UNKNOWN, Rank, prior, rank
 from rq.queues.schedule import coalesce
 from rq.queues.schedule.coalesce import Groups
-from rq.queues.schedule.item import Item
+from rq.queues.schedule.order import Item
 from rq.spool import Spool
 from rq.spool.entry import Entry
 from rq.states import State

@@ -10,7 +10,7 @@ from typing import Any
 from rq.logs import fields
 from rq.queues.schedule import rate
 from rq.queues.schedule.rate import Bucket
-from rq.spool import Spool, past_claims
+from rq.spool import Spool, journal_search
 
 _log = logging.getLogger(__name__)
 
@@ -27,16 +27,16 @@ class StartRate:
             since, starts = self._past(now - wanted.looks_back)
             self._bucket = rate.rebuilt(wanted, since, starts, now)
 
-    def _past(self, since: float) -> past_claims.Claims:
+    def _past(self, since: float) -> journal_search.Claims:
         spool = self._spool
         try:
-            return past_claims.claims(spool.queue, spool.journal_id, since)
+            return journal_search.claims(spool.queue, spool.journal_id, since)
         except OSError as error:
             about = fields(queue=spool.queue.name, reason=error)
             _log.warning(
                 "the last starts cannot be read, so there is a pause: %s", about
             )
-            return past_claims.Claims(spool.clock(), [])
+            return journal_search.Claims(spool.clock(), [])
 
     def reload(self, setting: Mapping[str, Any]) -> None:
         """Go on by another setting, with the tokens that there are."""

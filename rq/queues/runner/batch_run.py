@@ -14,8 +14,7 @@ from rq.queues.attempts import outcome
 from rq.queues.attempts.attempt import Attempt, Batch
 from rq.queues.attempts.outcome import AGAIN, WELL, Outcome
 from rq.queues.attempts.registry import Attempts
-from rq.queues.concurrency.tasks import in_slices
-from rq.queues.concurrency.wakeup import Wakeup
+from rq.queues.concurrency import Wakeup, in_slices
 from rq.queues.delivery import owed
 from rq.queues.owner.settings import Settings
 from rq.queues.runner import finish

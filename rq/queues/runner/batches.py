@@ -6,16 +6,20 @@ from __future__ import annotations
 import functools
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
+import orjson
+
+from rq.config.settings import RootConfig
+from rq.layout import folder
 from rq.logs import fields
-from rq.message import limits
+from rq.message import Message, limits
 from rq.message.causes import Cause
 from rq.message.limits import Over
 from rq.queues.attempts.attempt import Attempt, Batch
-from rq.queues.concurrency.tasks import in_slices
+from rq.queues.concurrency import in_slices
 from rq.queues.owner.owner import Owner
-from rq.queues.runner import abort, batch_file
+from rq.queues.runner import abort
 from rq.queues.runner.abort import Abort
 from rq.queues.runner.batch_claims import BatchClaims
 from rq.queues.runner.batch_run import BatchRun
@@ -26,7 +30,7 @@ from rq.scripts.log import StdioLog
 from rq.scripts.script import Script
 from rq.scripts.time_limits import Timed
 from rq.spool import batch_dirs
-from rq.states import Event
+from rq.states import Event, State
 
 log = logging.getLogger(__name__)
 
@@ -155,7 +159,7 @@ class Batches:
 
     def _described(self, batch: Batch) -> bytes:
         owner = self.owner
-        return batch_file.content(
+        return batch_json(
             owner.main,
             owner.name,
             str(owner.queue.path),
@@ -304,3 +308,28 @@ class Batches:
         if batch.worker is not None:
             batch.worker.retire(grace)
         batch.work.script.terminate(grace, batch=batch.batch_id)
+
+
+def batch_json(
+    config: RootConfig,
+    queue: str,
+    path: str,
+    batch_id: str,
+    messages: Iterable[Message],
+) -> bytes:
+    """Return `batch.json`, which the script reads: a line of JSON for each message, with where its folder lies
+    and its whole id, then its own fields."""
+    lines = [
+        orjson.dumps(
+            {
+                "msg_id": message.msg_id,
+                "dir": f"{path}/{folder(State.RUN, message.msg_id)}",
+                "full_msg_id": config.full_id(queue, message.msg_id),
+                "attempt": message.attempt,
+                **message.to_json(),
+            }
+        )
+        for message in messages
+    ]
+    head = orjson.dumps({"batch_id": batch_id, "queue": queue, "count": len(lines)})
+    return head[:-1] + b',"messages":[\n' + b",\n".join(lines) + b"\n]}\n"

@@ -10,7 +10,7 @@ from rq.message.causes import Cause
 from rq.proc import lease_holders, processes
 from rq.proc.processes import Holder
 from rq.queues.attempts.registry import Attempts
-from rq.queues.concurrency.wakeup import Wakeup
+from rq.queues.concurrency import Wakeup
 from rq.queues.owner.backlog import Backlog
 from rq.scripts.slots import Slots
 from rq.spool import Opened, batch_dirs, lost_attempts

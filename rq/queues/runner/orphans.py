@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from rq.proc.family import Family
 from rq.queues.attempts.registry import Attempts
-from rq.queues.concurrency.tasks import Tasks
+from rq.queues.concurrency import Tasks
 from rq.queues.owner.settings import Settings
 from rq.scripts import children
 from rq.scripts.script import Script

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rq.access.attempt_tokens import AttemptTokens
-from rq.queues.concurrency.tasks import Tasks
+from rq.queues.concurrency import Tasks
 from rq.queues.runner.abort import FailedStarts
 from rq.queues.runner.finish import Finisher
 from rq.queues.runner.launch import Launcher

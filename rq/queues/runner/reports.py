@@ -11,7 +11,7 @@ from rq.errors import BadInput, RQError
 from rq.message import Message
 from rq.pipe import Verb
 from rq.queues.attempts.attempt import Attempt
-from rq.queues.concurrency.tasks import Tasks
+from rq.queues.concurrency import Tasks
 from rq.spool import Spool
 
 QUESTIONS = 100  # of an attempt that wait for answers; then its script waits, too

@@ -18,7 +18,7 @@ from rq.logs import fields
 from rq.message.causes import Cause
 from rq.queues.attempts.attempt import Attempt, Batch, Task
 from rq.queues.attempts.outcome import AGAIN, WELL
-from rq.queues.concurrency.tasks import Tasks
+from rq.queues.concurrency import Tasks
 from rq.queues.delivery import copies
 from rq.queues.owner.owner import Owner
 from rq.queues.runner import abort, pool

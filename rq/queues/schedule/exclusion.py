@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from math import inf
 
 from rq.message.rank import Rank
-from rq.queues.schedule.item import Item
-from rq.queues.schedule.order import Order, Valid
+from rq.queues.schedule.order import Item, Order, Valid
 
 
 class Places:

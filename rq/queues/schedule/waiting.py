@@ -9,8 +9,7 @@ from itertools import chain
 from rq.message.rank import Rank
 from rq.queues.schedule.destinations import BackOffs
 from rq.queues.schedule.exclusion import Excluded
-from rq.queues.schedule.item import Item
-from rq.queues.schedule.order import First, Order, Valid
+from rq.queues.schedule.order import First, Item, Order, Valid
 
 _AT_ONCE = 0.001  # seconds; a line of the journal tells microseconds
 _LOOKS = 500  # messages put aside in one go: the files of some are read

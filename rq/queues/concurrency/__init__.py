@@ -1,1 +1,0 @@
-"""How a queue does several things at once: turns of its loop, tasks, threads."""
