@@ -13,8 +13,9 @@ from rq import durable
 from rq.errors import Damaged, DiskFailed, Displaced
 from rq.journal import history, line
 from rq.journal.segment_file import read_header, segment_name
-from rq.journal.segments import SMALLEST
-from rq.journal.writer import GROUP_BYTES
+from rq.journal.segments import SMALLEST, Author, Position
+from rq.journal.writer import GROUP_BYTES, Journal
+from rq.layout import JournalDir
 from rq.spool import check
 from rq.states import Event, Note, State
 
@@ -294,6 +295,20 @@ def test_a_gap_in_the_history_is_reported(owner):
     assert (problem.kind, problem.text) == ("gap", "events 3 to 4 are missing")
 
 
+def test_a_segment_that_ends_with_the_event_asked_for_is_not_read(owner):
+    # Its events are in the folders: what has become of it since keeps no queue down.
+    groups(owner)
+    last = owner.spool.last_seq
+    owner.spool.seal().result()
+    groups(owner)
+    place = owner.queue.journal_dir
+    covered, following = history.segments(place)
+    change(covered.path, line_starts(covered.path.read_bytes())[1] + 20, b"?")
+    assert [read.segment for read in history.events_after(place, last)] == [following]
+    with pytest.raises(Damaged):
+        list(history.events_after(place, last - 1))
+
+
 def test_of_two_files_with_the_same_events_the_wider_is_read(owner):
     groups(owner, 2)
     owner.spool.journal.seal()
@@ -500,6 +515,27 @@ def test_a_short_write_is_a_failed_write(owner):
     owner.again()
     assert states(owner, ids) == [State.QUE] * 5
     assert [e["seq"] for e in rows(owner)][:5] == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("reserve", [0, SMALLEST])
+def test_a_journal_is_ready_with_its_next_segment_and_the_reserve_that_it_keeps(
+    tmp_path, reserve
+):
+    place = JournalDir(path=tmp_path, kind="queue", name="q")
+    place.active.mkdir()
+    dir_fd = os.open(tmp_path, os.O_RDONLY)
+    last, author = Position("", 0, 0, 0), Author("0123abcd", 1, "boot")
+    with ThreadPoolExecutor(1) as threads:
+        journal = Journal(place, dir_fd, author, last, threads, reserve)
+        ready = [journal.is_ready]
+        for _ in range(4):  # each look begins one thing, or takes in what was begun
+            journal.look_again()
+            threads.submit(lambda: None).result()
+            ready.append(journal.is_ready)
+        journal.close()
+    os.close(dir_fd)
+    made, kept = [False, False, True, True, True], [False, False, False, True, True]
+    assert ready == (kept if reserve else made)
 
 
 def test_a_header_that_cannot_be_read_now_is_not_taken_for_none(owner):

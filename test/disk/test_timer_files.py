@@ -228,3 +228,17 @@ def test_after_a_write_that_failed_all_is_written_anew(tmp_path):
         held.save()
     held.save()
     assert state.read_state(root)["t"].last == 2.0
+
+
+def test_a_file_that_has_not_changed_is_not_read_again(tmp_path, monkeypatch):
+    root, read = Root(tmp_path), []
+    root.timers.mkdir()
+    path = add_timer(root, "daily")
+    timers, parse = Timers(root, {}), folder.parse
+    monkeypatch.setattr(folder, "parse", lambda path: read.append(path) or parse(path))
+    for now in range(3):
+        timers.look(float(now), 0.0)
+    assert read == [path]
+    path.write_text(json.dumps({"period": 120, "msg": {"dest": "q"}}))
+    timers.look(3.0, 0.0)
+    assert read == [path, path]
