@@ -116,7 +116,7 @@ class Events:
         out: who was accepted may have ended by then."""
         uniques = self._memory.uniques
         is_new = message is not None and record["state"] in (State.PREP, State.QUE)
-        unique = uniques.key(message) if message and is_new else entry.unique
+        unique = uniques.key_in(message) if message and is_new else entry.unique
         withdrawn = record["ev"] == Event.DISCARD and record["was"] == State.QUE
         is_told = withdrawn or record["ev"] == Event.COMMIT
         if uniques.windowed and unique and is_told and "unique" not in record:

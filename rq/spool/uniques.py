@@ -99,7 +99,7 @@ class Uniques:
         """Whether who was accepted last is remembered."""
         return self.keys is not None and self.keys.windowed
 
-    def key(self, message: Message) -> str:
+    def key_in(self, message: Message) -> str:
         """Return the key of a message; NO_KEY if it has none."""
         key = self.keys.key_of(message) if self.keys is not None else None
         return key or NO_KEY
@@ -109,7 +109,7 @@ class Uniques:
         file cannot be read for now; one that is malformed has no key."""
         if entry.unique is None:
             try:
-                entry.unique = self.key(read(msg_id))
+                entry.unique = self.key_in(read(msg_id))
             except Unread:
                 raise
             except (BadMessage, NoSuchMessage):

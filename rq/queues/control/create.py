@@ -38,7 +38,7 @@ from rq.queues.control.command import (
     object_in,
     with_id,
 )
-from rq.queues.control.idempotency import Key, OkOrJoined, Preparer
+from rq.queues.control.idempotency import Key, OkOrJoined, Preparer, Submission
 from rq.queues.delivery import copies
 from rq.queues.owner.owner import Owner
 from rq.spool import Accepted, ancestor_files, attach
@@ -53,13 +53,26 @@ _Row = idempotency.OkOrJoined | list[str]
 
 def create_message(ctx: Context, arg: bytes) -> OkOrJoined:
     """Accept a message, or let it join an equal one."""
-    return _create(ctx, object_in(arg))
+    return _create(ctx, idempotency.submission(ctx.connection.asker, object_in(arg)))
 
 
-def _create(ctx: Context, request: dict[str, Json]) -> OkOrJoined:
-    created = idempotency.created(ctx.owner, ctx.connection.asker, request)
-    ctx.owner.wake()
-    return idempotency.answered(created, ctx.owner.full_id(created.msg_id))
+def _create(ctx: Context, sent: Submission) -> OkOrJoined:
+    owner = ctx.owner
+    accepted = _accepted(owner, sent)
+    owner.wake()
+    return idempotency.answered(accepted, owner.full_id(accepted.msg_id))
+
+
+def _accepted(owner: Owner, sent: Submission) -> Accepted:
+    """Accept a message, or find the one that was accepted with its key, or that it joins;
+    without asking for a turn."""
+    if sent.key is not None:
+        earlier = sent.earlier(owner, sent.key)
+        if earlier is not None:
+            return earlier
+    owner.admission.check_open()
+    message = owner.make(sent.fields, sent.is_handed_on)
+    return owner.accept_quietly(message, **sent.line)
 
 
 def prep_message(ctx: Context, arg: bytes) -> Reply | Awaitable[Reply]:
@@ -101,7 +114,7 @@ def single_que(ctx: Context, arg: bytes) -> OkOrJoined:
     newest = message_list.newest_waiting(ctx.owner)
     if newest is not None:
         return "ok", ctx.owner.full_id(newest)
-    return _create(ctx, request)
+    return _create(ctx, idempotency.submission(ctx.connection.asker, request))
 
 
 def attach_message(ctx: Context, arg: bytes) -> Awaitable[Ok[str]]:
@@ -357,16 +370,13 @@ async def _all(ctx: Context, wanted: Sequence[Json]) -> Ok[list[_Row]]:
 
 def _row(ctx: Context, fields: Json) -> _Row:
     try:
-        accepted = _accepted(ctx, fields)
+        if not isinstance(fields, dict):
+            raise BadMessage("a message is a JSON object")
+        sent = idempotency.submission(ctx.connection.asker, fields)
+        accepted = _accepted(ctx.owner, sent)
         return idempotency.answered(accepted, accepted.msg_id)
     except RQError as error:
         return wire.failure(error, with_kind=True)
-
-
-def _accepted(ctx: Context, fields: Json) -> Accepted:
-    if not isinstance(fields, dict):
-        raise BadMessage("a message is a JSON object")
-    return idempotency.created(ctx.owner, ctx.connection.asker, fields)
 
 
 HANDLERS: dict[str, Handler] = {

@@ -90,8 +90,8 @@ class Key(NamedTuple):
 
 def key_in(asker: Asker, request: dict[str, Json]) -> Key | None:
     """Take the key, and whose it is, out of what was asked for."""
-    text, said = checked(request.pop(KEY, None), KEY), request.pop(KEY_OF, None)
-    return None if text is None else _key(asker, text, said)
+    text, said = request.pop(KEY, None), request.pop(KEY_OF, None)
+    return None if text is None else _key(asker, checked(text, KEY), said)
 
 
 def key_of_txn(asker: Asker, request: dict[str, Json]) -> Key | None:
@@ -100,9 +100,9 @@ def key_of_txn(asker: Asker, request: dict[str, Json]) -> Key | None:
     value = request.get("key")
     if value is not None and not isinstance(value, str):
         raise BadInput(f"key is not a string: {value!r:.60}")
-    text = checked(value, "key")
-    if text is None:
+    if value is None:
         return None
+    text = checked(value, "key")
     return _key(asker, text, request.get(KEY_OF))._replace(before=text)
 
 
@@ -169,10 +169,8 @@ def _whose(key: object, preparer: object) -> object:
     return user if tab else preparer
 
 
-def checked(key: object, name: str) -> str | None:
-    """Return a key that may be remembered, if there is one."""
-    if key is None:
-        return None
+def checked(key: object, name: str) -> str:
+    """Return a key that may be remembered."""
     # One that is empty was never chosen: all that came with it would be one message.
     if not 0 < len(str(key)) <= _LIMIT or not str(key).isprintable():
         raise BadInput(f"{name} is not 1 to {_LIMIT} printable characters")
@@ -198,48 +196,44 @@ def already(owner: Owner, committed: Accepted | None) -> OkOrJoined:
     return "ok", ALREADY
 
 
-def created(owner: Owner, asker: Asker, request: dict[str, Json]) -> Accepted:
-    """Accept a message, or find the one that was accepted with its key, or that it
-    joins; without asking for a turn."""
-    key = key_in(asker, request)
-    if key is not None:
-        return _created_once(owner, request, key)
-    request.pop(SAME, None)
-    owner.admission.check_open()
-    message = owner.make(request)
-    stands = owner.accept_quietly(message)
-    return Accepted(stands, 0.0, joined=stands != message.msg_id)
+class Submission(NamedTuple):
+    """A request for one message, taken apart where it comes in: nothing behind this looks
+    for its key."""
 
+    fields: JsonObject  # of the message
+    is_handed_on: bool  # another RQ has accepted it before
+    key: Key | None
+    line: More  # fields of the line that accepts it, by which its key is remembered
+    is_strict: bool  # refuse it when its key came with another message before
 
-def _accepted(owner: Owner, message: Message, more: More) -> Accepted:
-    stands = owner.accept_quietly(message, **more)
-    return Accepted(stands, 0.0, joined=stands != message.msg_id)
-
-
-def _created_once(owner: Owner, request: dict[str, Json], key: Key) -> Accepted:
-    """Accept a message unless one with this key was; return the one. BadInput when that
-    was another message, and the request wants to know it."""
-    same = request.pop(SAME, None) is True
-    body = _digest(request, key.text)
-    accepted = key.among(owner)
-    if accepted is not None:
-        if same and body and accepted.body and body != accepted.body:
+    def earlier(self, owner: Owner, key: Key) -> Accepted | None:
+        """Return what was accepted under its `key` before; BadInput when that was another
+        message, and the request wants to know it."""
+        accepted = key.among(owner)
+        digest = self.line.get("body")
+        if self.is_strict and digest and accepted and accepted.body not in ("", digest):
             raise BadInput(
-                f"the key {key.text!r} came with another message before, {accepted.msg_id}: "
-                "a key names one request"
+                f"the key {key.text!r} came with another message before, "
+                f"{accepted.msg_id}: a key names one request"
             )
         return accepted
-    owner.admission.check_open()
-    more: More = {"key": key.kept, "body": body} if body else {"key": key.kept}
-    return _accepted(owner, owner.make(request, key.text), more)
 
 
-def _digest(request: JsonObject, key: str) -> str:
-    """Return what tells one message from another, whatever the order of its fields; ""
-    for what other hosts hand over: their key is one of one message already."""
-    if fieldnames.is_handed_on(request, key):
-        return ""
-    data = orjson.dumps(request, option=orjson.OPT_SORT_KEYS)
+def submission(asker: Asker, request: dict[str, Json]) -> Submission:
+    """Take a request apart; its key, and what is said of that, leave its fields."""
+    key, is_strict = key_in(asker, request), request.pop(SAME, None) is True
+    is_handed_on = fieldnames.is_handed_on(request, key and key.text)
+    if key is None:
+        return Submission(request, is_handed_on, None, {}, is_strict)
+    line: More = {"key": key.kept}
+    if not is_handed_on:  # what other hosts hand over has a key of one message already
+        line["body"] = _digest(request)
+    return Submission(request, is_handed_on, key, line, is_strict)
+
+
+def _digest(fields: JsonObject) -> str:
+    """Return what tells one message from another, whatever the order of its fields."""
+    data = orjson.dumps(fields, option=orjson.OPT_SORT_KEYS)
     return hashlib.sha256(data).hexdigest()[:_DIGITS]
 
 
@@ -247,7 +241,8 @@ def prepare(
     owner: Owner, request: JsonObject, preparer: Preparer, key: Key | None
 ) -> str:
     """Begin a message, of which its file says who prepares it; return its id."""
-    message = owner.make(request, key and key.text)
+    is_handed_on = fieldnames.is_handed_on(request, key and key.text)
+    message = owner.make(request, is_handed_on)
     extra = {**message.extra, PREPARER: preparer.user}
     if key is not None:
         extra[KEY] = key.kept
@@ -353,7 +348,7 @@ def accept(owner: Owner, message: Message) -> OkOrJoined:
 
 
 def _committed(owner: Owner, message: Message, more: More) -> OkOrJoined:
-    accepted = _accepted(owner, message, more)
+    accepted = owner.accept_quietly(message, **more)
     owner.wake()
     if accepted.joined:
         return "ok", f"msg {COMMITTED}", JOINED, owner.full_id(accepted.msg_id)

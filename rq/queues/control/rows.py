@@ -10,7 +10,7 @@ import orjson
 
 from rq.config.settings import QueueConfig
 from rq.errors import BadInput, BadMessage, WrongState, not_done
-from rq.message import MESSAGE_LIMIT, too_large
+from rq.message import MESSAGE_LIMIT, fieldnames, too_large
 from rq.message.fieldnames import PARAMS
 from rq.message.fields import check_param
 from rq.nesting import Json
@@ -139,7 +139,9 @@ def _other(owner: Owner, fields: Mapping[str, Json]) -> bytes:
     for name in _STEERED:
         if name in fields:
             raise BadMessage(f"{name} is not for rows: prepare it as a message")
-    size = len(owner.make({"dest": owner.name, **fields}).encode())
+    wanted = {"dest": owner.name, **fields}
+    message = owner.make(wanted, fieldnames.is_handed_on(wanted, None))
+    size = len(message.encode())
     if size > _LARGEST:
         raise too_large(size)
     return orjson.dumps(fields)

@@ -13,7 +13,7 @@ from itertools import islice
 
 from rq.errors import BadInput, BadMessage, Busy, NoSuchMessage, WrongState
 from rq.logs import fields
-from rq.message import JsonObject, Message
+from rq.message import JsonObject, Message, fieldnames
 from rq.nesting import Json
 from rq.queues import arguments
 from rq.queues.concurrency import in_slices
@@ -165,7 +165,8 @@ def _message_of(owner: Owner, at: int, fields: Json) -> Message:
     try:
         if not isinstance(fields, dict):
             raise BadMessage("it is not a JSON object")
-        message = owner.make({"dest": owner.name, **fields})
+        wanted = {"dest": owner.name, **fields}
+        message = owner.make(wanted, fieldnames.is_handed_on(wanted, None))
         message.encode_new()
     except BadMessage as error:
         raise type(error)(f"messages[{at}]: {error}") from None

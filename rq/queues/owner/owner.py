@@ -18,7 +18,7 @@ from typing import Unpack
 from rq.config.admin import Admin
 from rq.config.settings import QueueConfig
 from rq.errors import BadMessage, WrongState
-from rq.message import JsonObject, Message, fieldnames, fields, from_request, sent
+from rq.message import JsonObject, Message, fields, from_request, sent
 from rq.message.causes import Cause
 from rq.nesting import Json
 from rq.proc.family import Family
@@ -34,7 +34,7 @@ from rq.queues.owner.rates import Rates
 from rq.queues.owner.settings import Settings
 from rq.queues.owner.uniqueness import FREE, Uniqueness
 from rq.scripts.script_file import ScriptFile
-from rq.spool import Opened
+from rq.spool import Accepted, Opened
 from rq.spool.record import Facts, More
 from rq.states import Event, Role, State
 
@@ -114,10 +114,11 @@ class Owner:
     def full_id(self, msg_id: str) -> str:
         return f"{self.url}/{msg_id}"
 
-    def make(self, request: JsonObject, key: str | None = None) -> Message:
-        """Return a new message with its id, sent with `key`; BadMessage when a field is
-        wrong, or would have no effect."""
-        if not fieldnames.is_handed_on(request, key):
+    def make(self, request: JsonObject, is_handed_on: bool) -> Message:
+        """Return a new message with its id; BadMessage when a field is wrong, or would
+        have no effect. `is_handed_on`: another RQ has accepted it before, and its fields
+        are taken as they are."""
+        if not is_handed_on:
             sent.check(request)
             if request.get("unique_key") and not self.uniqueness.on:
                 raise BadMessage(
@@ -146,22 +147,23 @@ class Owner:
     def accept(self, message: Message, **more: Unpack[More]) -> str:
         """Accept a message, or let it join an equal one; return the id of the one that
         stands, promised when the group is durable. NotUnique: it is refused."""
-        stands = self.accept_quietly(message, **more)
+        accepted = self.accept_quietly(message, **more)
         self.wake()
-        return stands
+        return accepted.msg_id
 
-    def accept_quietly(self, message: Message, **more: Unpack[More]) -> str:
-        """As `accept`, without asking for a turn: others of the same group follow."""
+    def accept_quietly(self, message: Message, **more: Unpack[More]) -> Accepted:
+        """As `accept`, without asking for a turn: others of the same group follow. Return
+        what stands: the message, or the one that it has joined."""
         way = FREE if self.uniqueness.rule is None else self.uniqueness.way(message)
         if way.joins is not None:
             self._join(message.msg_id, way.joins, more)
-            return way.joins
+            return Accepted(way.joins, 0.0, joined=True)
         self.spool.submit(message, **more)
         self.backlog.add(message.msg_id, message)
         self.count("accepted")
         if way.replaces:
             self._replace(way.replaces, message.msg_id)
-        return message.msg_id
+        return Accepted(message.msg_id, 0.0)
 
     def stands_for(self, message: Message) -> str | None:
         """Return the message that one joins which is about to be accepted; those that

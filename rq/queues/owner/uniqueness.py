@@ -83,7 +83,7 @@ class Uniqueness:
         """Return what becomes of a message that is about to be accepted; NotUnique: it
         is refused."""
         rule = self.rule
-        if rule is None or not (key := self._spool.uniques.key(message)):
+        if rule is None or not (key := self._spool.uniques.key_in(message)):
             return FREE
         if rule.conflict is Conflict.REPLACE:
             return self._replaces(key, message.msg_id)
@@ -99,7 +99,7 @@ class Uniqueness:
         equal one stands there. Nobody is replaced: what waits is newer. A window is not
         asked: nothing new is accepted."""
         rule = self.rule
-        if rule is None or not (key := self._spool.uniques.key(message)):
+        if rule is None or not (key := self._spool.uniques.key_in(message)):
             return
         stands = None if rule.scope is Scope.WINDOW else self._stands(rule, key)
         if stands is not None and stands != message.msg_id:
