@@ -1,17 +1,41 @@
 """The journal's writer: events in, one fdatasync a group.
 
-Ensures: a group is written only after the group before it is durable; `commit` returns
-only when all that was appended is durable; a descriptor that failed is never synced
-again. It never appends to a segment of an earlier process.
+An event passes through three places: `_bodies` (appended), `_group` (of which the first
+`_lines` are written), and what lies before `position`, which is durable.
 
-A path may stop leading to what the writer has open: the directory was removed, moved or
-mounted over, or a backup was laid over it. Writes and syncs still succeed then, and no
-start would find a line of them. So the path is looked at before a group is written, at
-most every LOOK seconds (two stats, some 30 microseconds), and when the owner asks. Whether
-the segment was removed is seen after each sync, before anything is answered (one fstat, 2
-microseconds): what `rm -rf` takes away was never promised. Once the path leads elsewhere the
-writer writes no more, whatever it leads to later: others may have worked there meanwhile.
-"""
+What is true at all times
+
+- One group is open. It is written only after the group before it is durable, so of all
+  lines only those of the last group can be torn, and a bad line before it is damage.
+- `commit` returns only when all that was appended is durable. `write` promises less: what
+  it has written outlives a kill -9 of the process, not a power cut.
+- Lines of a group carry its number, the last one says `end`. A group whose events are all
+  written and that is to end gets a line of its own for that; SPARE keeps room for it.
+- A segment is filled with zeros before its first line, and lines never reach past its
+  size: fdatasync writes data alone, no metadata. A group that fits nowhere begins in a
+  new segment; one that is begun is never spread over two.
+- A descriptor that failed is never written or synced again, and no segment of an earlier
+  process is appended to.
+
+What may happen
+
+- A write or a sync fails. The kernel reports an error of write-back once, and afterwards
+  the page cache shows what is not on disk, so nothing that went through that descriptor
+  is believed: it is closed, and the whole group goes to a new segment with the same `seq`
+  and the same number. The header of the new segment says where the old one ends, so a
+  reader that finds both takes each event once. Until that has succeeded `commit` raises
+  DiskFailed and may be called again; who appended need not know.
+- There is no room for the next segment. It is made ahead, in a thread, so that this is
+  known while the current one still has room; `no_space` tells, and the owner accepts
+  nothing new. A journal with a reserve has one segment for what must still be written.
+- The path stops leading to what is open: the directory was removed, moved or mounted
+  over, or a backup was laid over it. Writes and syncs still succeed then, and no start
+  would find a line of them. So the path is looked at before a group is written, at most
+  every LOOK seconds (two stats, some 30 microseconds), and when the owner asks. Whether
+  the segment was removed is seen after each sync, before anything is answered (one fstat,
+  2 microseconds): what `rm -rf` takes away was never promised. Once the path leads
+  elsewhere the writer writes no more, whatever it leads to later: others may have worked
+  there."""
 
 from __future__ import annotations
 
@@ -266,9 +290,8 @@ class DryRun:
     """Stands for the `Journal` of an owner that changes nothing: it numbers events and
     writes none.
 
-    For a queue that waits for a person's decision: memory shows what recovery would do, and
-    the next start finds the disk as it was.
-    """
+    For a queue that waits for a person's decision: memory shows what recovery would do,
+    and the next start finds the disk as it was."""
 
     def __init__(self, journal_id: str, start: int, last: Position) -> None:
         self.journal_id = journal_id

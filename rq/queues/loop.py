@@ -1,7 +1,40 @@
 """The turns of a queue's loop: whatever happens asks for a turn by `Wakeup.ask`.
 
-A turn: claim what is due, commit the group, answer, start what was claimed, make
-folders for some milliseconds.
+A turn is one function without an await: no request is read, no script is heard and no
+timer runs in between. What asked before it began shares it, and shares its sync.
+
+The order within a turn, and what each step may rely on
+
+1. Rows become messages, due messages are claimed, leases are handed out: events in the
+   open group, while there are slots and room.
+2. `write`. A claim that is written outlives a kill -9. So scripts may start whose messages
+   were durable before this turn: if power fails now, only the claim is lost, and the next
+   start finds the message in que. Their start overlaps the sync.
+3. `commit`: one sync for all that came in since the last turn.
+4. Replies leave, and those who wait for `committed` go on. Not before: a reply tells what
+   memory held, and a power cut must not take that back.
+5. Scripts start whose messages became durable just now.
+6. Folders are made for some milliseconds, oldest first; the pace of clients follows from
+   how many. Checkpoint, index and files of rows move on by a step each.
+
+What is true at all times
+
+- A script never starts for a message whose acceptance, or whose last change of content, is
+  not durable (`launch` is told up to which event that holds).
+- No reply waits for a folder, and no folder for a reply that is late: while requests come
+  in folders wait WAIT seconds at most, past half of the lag they go first.
+- While scripts end one after the other and no client waits, a group stays open for SHARE
+  seconds, over several turns: written in each, synced once.
+
+What may happen
+
+- A step fails by a fault of RQ: the turn ends there, is logged, and the next one comes in
+  a second. What was fired is in memory and in the open group; no reply has left for it.
+- The disk takes no writes (DiskFailed): replies wait, the turn is tried again after a
+  pause that grows, and after a while clients hear that the outcome is unknown.
+- The directory is another one now (Displaced): nothing is written any more, and all who
+  wait hear so. The process ends its scripts and itself.
+- A person must decide first (`restored`): a turn only answers.
 """
 
 from __future__ import annotations
@@ -131,7 +164,7 @@ class Loop:
     def _must_sync(self, durable_seq: int) -> bool:
         """Whether this turn has to sync what was written.
 
-        While scripts end one after the other, and nobody waits for an answer, one sync
+        While scripts end one after the other, and no client waits for an answer, one sync
         is enough for the ends of some milliseconds.
         """
         owner = self.owner
@@ -149,7 +182,7 @@ class Loop:
         """Make folders for a slice; return whether more can be made at once.
 
         While requests come in and the lag is small, folders wait: clients wait for
-        answers, and nobody waits for a folder.
+        answers, and none waits for a folder.
         """
         spool = self.owner.spool
         if not self._pace.busy(QUIET):
@@ -164,7 +197,7 @@ class Loop:
         return more
 
     def _slice(self) -> float:
-        """Return how many seconds of a turn may go into what nobody waits for."""
+        """Return how many seconds of a turn may go into what no client waits for."""
         busy = self.owner.attempts.started or self._pace.busy(QUIET)
         return SLICE / 5 if busy and not self._pace.behind else SLICE
 

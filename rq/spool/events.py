@@ -1,7 +1,36 @@
 """Events: one line in the open group of the journal, and memory that follows it.
 
-Nothing may be answered between an event and the `commit` that makes its line durable.
-"""
+What is true at all times
+
+- Memory is the fold of all lines that were appended, durable or not. Whatever an owner
+  remembers can be made again from the lines: `fire` and a start take it from the same
+  line, by the same functions (`News.take`, `Bulks.take`, `Transactions.take`, `held_in`).
+  Who wants to remember more gives the line a field, and makes the memory from that field.
+- An event is a row of `states.TRANSITIONS`, fired by a role that may. There is no other
+  way to change the state of a message, and `fire` is the only place that changes one
+  message.
+- Numbers have no gaps: an event takes its `seq` when its line has been made.
+- A message that a thread works on is `busy`, and one that an open transaction holds waits
+  for its decision: neither has an event meanwhile.
+
+The order within `fire` is the point of it. First the row is looked up and the line is
+made: a wrong state, a role that may not, or a value that is no JSON fails here, and has
+changed nothing. Then the line is appended, and from there on nothing may fail: an error
+between the line and the last change of memory would leave an owner that does not know its
+own journal. So all that follows are assignments, and additions to dicts that are there.
+
+What may happen
+
+- A kill before the group is written: the line never was, and no client has an answer.
+- A kill after the write, before the sync: the line stands. A power cut: it may. Both are
+  right, for nothing was answered yet.
+- A write or a sync fails: the same line, with the same `seq`, goes to another segment. It
+  is not fired again, and memory need not be taken back.
+
+Many messages by one line (the decision of a transaction, retention) is the same: the line
+names their ids, then memory follows for each (`all_changed`, `expire`). A folder in prep
+of no transaction has no line at all: it is not promised, and a start sees whether it is
+whole."""
 
 from __future__ import annotations
 
@@ -126,7 +155,7 @@ class Events:
     def _follow_key(
         self, record: Record, entry: Entry, source: State, unique: str | None
     ) -> None:
-        """Let a message have the unique key that its line was written with."""
+        """Give a message the unique key that its line was written with."""
         if unique == entry.unique and "unique" not in record:
             return
         uniques, msg_id = self._memory.uniques, record["msg"]
@@ -191,7 +220,7 @@ class Events:
     # ---- memory
 
     def changed(self, msg_id: str, entry: Entry, source: State, target: State) -> None:
-        """Let memory follow an event that is in the journal."""
+        """Change memory after an event that is in the journal."""
         entry.state = target
         if source is State.RUN and self._memory.leases:
             self._memory.leases.pop(msg_id, None)
@@ -209,7 +238,7 @@ class Events:
     def all_changed(
         self, ids: Sequence[str], source: State, target: State, seq: int
     ) -> None:
-        """Let memory follow one event of many messages that are remembered."""
+        """Change memory after one event of many messages that are remembered."""
         now = self._clock()
         entries = [self._memory.entries[msg_id] for msg_id in ids]
         for entry in entries:
@@ -267,7 +296,7 @@ class Events:
 
     @property
     def awaited(self) -> int:
-        """How many messages there are whose end somebody waits for."""
+        """How many messages there are whose end a client waits for."""
         return len(self._at_end)
 
     def await_end(self, msg_id: str, call: Callable[[], None]) -> None:
@@ -287,7 +316,7 @@ class Events:
     def expire(self, state: State, ids: Iterable[str]) -> list[str]:
         """Remove messages that have ended in `state`, by one line; return which.
 
-        Those that have moved on since somebody listed them stay.
+        Those that have moved on since they were listed stay.
         """
         target = next_state(state, Event.EXPIRE, Role.CLEANER)
         ended = [msg_id for msg_id in ids if self._rests(msg_id, state)]
@@ -306,8 +335,8 @@ class Events:
         return ended
 
     def _rests(self, msg_id: str, state: State) -> bool:
-        """Whether a message has ended in `state`, its folder lies there, and nobody has
-        still to get its attachments."""
+        """Whether a message has ended in `state`, its folder lies there, and no
+        other queue has still to get its attachments."""
         memory = self._memory
         if msg_id in memory.entries or memory.owed.taker_of(msg_id) is not None:
             return False

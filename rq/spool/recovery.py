@@ -1,8 +1,42 @@
 """Opening a queue: lock, read, fold once, act once.
 
-Afterwards memory is complete and every event of recovery is durable; folders that are
-still to be made go into the ordinary lag. A recovery that is cut short by a crash is
-repeated by the next one, with the same end.
+The steps, in the order that must not change
+
+1. The lock. Busy if another process has it; nothing was looked at before.
+2. `scan_queue` reads the checkpoint, the index and the lines after it. Nothing on disk
+   changes. A journal that cannot be believed stops here (Damaged), for a person to decide;
+   so does a directory that was copied or restored: then memory is filled by a journal that
+   writes nothing (`DryRun`), and shows what the queue would do.
+3. Processes that an earlier owner left are ended, or known to live on: no message runs
+   again beside its last attempt.
+4. The journal goes on in a new segment. The last one is made durable first, since the new
+   header says where it ends; never is a line appended to a file of an earlier process.
+5. Each message is acted on once (`recovery_apply`), by the last that the journal says of
+   it and by where its folder lies. Chains of transactions go on, leases that were out go
+   on.
+6. `commit`. Only after it is anything removed that earlier processes have left.
+
+What is true at all times
+
+- What the lines say is folded to one record for each message before anything is done: the
+  work of a start grows with the messages that changed, not with their events.
+- The table of what to do (`fold.decide`) is pure, and each act is an event like any other.
+  So a start that is killed half way is repeated by the next one, with the same end.
+- Folders that are still to be made or moved go into the ordinary lag. A queue serves as
+  soon as its memory is complete, and makes thousands of folders beside that.
+- What cannot be read now, for lack of descriptors or memory, is not taken for absent: the
+  start fails, and the next one tries again.
+
+What may have happened before, and what follows from it
+
+| end of the last process | its scripts | its files |
+|---|---|---|
+| a clean stop | none | believed as they lie: a person may have moved or edited them |
+| a kill | may still run: ended first | whole where a line says that they were written |
+| a power cut, or the disk had reported an error | none | written again: `Opened.trusted` is false |
+
+Counts of messages that have ended come from the checkpoint. They may be millions, and are
+listed only where no checkpoint tells, or a clean stop shows that a directory has changed.
 """
 
 from __future__ import annotations
@@ -81,7 +115,8 @@ def rows_left(queue: QueueDir) -> list[rows.Rows]:
 
 
 def rows_counted(queue: QueueDir) -> int:
-    """Return how many accepted rows have still to become messages, by what lies on disk."""
+    """Return how many accepted rows have still to become messages, by what lies on
+    disk."""
     point = checkpoint.read(queue)
     if point is None or not point.rows:
         return 0
@@ -237,8 +272,8 @@ class _Opening:
             _renew_que(spool)
 
     def _clear_rows(self, files: set[str], all_are_known: bool) -> None:
-        """Remove files of rows that are of no use; if what told of them is lost, nobody
-        can say which these are."""
+        """Remove files of rows that are of no use; if what told of them is lost, it is
+        not known which these are."""
         if all_are_known:
             rows.clear(self.queue, files)
         elif names := rows.set_aside(self.queue, files):

@@ -1,9 +1,36 @@
-"""The messages of one queue: their events, and the folders that follow.
+"""The messages of one queue, for the process that owns it: the face of the spool.
 
-An event changes memory and the open group of the journal at once; `commit` makes it
-durable. Nothing may be answered between an event and that commit. `settle` then moves
-the folder to where the journal says that it belongs, whatever happened in between;
-recovery uses the same function.
+What is true at all times
+
+- The journal is the promise, memory is what its lines say, and folders follow. An entry's
+  `state` is the truth of the last line; `at` is where the folder lies. Where the two
+  differ the message is in `unsettled`, and `settle` will bring its folder there.
+- One process has the lock of the queue, and one thread of it changes memory: the thread
+  of the loop. Other threads read and write files of messages, and never an entry. While
+  one of them works in a folder, the message is `working_on` and none of its events can be
+  fired.
+- Memory runs ahead of the disk by the open group. So nothing that was read from memory,
+  not even the answer to a question, leaves the process before a `commit` that came after
+  it: a power cut could take back what the client was told.
+- A live message costs an entry of some hundred bytes and no file that is open. One that
+  has ended is forgotten once its folder lies in its last place, and is found by that.
+
+What may happen
+
+- The process is killed between any two instructions. The next start makes the same memory
+  from the same lines, and the same `settle` brings the folders after it.
+- The disk takes no more writes. Events still change memory, `commit` raises, and the owner
+  answers no client until one succeeds. Folders that cannot be made or moved wait in the
+  lag, each for itself, and `stuck` says why.
+- A script or a person moves, removes or replaces a folder of a message that is live. The
+  journal wins: the folder is made again from memory, or from the `spare` of its attempt.
+
+Why so
+
+An event is one line and one change of memory; that is all that a client waits for. A folder
+costs many times as much as a line, and most messages change again within a second: what is
+written late is written once, and where the message ends. `Spool` only joins the parts
+(`events`, `lagging`, `reader`, `memory`); what it hands through costs no call in between.
 """
 
 from __future__ import annotations
@@ -314,7 +341,7 @@ class Spool:
         lease: LeaseFields,
         lasts: Callable[[Message], float | None] = lambda _: None,
     ) -> Message:
-        """As `claim`, by somebody who has a token; `leases` tells of it from now on, and
+        """As `claim`, for a holder who has a token; `leases` tells of it from now on, and
         how long its attempt `lasts` at most."""
         message = self.read(msg_id)
         most = lasts(message)
@@ -364,11 +391,11 @@ class Spool:
         entry.seq, entry.since = seq, since
 
     def hold(self, msg_id: str, hold: JsonObject, **more: Unpack[More]) -> None:
-        """Let a message in que wait; `hold` says by whom, why, and since when."""
+        """Hold a message in que; `hold` says by whom, why, and since when."""
         self._retell(self.read(msg_id).with_(held=hold), {**more, "held": hold})
 
     def release(self, msg_id: str, who: str, **more: Unpack[More]) -> None:
-        """Let a message go on that was held."""
+        """Release a message that was held."""
         released: More = {**more, "held": None, "by": who}
         self._retell(self.read(msg_id).with_(held=None), released)
 
@@ -423,7 +450,7 @@ class Spool:
 
     @property
     def rests(self) -> bool:
-        """Whether folders were left alone when some were settled last, because somebody
+        """Whether folders were left alone when some were settled last, because a thread
         works in them, or their message may end soon."""
         return self.lagging.rests > 0
 

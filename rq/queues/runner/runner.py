@@ -1,8 +1,40 @@
-"""Starts claimed messages, and ends their attempts.
+"""Starts claimed messages, hears their scripts, and ends their attempts.
 
-Order that must not change: the claim is durable before the script starts; all of its
-children have ended before its final event; the final event is durable before its folder
-moves.
+Order that must not change: the claim is written, and its acceptance durable, before the
+script starts; all of its children have ended before its final event; the final event is
+durable before its folder moves.
+
+An attempt holds three things from its claim on: a slot (or the long-lived worker that has
+one), the place of its exclusion key, and its riders. Whatever happens, it gives them back
+in one of two places and once: `_give_back` when nothing was started for it, `_end` when
+something was. `Attempt.phase` refuses a second end; `Attempt.outcome` a second decision.
+
+    claimed ── launch ──> a script starts, or a worker is handed the message
+       │                      │ says lines (Reports), may ask for copies (dup)
+       │ cannot start         │ exits, or says `ready`
+       v                      v
+    _give_back            _exited: decides once, when no question of it is open
+                              │ children that it left are ended (Orphans)
+                              v
+                          _end: last line of its log, final event, slot free
+
+What may happen
+
+- A script ends while a `dup` of it is still being copied: the decision waits for that, and
+  `Reports` calls `_exited` again.
+- A worker says `ready` and then exits, and both are heard: the second finds the outcome
+  decided and does nothing. One that exits before it has read its line has made no attempt
+  (`_unread`): the message goes back uncounted.
+- A child has left the process group and dropped its lease, where the fast look does not
+  see it. It matters where the message runs again, so then /proc is searched first.
+- The start fails: for a reason of this message (its folder, its params) that message alone
+  waits, then goes to err; for a reason of all (no script, no processes) the queue waits.
+- A person cancels, a time limit is over, or the queue stops: the script is told to end and
+  ends as any other does; only what is decided about it differs.
+
+Messages of a batch share one process: `Batches` starts and ends that, and each message of
+it still ends by itself. Attempts of other hosts (`queues.leases`) end in the same function
+(`runner.end`) and never come by here.
 """
 
 from __future__ import annotations
@@ -288,8 +320,8 @@ class Runner:
         return nothing and not self._parts.tasks
 
     def cut_short(self) -> None:
-        """Let messages whose scripts end without a word from now on run again at the next
-        start: the stop of the queue ends them."""
+        """Mark attempts, so that those which end without a word from now on run again at
+        the next start: the stop of the queue ends them."""
         for attempt in self.owner.attempts:
             attempt.cut_short = True
         for batch in self.owner.attempts.batches:
