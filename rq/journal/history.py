@@ -1,4 +1,4 @@
-"""Which segments a journal has, and its events in order.
+"""The segments of a journal, and its events in order.
 
 A journal's events lie in `history/JOURNAL/FIRST-LAST.jsonl` (sealed, only groups that
 were durable) and in `journal/FIRST` (the last ones). Recovery and check read both;
@@ -34,7 +34,7 @@ def segments(place: JournalDir, journal: str | None = None) -> list[Segment]:
     wanted = journal or journal_of(place, active)
     chain = lineage(place, wanted) if wanted else []
     sealed = [segment for name in chain for segment in sealed_segments(place, name)]
-    # After a power cut a segment that was sealed anew may be there twice; the old file
+    # After a power cut a segment that was sealed again may be there twice; the old file
     # may hold less.
     sealed_firsts = {segment.first for segment in sealed}
     left = [segment for segment in active if segment.first not in sealed_firsts]

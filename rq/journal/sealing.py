@@ -53,7 +53,7 @@ def seal_left(place: JournalDir, dir_fd: int, journal: str, but: str) -> None:
     every = history.segments(place, journal)
     paths = {segment.path for segment in every}
     for segment in history.active_segments(place):
-        if segment.path not in paths:  # sealed anew, and its old file came back
+        if segment.path not in paths:  # sealed again, and its old file came back
             durable.unlink(f"{JOURNAL}/{segment.name}", dir_fd)
     for segment, following in itertools.pairwise(every):
         if segment.last is not None or segment.name == but:
@@ -74,8 +74,8 @@ def seal_left(place: JournalDir, dir_fd: int, journal: str, but: str) -> None:
 
 def _ends_early(content: Content, following: Header) -> bool:
     """Whether the segments between two are gone: one that could not be sealed when it was
-    full stays while those after it, which nobody needs any more, are removed. Whoever
-    needs them has been told by now."""
+    full stays while those after it, which are not needed any more, are removed. A
+    reader that still wants them has been told by now."""
     _, _, last = following["prev"]
     return content.last_seq < last
 

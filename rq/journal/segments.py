@@ -107,7 +107,7 @@ class Segments:
         return self._in_thread(lambda: self._retire(old, last))
 
     def close(self, last: Position) -> None:
-        """Let the segment, durable up to `last`, become history."""
+        """Make history of the segment, which is durable up to `last`."""
         self._wait_ahead()
         if self._keeping is not None:
             self._keeping.exception()  # waits

@@ -1,4 +1,4 @@
-"""How the garbage collector of a process with very many objects is set."""
+"""Settings of the garbage collector, for a process with very many objects."""
 
 from __future__ import annotations
 

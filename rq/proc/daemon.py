@@ -1,4 +1,4 @@
-"""What a long-lived process arranges with the kernel and with systemd."""
+"""The arrangements of a long-lived process with the kernel and with systemd."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def own_signals() -> None:
 
 
 def title(text: str) -> None:
-    """Let ps and top show `text` (15 bytes of it)."""
+    """Make ps and top show `text` (15 bytes of it)."""
     if hasattr(_libc, "prctl"):
         _libc.prctl(_PR_SET_NAME, text.encode()[:15], 0, 0, 0)
 

@@ -29,7 +29,7 @@ class Family:
         )
 
     def began(self, pid: int) -> None:
-        """A script was started, which somebody else waits for."""
+        """A script was started, which other code waits for."""
         self._scripts.add(pid)
 
     def ended(self, pid: int) -> None:
@@ -37,7 +37,8 @@ class Family:
         self._scripts.discard(pid)
 
     def is_alone(self) -> bool:
-        """Whether it is certain that no process lives on behind scripts that have ended."""
+        """Whether it is certain that no process lives on behind scripts that have
+        ended."""
         return self._adopts and self.strangers() == set()
 
     def strangers(self) -> set[int] | None:

@@ -44,7 +44,7 @@ class Bound:
     held: str = ""  # `HOST:PORT` of the other loopback, where another process holds it
 
     def listening(self) -> Bound:
-        """Let them listen. OSError: the first one cannot."""
+        """Make them listen. OSError: the first one cannot."""
         first, *others = self.socks
         first.listen(BACKLOG)
         for sock in others:
@@ -96,7 +96,7 @@ def listen(addr: str, port: int, whose: str) -> Bound:
 
 def bind(addr: str, port: int, whose: str) -> Bound:
     """Return sockets that do not block, and listen when their time has come: until then
-    whoever connects is refused, and does not wait. BadConfig: `addr` is no address.
+    clients that connect are refused, and do not wait. BadConfig: `addr` is no address.
     Refused: `whose` cannot listen there now, and why."""
     first, *others = addresses(addr)
     family, address = _resolved(first, port)

@@ -43,15 +43,15 @@ def lock_waiting(path: Path) -> int:
 
 
 def lock_shared(path: Path) -> int:
-    """Take the lock file `path` beside others who do so, waiting for whoever has it alone;
-    FileNotFoundError when its directory is gone."""
+    """Take the lock file `path` beside others who do so, waiting for the one that has it
+    alone; FileNotFoundError when its directory is gone."""
     fd = _taken(path, fcntl.LOCK_SH)
     assert fd is not None  # it was waited for
     return fd
 
 
 def own(fd: int) -> None:
-    """Let an open lock file be ours, that was given to another user by root."""
+    """Take an open lock file back that root has given to another user."""
     if os.geteuid() == 0 and os.fstat(fd).st_uid != 0:
         os.fchown(fd, 0, os.getegid())
         os.fchmod(fd, _MODE)

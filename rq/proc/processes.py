@@ -20,7 +20,7 @@ _ENDED = ("Z", "X")  # dead, and not yet waited for: such a one holds nothing op
 
 def boot_id() -> str:
     """Return what changes with every start of the machine; "" where unknown. OSError
-    when descriptors or memory are lacking: it would seem to have started anew."""
+    when descriptors or memory are lacking: it would seem to have started again."""
     try:
         return (_PROC / "sys/kernel/random/boot_id").read_text().strip()
     except OSError as error:
@@ -57,7 +57,7 @@ def open_pidfd(pid: int) -> int:
 
 def has_ended(pidfd: int) -> bool:
     """Return whether the process behind a pidfd has ended; a lock file stands for
-    whoever holds it."""
+    whichever process holds it."""
     if standin.is_lock(pidfd):
         return standin.is_free(pidfd)
     if standin.is_place(pidfd):
@@ -177,7 +177,7 @@ def _works_on(pid: int, msg_id: str, directory: Path) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Hidden:
-    """A process of our user that does not let us see what it holds open."""
+    """A process of our user of which we cannot see what it holds open."""
 
     pid: int
     name: str

@@ -1,4 +1,4 @@
-"""What a command is asked with: each kind of argument, and how it is read.
+"""The arguments of commands: each kind, and how it is read.
 
 An argument that is missing, or null, is the default. BadInput says in one sentence what is
 wrong with any other that makes no sense.
@@ -80,7 +80,7 @@ def listed(request: Mapping[str, Json], name: str, most: int) -> Sequence[Json]:
 
 
 def token(value: Json) -> str:
-    """Return a token that somebody names; whether it is one is not known."""
+    """Return a token that a client names; whether it is one is not known."""
     if isinstance(value, str):
         return value
     raise BadInput(f"token is {value!r:.60}, and not a text")

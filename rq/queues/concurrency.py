@@ -1,4 +1,4 @@
-"""How a queue does several things at once: turns of its loop, tasks, threads."""
+"""Turns of a queue's loop, the tasks beside them, and its threads."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Wakeup:
         return self._loop.call_later(seconds, self.ask)
 
     async def wanted(self) -> None:
-        """Wait until somebody asks for a turn, which then begins; all else that is ready
+        """Wait until a turn is asked for, which then begins; all else that is ready
         has its chance before."""
         if self._wanted:
             await asyncio.sleep(0)
@@ -50,18 +50,18 @@ class Wakeup:
 
     @property
     def awaited(self) -> bool:
-        """Whether somebody waits until events are durable."""
+        """Whether a task waits until events are durable."""
         return bool(self._waiters)
 
     def tell_committed(self) -> None:
-        """Let those go on who waited: all events so far are durable."""
+        """Wake the tasks that waited: all events so far are durable."""
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
 
     def tell_failed(self, error: Exception) -> None:
-        """Let those fail who waited: what they wait for will not be durable."""
+        """Fail the tasks that waited: what they wait for will not be durable."""
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             if not waiter.done():
@@ -107,7 +107,7 @@ async def in_slices(
     act: Callable[[Item], object],
     between: Callable[[], None] = lambda: None,
 ) -> None:
-    """Act on each item, and let the loop have its turn every few milliseconds.
+    """Act on each item, and give the loop its turn every few milliseconds.
 
     Much may happen in such a turn: `act` has to look again. `between` is called before it.
     """

@@ -1,8 +1,8 @@
 """Makes messages of rows that are accepted, as many as there is room for.
 
-So what somebody writes by the million needs no folder and no memory before its turn is
-near; nobody who waits behind it is served earlier for that, because its messages are due
-since they were accepted.
+So messages that a client writes by the million need no folder and no memory before their
+turn is near. Those behind them are not served earlier for that: rows are due since they
+were accepted.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Feed:
         if self._stock.hurry and not self._stock.coming:
             self._stock.hurry = False
         if self._now is not None and not self._stock.has(self._now):
-            self._lines.clear()  # somebody has discarded the rest
+            self._lines.clear()  # an operator has discarded the rest
         return bool(self._lines)
 
     def _room(self) -> int:
@@ -84,7 +84,7 @@ class Feed:
         if room <= 0 or owner.admission.closed() is not None:
             return 0
         if self._stock.hurry or not are_taken(owner.config):
-            return room  # somebody looks at all that wait
+            return room  # a client looks at all that wait
         if len(self._waiting) >= MOST:
             self._look()
         most = min(len(self._waiting), self._spool.counts.of(State.QUE))

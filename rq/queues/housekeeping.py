@@ -1,4 +1,4 @@
-"""What a queue does every few seconds, and every hour: read files, seal, expire."""
+"""The chores of a queue, every few seconds and every hour: read files, seal, expire."""
 
 from __future__ import annotations
 
@@ -122,8 +122,8 @@ class Housekeeping:
         self._reload(_stamp(self.owner.queue.config))
 
     def _reload(self, seen: tuple[int, int, int] | None) -> None:
-        """Read the config, whose file looks as `seen`; if it cannot be read now, read it at
-        the next look, even if the file has not changed by then."""
+        """Read the config, whose file looks as `seen`; if it cannot be read now, read it
+        at the next look, even if the file has not changed by then."""
         self._config_seen = seen if self.owner.reload() else _UNREAD
         if self._config_seen == _UNREAD:
             return
@@ -194,7 +194,8 @@ class Housekeeping:
 
     def _look_whether_it_waits(self) -> None:
         """Open the queue when its config, which was read at the start, is another now and
-        no person need decide any more: it runs RQ's own script instead of the Ruby RQ's."""
+        no person need decide any more: it runs RQ's own script instead of the Ruby
+        RQ's."""
         seen = _stamp(self.owner.queue.config)
         if seen == self._config_seen:
             return
@@ -278,8 +279,8 @@ class Housekeeping:
             log.error("retention failed: %s; RQ tries again in an hour", error)
 
     def expire(self) -> None:
-        """Remove prepared messages that nobody committed; forget old delivery keys and old
-        decisions of transactions."""
+        """Remove prepared messages that were not committed; forget old delivery keys and
+        old decisions of transactions."""
         if self._believed():
             self._tasks.spawn(self._expire())
 

@@ -318,7 +318,7 @@ def _new_log(directory: int, flags: int, ids: Ids | None) -> int:
 
 
 def began_elsewhere(by: str, since: float) -> bytes:
-    """Return the first lines of an attempt that somebody elsewhere has begun, at `since`
+    """Return the first lines of an attempt that a holder elsewhere has begun, at `since`
     in epoch seconds: the same ones at each call, and as long in every time zone."""
     return _head(0, f"{_moment(int(since))} - RQ START - leased to {by}")
 

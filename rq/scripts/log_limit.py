@@ -1,7 +1,7 @@
 """Keeps the head and the tail of what an attempt prints.
 
 The script writes into the file itself, and nothing may hinder it. So while it runs the
-middle becomes a hole: the disk has room again, and whoever reads the end goes on as before.
+middle becomes a hole: the disk has room again, and a reader of the end goes on as before.
 When it has ended, the tail is moved behind the head.
 """
 

@@ -1,4 +1,5 @@
-"""Whether what a queue's config says of its scripts' user is obeyed, and if not, why."""
+"""The check whether a queue's config may say as which user its scripts run, and if not,
+why."""
 
 from __future__ import annotations
 

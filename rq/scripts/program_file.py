@@ -1,4 +1,5 @@
-"""Whether the file of a program can be started, and if not, why and what to do."""
+"""The check whether the file of a program can be started, and if not, why and what to
+do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whom the scripts of a queue run as, and how they become that user.
+"""The user that the scripts of a queue run as, and how they become that user.
 
 posix_spawn sets no user, and a fork of an owner takes the longer the more messages it
 has. So a program of util-linux, setpriv, stands between: it takes groups, group and user,
@@ -202,7 +202,7 @@ def _may(user: User, path: str, want: int) -> bool:
     try:
         info = os.stat(path)
     except OSError:
-        return True  # who says so is whoever starts it
+        return True  # so says the user who starts it
     shift = 6 if info.st_uid == user.uid else 0
     if not shift and info.st_gid in (user.gid, *user.groups):
         shift = 3

@@ -216,7 +216,7 @@ class Script:
 
     @property
     def unread(self) -> int:
-        """How many bytes that were sent nobody has read; 0 where the kernel does not
+        """How many bytes were sent and not read; 0 where the kernel does not
         tell."""
         if self._writer < 0:
             return 0
@@ -228,7 +228,7 @@ class Script:
         return bool(self._unsent)
 
     def hang_up(self) -> None:
-        """Let the script read the end of what it is sent."""
+        """Close what the script is sent: it reads the end."""
         if self._group is not None and self.termination is not None:
             self._group.remove()
         if self._writer < 0:
@@ -247,7 +247,7 @@ class Script:
             spawn.signal_group(self.pid, sig)
 
     def terminate(self, grace: float, **names: str) -> None:
-        """Let it end: TERM, and KILL after `grace` seconds; the log calls it by `names`."""
+        """End it: TERM, and KILL after `grace` seconds; the log calls it by `names`."""
         self.signal(TERM)
         self._loop.call_later(grace, self._kill, names)
 

@@ -34,7 +34,7 @@ class Slots:
         self._used: set[int] = set()
 
     def take(self) -> Slot:
-        """Take a slot that nobody uses and no process of a former user holds."""
+        """Take a slot that is free and that no process of a former attempt holds."""
         number = 0
         while number in self._used or (fd := locks.lock(self.path(number))) is None:
             number += 1
@@ -45,7 +45,7 @@ class Slots:
         return Slot(number, fd, lease)
 
     def keep(self, number: int) -> None:
-        """Let nobody take a slot that a process of an earlier owner holds."""
+        """Keep a slot from being taken that a process of an earlier owner holds."""
         self._used.add(number)
 
     def free(self, number: int) -> None:

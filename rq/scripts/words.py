@@ -1,4 +1,4 @@
-"""What a script has said in one run: the first completion word decides, the last text is
+"""The words of a script in one run: the first completion word decides, the last text is
 shown."""
 
 from __future__ import annotations

@@ -140,7 +140,7 @@ class Worker(Generic[Attempt]):
         self.script.send(line)
 
     def retire(self, grace: float) -> None:
-        """Let it end, after its message if it has one. `grace`: seconds that it has then,
+        """End it, after its message if it has one. `grace`: seconds that it has then,
         and again from TERM to KILL."""
         if self.phase is WorkerPhase.TAKEN:
             self.renewing = True
@@ -148,7 +148,7 @@ class Worker(Generic[Attempt]):
             self._hang_up(grace)
 
     def release(self, grace: float) -> None:
-        """Let it go on without its message, or end; `grace` as of `retire`."""
+        """Go on without its message, or end it; `grace` as of `retire`."""
         self.attempt = self._log = None
         if self.renewing:
             self._hang_up(grace)

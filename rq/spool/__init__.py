@@ -1,9 +1,9 @@
 """The spool: messages as folders, their events and their recovery; the only mover.
 
-`Memory` is what the journal has told of a queue. `Events` writes lines and lets memory
-follow, `Lag` brings the folders after it, and `Spool` joins them. Lines stay dicts, typed
-as `Record`: each is made once and written as JSON, so a class in between would be built
-and taken apart for every event.
+`Memory` is what the journal has told of a queue. `Events` writes lines and brings memory
+after them, `Lag` brings the folders after it, and `Spool` joins them. Lines stay dicts,
+typed as `Record`: each is made once and written as JSON, so a class in between would be
+built and taken apart for every event.
 
 The owner of a queue opens it and asks `Spool`. Other rooms may import `folders`,
 `script_files`, `ancestor_files`, `restored`, `adoption`, `check` and `disk_speed`, which

@@ -35,8 +35,8 @@ def is_foreign(queue: QueueDir) -> bool:
 
 
 def is_ancestors(root: Root) -> bool:
-    """Return whether RQ has never run in a root that the ancestor filled: there are queues,
-    none has a journal, and none was made by RQ, which leaves a mark."""
+    """Return whether RQ has never run in a root that the ancestor filled: there are
+    queues, none has a journal, and none was made by RQ, which leaves a mark."""
     queues = [
         QueueDir(path)
         for path in (root.queues.iterdir() if root.queues.is_dir() else ())
@@ -70,7 +70,7 @@ def note(queue: QueueDir, now: float) -> None:
 def at(queue: QueueDir) -> float:
     """Return since when a queue is ours, in epoch seconds; 0 when it always was.
 
-    OSError: nobody can tell now, and nothing may be called old. Of a file that is not
+    OSError: that cannot be read now, and nothing may be called old. Of a file that is not
     whole its own age is told.
     """
     try:
@@ -101,7 +101,7 @@ def adopt_modes(queue: QueueDir) -> None:
 
 def adopt_files(queue: QueueDir) -> None:
     """Name in `msg` what the ancestor attached, up to ADOPTED_BYTES. The rest is named,
-    or refused with the same sentence, when somebody needs it."""
+    or refused with the same sentence, when a client needs it."""
     left = ADOPTED_BYTES
     with beneath.top(queue.path) as top:
         for state, msg_id in _of_ancestor(queue):

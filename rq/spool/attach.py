@@ -65,7 +65,7 @@ def copy(spool_fd: int, source: int, upload: Upload) -> Attachment:
 
 
 def digests_of(value: object) -> Attachment | None:
-    """Return the digests that somebody tells of a file, if they are some.
+    """Return the digests that a client tells of a file, if they are some.
 
     >>> digests_of({"sha256": "0", "md5": "1", "size": 2})
     Attachment(sha256='0', md5='1', size=2)
@@ -126,7 +126,7 @@ def remove(spool: Spool, msg_id: str, name: str) -> None:
 
 
 def write(spool: Spool, message: Message, now: Mapping[str, Attachment]) -> None:
-    """Let the file `msg` of a message in prep name the attachments `now`."""
+    """Name the attachments `now` in the file `msg` of a message in prep."""
     changed = message.with_(attachments=dict(now))
     txn = spool.txns.of(message.msg_id)
     if txn is not None:

@@ -66,7 +66,7 @@ class Checkpoint:
 
 def _leases(leases: Mapping[str, Held]) -> orjson.Fragment:
     """Return leases as JSON, written some at a time: a thread that writes a hundred
-    thousand at once lets no other run meanwhile."""
+    thousand at once keeps all others from running meanwhile."""
     ids, parts = list(leases), list[bytes]()
     for at in range(0, len(ids), _AT_ONCE):
         some = {i: leases[i].to_json() for i in ids[at : at + _AT_ONCE]}

@@ -77,7 +77,8 @@ def is_repeated(txn: Transaction, ids: list[str]) -> bool:
 
 
 def check_in_time(spool: Spool, txn: Transaction) -> None:
-    """WrongState when the head of its chain is decided, unless it was committed with it."""
+    """WrongState when the head of its chain is decided, unless it was committed with
+    it."""
     due = spool.txns.due(txn)
     if due is not None and not (txn.is_ready and due is Standing.COMMITTED):
         raise WrongState(
@@ -109,7 +110,7 @@ def check_same_chain(txn: Transaction, chain: list[str]) -> None:
 def add_rows(
     spool: Spool, txn: Transaction, file: str, number: int, digest: str
 ) -> None:
-    """Let rows that lie in a file by now be part of a transaction, by one line."""
+    """Add rows that lie in a file by now to a transaction, by one line."""
     said: NoteFields = {
         "txn": txn.txn_id,
         "file": file,
@@ -148,8 +149,8 @@ def check_files(txn: Transaction, files: Sequence[str]) -> None:
 
 
 def choose(spool: Spool, txn: Transaction, ids: list[str], digest: str) -> None:
-    """Choose the messages of a transaction that is in a chain, by one line: they are in its
-    manifest by now, and its head decides."""
+    """Choose the messages of a transaction that is in a chain, by one line: they are in
+    its manifest by now, and its head decides."""
     chosen: NoteFields = {
         "txn": txn.txn_id,
         "is": Standing.READY,
@@ -250,7 +251,7 @@ def check_aborted(spool: Spool, txn: Transaction) -> None:
 
 def finish_all(spool: Spool, folded: Folded) -> None:
     """Make up for what a crash has cut off from decisions: discard what they left in
-    prep, and tell of what they let into que."""
+    prep, and tell of what they put into que."""
     for txn in spool.txns.open_ones():
         follow(spool, txn)
     for txn in spool.txns.by_id.values():
@@ -291,7 +292,7 @@ def _finish(spool: Spool, txn: Transaction, others: list[str] | None = None) -> 
 
 
 def _leave_prep(spool: Spool, ids: list[str], event: Event, txn_id: str) -> None:
-    """Let messages leave prep because their transaction is decided. The line of the
+    """Take messages out of prep because their transaction is decided. The line of the
     decision says so, and recovery does the same."""
     target = next_state(State.PREP, event, Role.CREATOR)
     for chunk, seq in _tell_of(spool, ids, event, txn_id):
@@ -305,7 +306,7 @@ def _tell_of(
     spool: Spool, ids: list[str], event: Event, txn_id: str
 ) -> Iterator[tuple[list[str], int]]:
     """Write lines for those who read the history, of up to a thousand messages that a
-    decision lets leave prep; give the messages of each, and its seq."""
+    decision takes out of prep; give the messages of each, and its seq."""
     target = next_state(State.PREP, event, Role.CREATOR)
     for at in range(0, len(ids), _AT_ONCE):
         chunk, now = ids[at : at + _AT_ONCE], int(spool.clock() * 1e6)

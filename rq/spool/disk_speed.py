@@ -1,4 +1,4 @@
-"""How fast a disk is at what the spool does; for `rq doctor`."""
+"""The speed of a disk at what the spool does, measured for `rq doctor`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many bytes the messages of a queue take.
+"""The bytes on disk of a queue's messages, by state.
 
 Measured minute by minute, and remembered until a minute changes: the mtime of its
 directory tells that. Dismissed messages lie in one directory; there a minute has changed

@@ -176,7 +176,7 @@ def _is_there(spool: Spool, arrival: Arrival) -> bool:
 
 
 def _take(keeper: Keeper, arrival: Arrival) -> None:
-    """Take the folder itself: whoever made it is our user."""
+    """Take the folder itself: our own user has made it."""
     spool = keeper.spool
     message = _message(keeper, arrival).with_(attachments=arrival.attachments)
     message.encode_new()  # BadMessage before anything remembers it
@@ -189,7 +189,7 @@ def _take(keeper: Keeper, arrival: Arrival) -> None:
 
 def _ended(keeper: Keeper, message: Message) -> Facts | None:
     """Return how a message ends at once because an equal one stands; None: it waits as
-    any other. Nobody hears an answer here, so its folder tells."""
+    any other. Its depositor hears no answer, so its folder tells."""
     try:
         stands = keeper.stands_for(message)
     except NotUnique as error:
@@ -206,7 +206,8 @@ def _accepted(facts: Facts | None, source: More) -> More:
 
 
 def _go_on(keeper: Keeper, message: Message, facts: Facts | None) -> None:
-    """Let an accepted message wait, or end in the group that has accepted it."""
+    """Put an accepted message into the schedule, or end it in the group that accepts
+    it."""
     if facts is None:
         keeper.take(message)
         return
@@ -274,7 +275,7 @@ def _message(keeper: Keeper, arrival: Arrival) -> Message:
 
 
 def _refuse(spool: Spool, name: str, reason: str) -> None:
-    """Let a malformed folder go to err, with the reason."""
+    """Send a malformed folder to err, with the reason."""
     msg_id = spool.new_id()
     log.error(
         "a folder from new/ is not a whole message; RQ moves it to err: %s",

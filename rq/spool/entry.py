@@ -1,4 +1,4 @@
-"""What an owner remembers of a message, and how many messages are in each state."""
+"""The memory that an owner has of a message, and the counts of messages by state."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Entry:
         self.body: bytes | None = None
         self.status: bytes | None = None
         self.rider_of: str | None = None
-        self.held = False  # a person lets it wait, however long it is due
+        self.held = False  # a person holds it, however long it is due
         self.lost = 0  # how often its batch died; from the second on it was parted
         self.at_new: str | None = None  # its name under new/, when it lies there
         self.busy = 0  # threads that work in its folder; none in any state but prep

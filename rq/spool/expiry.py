@@ -1,4 +1,4 @@
-"""Which messages that have ended are to be removed: by age, number or bytes.
+"""The search for messages that have ended and are to be removed: by age, number or bytes.
 
 Reads only, in any thread; `Spool.expire` removes, and looks again before it does.
 """

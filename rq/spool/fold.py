@@ -28,7 +28,7 @@ class Action(StrEnum):
     MAKE = "make"  # the folder is nowhere: make it from the line
     RECOVER = "recover"  # the attempt was lost: back to que, counted
     HOLD = "hold"  # it is leased: it stays in run
-    OBSERVE = "observe"  # somebody has moved the folder: believe it, write that down
+    OBSERVE = "observe"  # a person has moved the folder: believe it, write that down
     REPORT = "report"  # nothing is left of it: say so
     FORGET = "forget"  # nothing is left to do
 
@@ -128,7 +128,7 @@ def _take(folded: Folded, record: Record) -> None:
 
 
 def _take_decision(folded: Folded, record: Record) -> None:
-    """Let the messages that a transaction has committed be in que; lines that say so of
+    """Put the messages that a transaction has committed into que; lines that say so of
     each may follow, or a crash may have come before them."""
     commit = record.copy()
     ids = commit.pop("ids", [])

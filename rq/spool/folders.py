@@ -156,7 +156,7 @@ def read_message(
 
 
 def unread(error: OSError) -> BadMessage:
-    """Return the failure for whoever wants a message whose file cannot be read."""
+    """Return the failure to tell a reader of a message whose file cannot be read."""
     reason = str(error.strerror or error)
     text = f"msg couldn't be read: {reason}"
     return Unread(text) if is_busy(error) else Torn(text, reason)

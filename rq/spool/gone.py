@@ -49,7 +49,7 @@ class Gone:
         self._names.extend(os.listdir(self._queue.path / "gone"))
 
     def try_again(self) -> None:
-        """Let what could not be removed for lack of descriptors have another turn."""
+        """Try again to remove what could not be removed for lack of descriptors."""
         self._names.extend(self._again)
         self._again.clear()
 

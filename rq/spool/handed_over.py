@@ -21,8 +21,8 @@ _OWN_DIR, _PASS_DIR, _READ_DIR = 0o700, 0o710, 0o750
 
 
 def let_pass(queue: Path) -> None:
-    """Let other users pass through the directories of a queue that lead to those which
-    their scripts work in; they list none of them."""
+    """Allow other users to pass through the directories of a queue that lead to those
+    which their scripts work in; they list none of them."""
     for path in (queue.parent, queue, queue / State.RUN, queue / BATCH):
         mode = stat.S_IMODE(os.stat(path).st_mode)
         if not mode & stat.S_IXOTH:
@@ -48,7 +48,7 @@ def _is_handed_over(place: int) -> bool:
 
 def check_owner(fd: int, path: str, dir_fd: int) -> None:
     """NotPlain for a file below `job/` that does not belong to the user of its script,
-    who may move what nobody but root can read from a directory of its own to there."""
+    who may move what only root can read from a directory of its own to there."""
     head, below, _ = path.partition(f"/{JOB}/")
     if not below:
         return
@@ -89,7 +89,8 @@ def _is_free(name: str, place: int) -> bool:
 
 
 def take_back(path: str, dir_fd: int) -> None:
-    """Let a directory of a batch be ours, whomever an earlier start has given it to."""
+    """Take a directory of a batch back, whichever user an earlier start has given it
+    to."""
     if os.geteuid() == 0:
         ours = (0, os.getegid())
         durable.give(path, ours, durable.DIR_MODE, dir_fd)
@@ -102,8 +103,9 @@ def hand_batch(path: str, name: str, ids: Ids, dir_fd: int) -> None:
 
 
 def lend(attach: str, names: Iterable[str], gid: int, dir_fd: int) -> None:
-    """Let a group read attachments of a message, each a file that no other message has:
-    RQ's content would else be read, under another name, by whoever may read this one."""
+    """Allow a group to read attachments of a message, each a file that no other message
+    has: RQ's content would else be read, under another name, by all who may read this
+    one."""
     place = beneath.open_place(attach, dir_fd)
     try:
         durable.give(".", (0, gid), _READ_DIR, place)

@@ -1,5 +1,5 @@
-"""What the last lines of a queue's journal hold, searched from its end; a bounded part of it
-is read.
+"""A search of a queue's journal from its end, for lines of a message or of a kind; a
+bounded part of it is read.
 
 Two ask: the end of a message whose own file cannot be read any more, for what that owes;
 and the rate of starts at the start of a queue, for when the last claims were.

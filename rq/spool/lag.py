@@ -92,7 +92,7 @@ class Lag:
         self.size += size
 
     def put_off(self, msg_id: str) -> None:
-        """Let a folder in prep wait until its message is decided, `settle` wants it, or a
+        """Put a folder in prep off until its message is decided, `settle` wants it, or a
         checkpoint. If memory is short, those that have waited longest are made."""
         entry = self.unsettled[msg_id]
         if entry.at is not None or msg_id not in self._due:
@@ -115,7 +115,7 @@ class Lag:
         self._due[msg_id] = None
 
     def begin_barrier(self) -> None:
-        """Let a checkpoint wait for all folders that are unsettled now."""
+        """Note all folders that are unsettled now: a checkpoint waits for them."""
         for msg_id in list(self._put_off):
             self._hurry(msg_id)
         self.barrier = set(self.unsettled)

@@ -1,4 +1,4 @@
-"""What the journal tells of leases: those that are out, and those that have ended.
+"""Leases as the journal tells of them: those that are out, and those that have ended.
 
 The lines that tell of leases that are out (`LeaseNotes` writes them, `LeaseNews` reads
 them back) change no state of a message. They are durable, as all lines, before what they
@@ -140,7 +140,8 @@ class Ended(NamedTuple):
 
 
 class EndedLeases:
-    """How leases have ended, by the digest of their token, as long as somebody may ask."""
+    """How leases have ended, by the digest of their token, as long as its holder may
+    ask."""
 
     def __init__(self, rows: Iterable[Sequence[object]] = ()) -> None:
         """`rows` as `rows` gives them."""
@@ -152,7 +153,7 @@ class EndedLeases:
         return len(self._by_token)
 
     def of(self, token: str) -> Ended | None:
-        """Return how a lease has ended; None: nobody remembers."""
+        """Return how a lease has ended; None: it is not remembered."""
         return self._by_token.get(token)
 
     def take(self, record: Record) -> None:

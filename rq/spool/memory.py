@@ -1,4 +1,5 @@
-"""What an owner remembers of its messages."""
+"""The memory of a queue: its live messages, keys, leases, transactions, and what it
+owes."""
 
 from __future__ import annotations
 
@@ -93,7 +94,8 @@ class Memory:
         return reversed(self.entries)
 
     def in_state(self, state: State) -> Iterator[tuple[str, Entry]]:
-        """Give the live messages of a state, as they came; nothing may change meanwhile."""
+        """Give the live messages of a state, as they came; nothing may change
+        meanwhile."""
         return (pair for pair in self.entries.items() if pair[1].state is state)
 
     # ---- leases

@@ -1,4 +1,4 @@
-"""What a queue has told of how it goes, and what it still has to tell.
+"""The notices of a queue: what it has told people of how it goes, and has still to tell.
 
 Owner and recovery make it from the same lines, so neither a kill nor a power cut tells
 anything twice, or forgets that it was told. A line says the new values themselves.
@@ -48,7 +48,8 @@ class Group:
     first: JsonObject = field(default_factory=dict)  # the story of the first of these
 
     def is_over(self, now: float, every: float) -> bool:
-        """Whether so many seconds have passed; a clock that was put back ends them, too."""
+        """Whether so many seconds have passed; a clock that was put back ends them,
+        too."""
         return not 0 <= now - self.at < every
 
 

@@ -209,11 +209,11 @@ class Outbox(MutableMapping[Of, Owed]):
         return list(islice(self._to.get(dest, ()), most))
 
     def put_last(self, of: Of) -> None:
-        """Let all others for the same queue be tried before an entry."""
+        """Try all others for the same queue before an entry."""
         self._to[self._all[of].dest].move_to_end(of)
 
     def set_aside(self, of: Of) -> None:
-        """Try an entry no more; until it is owed anew, or all are taken up again."""
+        """Try an entry no more, until it is owed again or all are taken up again."""
         self._leave(of, self._all[of].dest)
         self._aside[of] = None
 
@@ -224,7 +224,7 @@ class Outbox(MutableMapping[Of, Owed]):
         return None if of is None else self._all[of]
 
     def take_up(self) -> None:
-        """Let all be tried that were set aside."""
+        """Try all again that were set aside."""
         aside, self._aside = self._aside, {}
         for of in aside:
             self._to.setdefault(self._all[of].dest, OrderedDict())[of] = None

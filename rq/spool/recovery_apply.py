@@ -1,4 +1,4 @@
-"""What recovery does with each message: once, by the table in `fold`."""
+"""Recovery, message by message: each is acted on once, by the table in `fold`."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ class _Recovery:
             self._spool.counts.moved(State.NOWHERE, fold.state)
 
     def _hold(self, msg_id: str, held: Held | None, seq: int) -> None:
-        """Let a lease go on that was out; `seq`: the last event that it knows of."""
+        """Go on with a lease that was out; `seq`: the last event that it knows of."""
         if held is None:
             return
         renewed = self._scan.folded.lease_news.tell(held, seq)
@@ -200,7 +200,7 @@ class _Recovery:
         return entry
 
     def _keep_place(self, msg_id: str, entry: Entry) -> None:
-        """Let a message keep its place in que."""
+        """Keep the place of a message in que."""
         index = self._scan.index
         indexed = index.entries.get(msg_id) if index else None
         if indexed is not None:

@@ -1,5 +1,5 @@
-"""What lies on disk before anything is done about it: checkpoint, index, the fold, and
-the folders.
+"""A start reads what lies on disk, and changes nothing: checkpoint, index, the lines after
+them, and where the folders are.
 """
 
 from __future__ import annotations

@@ -3,9 +3,8 @@ restored from a backup, or it runs a script of the Ruby RQ that RQ replaces.
 
 The ancestor's cleaner removes folders that are three days old by their names, its relay
 and router move what they like: none of them asks the queue's owner. A queue that RQ takes
-over with such a script waits, so that a timer, or what was left in `que`, does not start it
-before a person has decided. A queue that RQ already owned goes on.
-"""
+over with such a script waits, so that a timer, or what was left in `que`, does not start
+it before a person has decided. A queue that RQ already owned goes on."""
 
 from __future__ import annotations
 
@@ -30,7 +29,8 @@ _REPLACED = (
 
 
 def why_waiting(queue: QueueDir) -> str | None:
-    """Return why a person must decide before a queue works; None: nobody must."""
+    """Return why a person must decide before a queue works; None: no decision is
+    needed."""
     if not mark.is_elsewhere(queue.journal_dir):
         return why_not_taken_over(queue)
     return (

@@ -50,8 +50,8 @@ def sizes(place: int) -> dict[str, int]:
 
 
 def take(place: int, source: int, name: str, most: int) -> Attachment:
-    """Copy the open file `source` into an open directory, durably; for a thread. Nobody
-    sees it before it is whole. OSError if it grows to more than `most` bytes."""
+    """Copy the open file `source` into an open directory, durably; for a thread. It
+    has no name before it is whole. OSError if it grows to more than `most` bytes."""
     if not stat.S_ISREG(os.fstat(source).st_mode):
         raise BadInput("not a regular file")
     upload = f"{UPLOAD_PREFIX}{os.getpid()}-{next(_numbers)}"

@@ -27,7 +27,7 @@ from rq.layout import QueueDir
 
 MOST = 5000  # rows of a file
 _FILE = "rows-"
-ASIDE = "aside-"  # how the names of files begin that nobody knows
+ASIDE = "aside-"  # how the names of files begin of which no line tells
 
 
 @dataclass(slots=True)
@@ -58,7 +58,7 @@ class Stock:
 
     def __init__(self) -> None:
         self.left = 0  # rows
-        self.hurry = False  # somebody waits until all are messages
+        self.hurry = False  # a client waits until all are messages
         self._files: dict[str, Rows] = {}
         self._gone: deque[tuple[int, str]] = deque()  # after which event; the file
         # By file that is not known: how many of its rows are messages.
@@ -103,7 +103,8 @@ class Stock:
             self.drop(file, seq)
 
     def forget_ahead(self) -> None:
-        """Forget the lines of rows whose files are not known: all that is known is read."""
+        """Forget the lines of rows whose files are not known: all that is known is
+        read."""
         self._ahead.clear()
 
     def has(self, rows: Rows) -> bool:
@@ -111,7 +112,7 @@ class Stock:
         return rows.file in self._files
 
     def drop(self, file: str, seq: int) -> None:
-        """Let a file go when the event that says why is durable."""
+        """Remove a file once the event that says why is durable."""
         self._gone.append((seq, file))
 
     def droppable(self, durable_seq: int, most: int) -> list[str]:
@@ -155,7 +156,8 @@ _ADVICE = ", and messages were to be made of its rows: bring it back from a back
 
 
 def remove(queue: QueueDir, file: str) -> None:
-    """Remove a file that nothing needs any more, and what a failed write has left of it."""
+    """Remove a file that nothing needs any more, and what a failed write has left of
+    it."""
     for name in (path(queue, file).name, f".{path(queue, file).name}.tmp"):
         durable.unlink(os.fspath(queue.journal / name))
 
@@ -167,8 +169,8 @@ def clear(queue: QueueDir, files: Collection[str]) -> None:
 
 
 def set_aside(queue: QueueDir, files: Collection[str]) -> list[str]:
-    """Give another name to files that nobody knows any more: they may have been accepted.
-    Return their new names, also of those that were set aside before."""
+    """Give another name to files of which nothing tells any more: they may have been
+    accepted. Return their new names, also of those that were set aside before."""
     for name in _strange(queue, files):
         if name.startswith("."):  # it was never whole
             durable.unlink(os.fspath(queue.journal / name))

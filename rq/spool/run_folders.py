@@ -49,13 +49,13 @@ class RunFolders:
             os.close(fd)
 
     def let_pass(self) -> None:
-        """Let other users pass through, and not list, the directories that lead to those
-        in which their scripts work."""
+        """Allow other users to pass through, and not list, the directories that lead to
+        those in which their scripts work."""
         handed_over.let_pass(self._queue)
 
     def lend(self, msg_id: str, names: Iterable[str], gid: int) -> None:
-        """Let a group read the attachments of a running message, in files that no other
-        message has; for a thread."""
+        """Allow a group to read the attachments of a running message, in files that no
+        other message has; for a thread."""
         handed_over.lend(
             f"{folder(State.RUN, msg_id)}/{ATTACH}", names, gid, self._dir_fd
         )

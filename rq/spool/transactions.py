@@ -88,8 +88,8 @@ class Transaction:
 
     @property
     def ends(self) -> float:
-        """When it is aborted, if nobody touches it, or forgotten: epoch seconds. One in a
-        chain is aborted with its head."""
+        """When it is aborted, if no request is about it, or forgotten: epoch seconds. One
+        in a chain is aborted with its head."""
         if self.is_open and self.leader is not None and self.leader.is_open:
             return self.leader.ends
         return self.touched + (self.ttl if self.is_open else REMEMBERED)
@@ -219,7 +219,7 @@ class Transactions:
         kept: list[Transaction] = []
         while self._decided:
             first = self._decided[0]
-            # When the clock went back its time begins anew: it must not stay for ever.
+            # When the clock went back its time begins again: it must not stay for ever.
             first.touched = min(first.touched, now)
             if now <= first.ends:
                 break
@@ -254,7 +254,7 @@ class Transactions:
             self._take_row(*record["row"], record["seq"])
 
     def _take_rows(self, txn: Transaction | None, record: Record) -> None:
-        """Let rows be part of an open transaction; or discard those that wait of one that
+        """Add rows to an open transaction; or discard those that wait of one that
         is committed."""
         is_drop = record.get("is") == DROPPED
         if txn is None and is_drop:
@@ -345,7 +345,7 @@ class Transactions:
             txn.members.pop(msg_id, None)
 
     def _choose_rows(self, txn: Transaction, record: Record) -> None:
-        """Take in the rows that a decision accepts, and let the others go."""
+        """Take in the rows that a decision accepts, and drop the others."""
         chosen = dict.fromkeys(record.get("files", ()))
         for file in txn.rows.keys() - chosen.keys():
             self.stock.drop(file, record["seq"])
@@ -412,7 +412,7 @@ def clear_manifests(
     queue: QueueDir, txns: Transactions, decided: Iterable[str]
 ) -> None:
     """Remove the manifests of a queue that is opened, but those of decisions: what a
-    crash came before, and what was aborted then, nobody would remove any more.
+    crash came before, and what was aborted then would never be removed.
 
     `decided`: those that a next recovery would read again.
     """

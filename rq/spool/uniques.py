@@ -1,4 +1,4 @@
-"""Which messages have which unique key: who waits, who runs, who was accepted last.
+"""The messages by unique key: which wait, which run, which was accepted last.
 
 Memory that follows events; what the keys are for is the rule of `queues.schedule.unique`.
 Only a queue with that rule pays for it: without one `keys` is None.
@@ -119,7 +119,7 @@ class Uniques:
     def fill(
         self, entries: Iterable[tuple[str, Entry]], read: Callable[[str], Message]
     ) -> None:
-        """Begin anew with all live messages. Files are read only of those whose keys
+        """Begin again with all live messages. Files are read only of those whose keys
         are not known, or are made of other params."""
         self.waiting, self.running = Members(), Members()
         if self.keys is None:
@@ -152,7 +152,8 @@ class Uniques:
         return self.running if state is State.RUN else None
 
     def is_free(self, key: str) -> bool:
-        """Whether nobody has a key, nor had it of late: much quicker than asking who."""
+        """Whether no message has a key, nor had it of late: much quicker than asking
+        which."""
         return not (key in self.waiting or key in self.running or key in self.last)
 
     def accepted(self, key: str, msg_id: str, at: float) -> None:

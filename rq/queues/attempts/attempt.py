@@ -139,7 +139,7 @@ class Attempt:
         self.termination = termination
 
     def end(self) -> None:
-        """Let its message go on; WrongState when it has before."""
+        """Note that its message goes on; WrongState when it has before."""
         self.phase = next_phase(self.phase, Step.END)
 
     # ---- its end
@@ -152,7 +152,7 @@ class Attempt:
         return decided
 
     def cancel(self, who: str) -> None:
-        """Let it end as cancelled by `who`, whatever its script says from now on."""
+        """Make it end as cancelled by `who`, whatever its script says from now on."""
         self.said.by = self.said.by or who
         if self.outcome is not None:
             self.outcome = outcome.cancelled(self.said.by)
@@ -264,19 +264,20 @@ class Batch:
             attempt.hand_over(self._work)
 
     def cancel(self, who: str) -> None:
-        """Let its messages end as cancelled by `who`, except those of which the script has
-        said how they end."""
+        """Make its messages end as cancelled by `who`, except those of which the script
+        has said how they end."""
         self.said.by = self.said.by or who
         for attempt in self:
             if attempt.outcome is not None and attempt.said.word is None:
                 attempt.cancel(self.said.by)
 
     def finish(self, termination: Termination) -> None:
-        """Let its process be done with it: it has exited, or is ready for another."""
+        """Note that its process is done with it: it has exited, or is ready for
+        another."""
         self.termination = termination
 
     def finish_message(self, attempt: Attempt) -> None:
-        """Let the script be done with a message."""
+        """Note that the script is done with a message."""
         how = self.termination
         # What its process used of the processor it used for all of them.
         alone = _LIVES if how is None else replace(how, cpu_us=None, max_rss=None)

@@ -21,7 +21,7 @@ _TOKEN = re.compile(r"([0-9.]{1,64})~([1-9][0-9]{0,9})~([0-9a-f]{32})", re.ASCII
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Lease:
-    """A message that somebody works on elsewhere, until they say how it ended.
+    """A message that a holder elsewhere works on, until it says how that ended.
 
     Its moments are those of the clock of leases, but for `since`: see `registry`.
     """
@@ -61,7 +61,7 @@ class Lease:
 
     @property
     def said_by(self) -> str | None:
-        """Who has cancelled it; None: nobody."""
+        """The person who has cancelled it; None: it was not."""
         return self.held.cancelled_by
 
     @property
@@ -78,7 +78,7 @@ class Lease:
 
 
 def new_token(msg_id: str, attempt: int) -> str:
-    """Return a token that names one attempt for ever; nobody can guess it."""
+    """Return a token that names one attempt for ever, and cannot be guessed."""
     return f"{msg_id}~{attempt}~{secrets.token_hex(16)}"
 
 

@@ -51,7 +51,7 @@ class Leases:
         return self._by_token.get(token)
 
     def number_of(self, by: str) -> int:
-        """Return how many leases somebody holds."""
+        """Return how many leases a holder has."""
         return self._number_of.get(by, 0)
 
     def holders(self) -> Iterable[str]:
@@ -59,8 +59,8 @@ class Leases:
         return self._number_of
 
     def silent_for(self, by: str | None = None) -> float | None:
-        """Return the seconds since somebody said something of what he holds, or anybody
-        did; None: nobody has."""
+        """Return the seconds since a holder said something of what he holds, or any
+        holder did; None: that never was."""
         heard = self._heard_last if by is None else self._heard_of.get(by)
         return None if heard is None else self.now() - heard
 
@@ -95,7 +95,7 @@ class Leases:
         self._queue(lease)
 
     def note_cancelled(self, lease: Lease) -> None:
-        """Let `cancelled` return a lease if a person has cancelled it."""
+        """Note a lease that a person has cancelled, for `cancelled` to return."""
         if lease.cancelled is not None:
             self._cancelled[lease.held.token] = lease
 

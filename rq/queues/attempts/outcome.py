@@ -1,4 +1,5 @@
-"""What becomes of a message when its script has ended: one rule, pure.
+"""The outcome of an attempt, decided from what its script said and how it exited: one
+rule, pure.
 
 The first completion word of a run decides; the text is that of its last line.
 """

@@ -1,5 +1,5 @@
-"""What runs: the attempts, batches and long-lived workers of a queue, and the processes
-that hold slots which should be free."""
+"""The attempts, batches and long-lived workers of a queue that run, and the processes that
+hold slots which should be free."""
 
 from __future__ import annotations
 

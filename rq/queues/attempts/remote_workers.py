@@ -1,4 +1,4 @@
-"""Who asks for leases: the workers elsewhere, when they were heard of last."""
+"""The workers elsewhere that ask for leases, and when they were heard of last."""
 
 from __future__ import annotations
 

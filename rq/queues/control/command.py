@@ -1,4 +1,4 @@
-"""What the handler of a command works with, and how its argument is read."""
+"""The context of a command's handler, and the reading of its argument."""
 
 from __future__ import annotations
 

@@ -29,7 +29,9 @@ _CUT = int(
     socket.MSG_CTRUNC
 )  # descriptors were lost; a plain number is compared faster
 _ANCILLARY = socket.CMSG_SPACE(_MAX_FDS * 4)
-_BACKLOG = 16 * 1024 * 1024  # bytes of untaken replies, beyond which nobody answers
+_BACKLOG = (
+    16 * 1024 * 1024
+)  # bytes of untaken replies, beyond which no more is answered
 _SLICE = 0.01  # seconds for the requests of one asker, before others have their turn
 
 
@@ -41,7 +43,7 @@ class Slot:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.data: bytes | None = None
-        self.lost: Callable[[], None] | None = None  # called if nobody can take it
+        self.lost: Callable[[], None] | None = None  # called if its client has gone
 
 
 class Connection:
@@ -57,7 +59,7 @@ class Connection:
     ) -> None:
         self.asker = asker
         self.partial_since: float | None = None
-        self.minded = False  # whoever holds it is this process's parent
+        self.minded = False  # the client is this process's parent
         self.tells_kinds = False  # of failures; its asker wants them
         self.closed = False
         self.used = self.taken = time.monotonic()  # when it last asked, took a reply
@@ -84,7 +86,7 @@ class Connection:
 
     @property
     def idle(self) -> bool:
-        """Whether it waits for nothing and is nobody's parent."""
+        """Whether it waits for nothing and is not our parent."""
         return not (self._slots or self._out or self._todo or self.minded)
 
     # ---- in
@@ -110,7 +112,7 @@ class Connection:
         self._feed(data, fds)
 
     def _refuse_fds(self, fds: list[int]) -> None:
-        """Hang up: descriptors came that nobody could tell from those that did not."""
+        """Hang up: some descriptors came and some were lost, and which is not known."""
         many = len(fds) + len(self._coming) >= _MAX_FDS
         _close_all(fds)
         if many:
@@ -159,7 +161,7 @@ class Connection:
         return any(event & select.POLLHUP for _, event in poll.poll(0))
 
     def _answer(self) -> None:
-        """Let what was asked be answered, one after the other; the rest later, when it
+        """Answer what was asked, one after the other; the rest later, when it
         takes long, or its replies are not taken."""
         until = time.monotonic() + _SLICE
         while self._todo and not (self._held or self.closed or self.owed > _BACKLOG):
@@ -313,7 +315,7 @@ class Connection:
 
 
 def turn_away(sock: socket.socket, error: RQError) -> None:
-    """Tell somebody who is not served why, and hang up."""
+    """Tell a client that is not served why, and hang up."""
     with contextlib.suppress(OSError):
         sock.send(framed(error, tells_kinds=False))
     sock.close()

@@ -36,7 +36,7 @@ class Connections:
 
     @property
     def minded(self) -> bool:
-        """Whether somebody holds a connection as our parent."""
+        """Whether a connection is that of our parent."""
         return any(connection.minded for connection in self._open)
 
     def add(self, connection: Connection) -> None:
@@ -47,7 +47,7 @@ class Connections:
             self._make_room(connection, *excess)
 
     def _make_room(self, newest: Connection, most: int, whose: Those) -> None:
-        """Hang up on whoever of those has asked nothing for longest, on others before
+        """Hang up on the one of those that has asked nothing for longest, on others before
         RQ's own; if all wait for answers, on the newest."""
         others = self._open - {newest}
         idle = [other for other in others if other.idle and whose(other.asker)]
@@ -67,7 +67,7 @@ class Connections:
     @contextlib.contextmanager
     def waiting(self, connection: Connection) -> Iterator[None]:
         """Leave one of RQ's own out of the count while it waits (for a lease, an end),
-        so that a thousand of them keep nobody out. Busy when too many wait."""
+        so that a thousand of them keep no other out. Busy when too many wait."""
         if not connection.asker.is_own or connection.closed:
             yield
             return
@@ -142,7 +142,7 @@ class Pace:
         self._paused.append(connection)
 
     def resume(self, settled: int) -> None:
-        """Let as many connections go on as folders were made."""
+        """Resume as many connections as folders were made."""
         number = len(self._paused)
         for _ in range(min(settled, number) if self.behind else number):
             self._paused.popleft().resume()
@@ -150,7 +150,7 @@ class Pace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clients:
-    """Whoever is connected to the control socket."""
+    """The clients at the control socket: connections, replies to them, their pace."""
 
     connections: Connections
     replies: Replies

@@ -1,4 +1,5 @@
-"""The commands that make messages: create one or many; prepare, attach and commit; copies."""
+"""The commands that make messages: create one or many; prepare, attach and commit;
+copies."""
 
 from __future__ import annotations
 
@@ -52,7 +53,7 @@ _Row = idempotency.OkOrJoined | list[str]
 
 
 def create_message(ctx: Context, arg: bytes) -> OkOrJoined:
-    """Accept a message, or let it join an equal one."""
+    """Accept a message, or join it to an equal one."""
     return _create(ctx, idempotency.submission(ctx.connection.asker, object_in(arg)))
 
 
@@ -235,7 +236,7 @@ async def _delete_of_ancestor(owner: Owner, msg_id: str, name: str) -> Ok[str]:
 
 
 def commit_message(ctx: Context, arg: bytes) -> OkOrJoined | Awaitable[OkOrJoined]:
-    """Accept a prepared message, or let it join an equal one, which the answer names."""
+    """Accept a prepared message, or join it to an equal one, which the answer names."""
     (request, msg_id), asker = with_id(arg), ctx.connection.asker
     key = idempotency.key_in(asker, request)
     return _commit(ctx.owner, key, msg_id, idempotency.preparer_in(asker, request))

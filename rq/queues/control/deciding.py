@@ -1,6 +1,5 @@
-"""The steps of a decision about a transaction, one after the other, few in each turn; be it
-asked for, or due because its time is over; and how a transaction stands.
-"""
+"""The steps of a decision about a transaction, one after the other, few in each turn; be
+it asked for, or due because its time is over; and how a transaction stands."""
 
 from __future__ import annotations
 
@@ -51,9 +50,8 @@ async def committed(
 ) -> Ok[TransactionView]:
     """Commit, once the files of the messages are on disk.
 
-    Nobody else changes the transaction or its messages until then, so what was looked at
-    a slice ago is still so.
-    """
+    No other request changes the transaction or its messages until then, so what was
+    looked at a slice ago is still so."""
     try:
         ids = await _ids(choice.ids)
         accepted = await _decided(owner, txn, ids, choice)
@@ -113,7 +111,7 @@ async def aborted(
 
 
 async def _lead(owner: Owner, head: Transaction) -> None:
-    """Let the first of a chain follow: the decision stands and can be answered, so the
+    """Make the first of a chain follow: the decision stands and can be answered, so the
     rest goes on behind the reply, whatever hinders it."""
     try:
         await follow_all(owner, head.txn_id, time.monotonic() + _LED)
@@ -295,6 +293,6 @@ def go_on(
     """Go on with chains that are decided, whatever the clock says."""
     txns = owner.spool.txns
     for head in txns.late():
-        # Of those that somebody leads already, one is being worked on.
+        # Of those that a request leads already, one is being worked on.
         if all(txn.pending is None for txn in txns.bound(head)):
             spawn(follow_all(owner, head))

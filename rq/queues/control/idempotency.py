@@ -18,8 +18,9 @@ tab. Whose a key is, is decided where it comes in:
   producer who looks at what it has prepared finds the key there, and must not be first
   with it. Such a user meets what is remembered as it is: what the version before has
   taken from relays, and what the relay of this host has brought.
-- A transaction is its user's by the same rule, in a table of its own: a job on Spark counts
-  its batches, so the next key can be guessed, and one that is committed counts as sent.
+- A transaction is its user's by the same rule, in a table of its own: a job on Spark
+  counts its batches, so the next key can be guessed, and one that is committed counts as
+  sent.
 - The version before remembered the texts of all users as they are. Until these are
   forgotten each user meets them. They are never written any more, so a text that is
   remembered so, and is none of RQ's own, is of before.
@@ -328,13 +329,13 @@ async def forget_removed(owner: Owner) -> None:
 
 
 def accept(owner: Owner, message: Message) -> OkOrJoined:
-    """Accept a message that was prepared, or let it join an equal one, which the answer
+    """Accept a message that was prepared, or join it to an equal one, which the answer
     names then."""
     key = message.extra.get(KEY)
     extra = {n: v for n, v in message.extra.items() if n not in (KEY, PREPARER)}
     if not isinstance(key, str):
         # One that has run elsewhere is an ancestor's, whose relay may ask again when it
-        # has not heard the answer, and would send anew what is not known any more.
+        # has not heard the answer, and would send again what is not known any more.
         more: More = {"key": f"{PREPARED}{message.msg_id}"} if message.count else {}
         return _committed(owner, message.with_(extra=extra), more)
     if owner.prepared:

@@ -47,7 +47,7 @@ def start(ctx: Context, arg: bytes) -> NowOrLater[Results]:
 
 
 def renew(ctx: Context, arg: bytes) -> NowOrLater[Results]:
-    """Let leases go on."""
+    """Renew leases."""
     request = object_in(arg)
     seconds = arguments.seconds(request, "seconds", 0.0, 1.0, LONGEST) or None
 

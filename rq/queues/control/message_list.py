@@ -1,4 +1,4 @@
-"""What the owner shows of many messages; nothing here changes anything."""
+"""Lists of messages, as their owner shows them; nothing here changes anything."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _waits(owner: Owner, msg_id: str) -> bool:
 
 
 async def in_err(owner: Owner) -> list[str]:
-    """Return the messages in err that nobody has acknowledged."""
+    """Return the messages in err that were not acknowledged."""
     return await _ids(owner, State.ERR, None)
 
 

@@ -1,4 +1,4 @@
-"""What the owner shows of a message; nothing here changes anything."""
+"""The view of one message, as its owner shows it; nothing here changes anything."""
 
 from __future__ import annotations
 
@@ -279,7 +279,7 @@ def _story(owner: Owner, msg_id: str, state: State, view: MessageView) -> StoryV
 
 
 def _leased(owner: Owner, msg_id: str) -> str:
-    """Say who works on a message elsewhere; "": nobody does."""
+    """Say who works on a message elsewhere; "": no holder does."""
     lease = owner.leases.of(msg_id)
     if lease is None:
         return ""

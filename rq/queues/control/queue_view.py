@@ -1,4 +1,4 @@
-"""What the owner shows of its queue; nothing here changes anything."""
+"""The view of a queue, as its owner shows it; nothing here changes anything."""
 
 from __future__ import annotations
 
@@ -92,7 +92,8 @@ def _paused(owner: Owner) -> PauseView | None:
 
 
 def elsewhere(owner: Owner) -> Elsewhere | None:
-    """Return who works on messages elsewhere; None where nobody may, and nobody does."""
+    """Return who works on messages elsewhere; None where that is not allowed, and none
+    does."""
     pull = owner.config.pull
     if pull is None and not len(owner.leases):
         return None

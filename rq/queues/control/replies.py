@@ -45,7 +45,7 @@ class Replies:
         return self._stalled_since is not None
 
     def add(self, slot: Slot, reply: object, at_once: bool = False) -> None:
-        """Let a reply leave with the next commit; `at_once`: now, if commits fail."""
+        """Send a reply with the next commit; `at_once`: now, if commits fail."""
         if self._refusal is not None and not at_once:
             _give(slot, self._refusal)
             return
@@ -78,7 +78,8 @@ class Replies:
             self._relieve()
 
     def stall(self, reason: str | None) -> None:
-        """The commit failed: replies wait, and after a while say that nobody knows."""
+        """The commit failed: replies wait, and after a while say that the outcome is
+        unknown."""
         now = time.monotonic()
         if self._stalled_since is None:
             self._stalled_since = now

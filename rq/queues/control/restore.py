@@ -1,5 +1,5 @@
-"""The commands about a queue that waits for a decision, because its directory was copied or
-restored, or is the Ruby RQ's: what it would do, and what a person decides."""
+"""The commands about a queue that waits for a decision, because its directory was copied
+or restored, or is the Ruby RQ's: what it would do, and what a person decides."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def restored(ctx: Context, arg: bytes) -> Ok[Restored]:
 
 
 def restore(ctx: Context, arg: bytes) -> Ok[str]:
-    """Write down what the directory is, as a person says; then open the queue anew."""
+    """Write down what the directory is, as a person says; then open the queue again."""
     how = object_in(arg).get("as")
     if not isinstance(how, str) or how not in _SAID:
         raise BadInput(f"'as' must be one of {', '.join(_SAID)}")

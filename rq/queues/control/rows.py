@@ -97,7 +97,7 @@ async def add(
 
 
 async def _written(owner: Owner, txn: Transaction, lines: Sequence[bytes]) -> str:
-    """Write rows into a file and let a line name it; return its name."""
+    """Write rows into a file and a line that names it; return its name."""
     spool, file = owner.spool, owner.spool.new_id()
     run, pool = owner.loop.run_in_executor, owner.pools.files
     try:

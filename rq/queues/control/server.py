@@ -1,5 +1,5 @@
-"""The control socket of a queue: each request is guarded, then handed to the handler of its
-command.
+"""The control socket of a queue: each request is guarded, then handed to the handler of
+its command.
 
 A handler parses its argument, calls one thing, and returns the reply, or a coroutine that
 does. What it fires is promised when its reply leaves, after the group is durable. While
@@ -182,7 +182,7 @@ class Server:
     def _answer(
         self, slot: Slot, command: Command, reply: object, at_once: bool = True
     ) -> None:
-        """Let a reply leave; who is no admin reads no secret in it. Who works on a
+        """Send a reply; a client that is no admin reads no secret in it. Who works on a
         message gets it as it is."""
         if command.role is not Role.WORKER:
             reply = self._below_admin(slot, reply)
@@ -199,7 +199,7 @@ class Server:
 
 
 def _failure(error: Exception) -> RQError:
-    """Return what a request has failed of; what nobody foresaw is logged."""
+    """Return what a request has failed of; what is a fault of RQ is logged."""
     if isinstance(error, RQError):
         return error
     if isinstance(error, OSError):

@@ -1,4 +1,5 @@
-"""Why a message in que has not started, and what a person has to do before it can."""
+"""The reason why a message in que has not started, and what a person has to do before it
+can."""
 
 from __future__ import annotations
 
@@ -168,7 +169,7 @@ def what_it_needs(owner: Owner, msg_id: str) -> str:
 
 
 def _or_now(owner: Owner, msg_id: str) -> str:
-    """Return that a message is not due either, after what lets its queue go on."""
+    """Return that a message is not due either, after what is said of its queue."""
     if owner.spool.entry(msg_id).due <= owner.spool.clock():
         return ""
     return f" Then it waits until it is due, or for `rq run {msg_id}`."

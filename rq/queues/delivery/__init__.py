@@ -1,1 +1,1 @@
-"""What the end of a message owes to other queues, and copies of messages."""
+"""Deliveries: what the end of a message owes to other queues, and copies of messages."""

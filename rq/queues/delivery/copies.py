@@ -98,7 +98,7 @@ def accept_once(
     key: str | None,
     check: Callable[[], None] = lambda: None,
 ) -> str:
-    """Accept a copy, or let it join an equal message; return the id of the one that
+    """Accept a copy, or join it to an equal message; return the id of the one that
     stands. Of those with one `key` the first is taken.
 
     Much may have happened while its files were copied: whether the queue is open is
@@ -151,7 +151,7 @@ async def _prepare_copy(owner: Owner, message: Message, source: Path) -> None:
 def _not_copied(error: OSError | BadInput | NotWhole) -> RQError:
     text = f"its attachments cannot be copied: {error}"
     if isinstance(error, BadInput):
-        return Refused(text)  # until somebody gives a file another name
+        return Refused(text)  # until a person gives a file another name
     if isinstance(error, NotWhole | NotPlain | FileNotFoundError):
         return Torn(text)
     return of_call(error)(text)
@@ -185,7 +185,7 @@ def _copied(message: Message, without: tuple[str, ...]) -> dict[str, Json]:
 
 
 def _tell_result(copy: dict[str, Json], result: str | None) -> None:
-    """Let a copy know the result of its parent, unless it would be too large with it."""
+    """Give a copy the result of its parent, unless it would be too large with it."""
     if result:
         whole = {**copy, "parent_result": result}
         if len(to_keep(whole)) <= MESSAGE_LIMIT - _MORE:
@@ -223,8 +223,8 @@ async def dup(
 
 def check_sender(settings: Settings, dest: str) -> None:
     """NotPermitted when the scripts of a queue may not send there: what they copy are the
-    words of the producer of their message. On other hosts, which may know no guard, a script
-    may that has RQ's own rights."""
+    words of the producer of their message. On other hosts, which may know no guard, a
+    script may that has RQ's own rights."""
     queue = guarded.named_in(dest)
     if queue and (settings.queue.user or not names.is_remote(dest)):
         guarded.check(queue, Sender.SCRIPT)

@@ -1,4 +1,4 @@
-"""What a queue tells people of how it goes: the rule, and the messages that tell it.
+"""Notices of how a queue goes, to people: the rule, and the messages that tell it.
 
 Of each matter one notice goes out in `every` minutes; what comes meanwhile is counted,
 and told together when these are over. Pure but for `look`, which is asked every few

@@ -1,4 +1,5 @@
-"""What the end of a message owes to other queues.
+"""The debts of a message that ends: webhooks, a copy, notices, for other queues to
+deliver.
 
 What is owed stands in the line that ends the message, so a crash cannot part the two.
 Each entry is delivered under a key that the receiver remembers, hence once.
@@ -212,7 +213,7 @@ def doubtful(spool: Spool) -> int:
 
 
 def check_target(settings: Settings, decided: Outcome) -> Outcome:
-    """Return the outcome of a message that is to be handed on: err when nobody would
+    """Return the outcome of a message that is to be handed on: err when no queue would
     take it, or its script may not send it there."""
     if not decided.dest:
         return decided

@@ -1,4 +1,4 @@
-"""Where leases are asked for, gone on with, and given back: joins the other modules."""
+"""The desk of leases: asked for, renewed, given back, ended; joins the other modules."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Desk:
     # ---- handing out
 
     def take(self, wanted: Wanted, request: str) -> list[Granted]:
-        """Lease what is due to somebody, at most what he wants; `request`: what he has
+        """Lease what is due to a holder, at most what he wants; `request`: what he has
         got for the same one before, if that is not confirmed."""
         granted = self._repeated.of(wanted.by, request)
         if granted:
@@ -145,7 +145,7 @@ class Desk:
             log.warning("a lease cannot be given back for now: %s", error)
 
     def end_waiting(self) -> None:
-        """Let all be answered who wait: the queue stops."""
+        """Answer all that wait: the queue stops."""
         self._waiters.end()
 
     # ---- words of holders
@@ -160,7 +160,7 @@ class Desk:
         return lease
 
     def renew(self, lease: Lease, seconds: float | None) -> float:
-        """Let a lease go on, for `seconds`, or as many as it was granted last; return
+        """Renew a lease, for `seconds`, or as many as it was granted last; return
         how many."""
         self._leases.hear(lease, seconds or lease.seconds)
         held, now = lease.held, self._leases.now()
@@ -228,8 +228,8 @@ class Desk:
     # ---- a person's word
 
     def cancel(self, msg_id: str, who: str) -> bool:
-        """Ask the holder of a message to end it, also after a crash; False if nobody
-        holds it."""
+        """Ask the holder of a message to end it, also after a crash; False if it is not
+        held."""
         lease = self._leases.of(msg_id)
         if lease is None:
             return False
@@ -240,7 +240,7 @@ class Desk:
         return True
 
     def cancelled(self, by: str) -> dict[str, str]:
-        """Return, for each message that somebody holds and should end, why; once."""
+        """Return, for each message that a holder should end, why; once."""
         news = {}
         for lease in self._leases.cancelled():
             if lease.by == by and not lease.announced and lease.cancelled is not None:
@@ -251,12 +251,12 @@ class Desk:
     # ---- a stop
 
     def save_left(self) -> None:
-        """Let the spool know how long each lease goes on, for the next start."""
+        """Tell the spool how long each lease goes on, for the next start."""
         now = self._leases.now()
         for lease in self._leases:
             lease.held.left = max(0.0, lease.until - now)
 
 
 def new_waiter(wanted: Wanted) -> Waiter:
-    """Return somebody who waits, on the loop that runs."""
+    """Return a client that waits, on the loop that runs."""
     return Waiter(wanted, asyncio.get_running_loop().create_future())

@@ -1,4 +1,4 @@
-"""Ends leases: by a word of their holders, or because nobody is heard of them."""
+"""Ends leases: by a word of their holders, or because their holders are silent."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class Ends:
         return self._where(lease)
 
     def not_taken(self, lease: Lease, text: str) -> None:
-        """Give a message back whose lease nobody has taken; uncounted, some times."""
+        """Give a message back whose lease was never taken up; uncounted, some times."""
         again = _GivenBack(lease.held.untaken + 1, lease.held.released)
         self._give_back(lease, Cause.NOT_TAKEN, again, text, "")
 
@@ -157,7 +157,7 @@ class Ends:
                 line["released"] = again.released
             self._end(lease, Outcome(Event.REQUEUE, cause, text), line)
 
-    # ---- because nobody is heard
+    # ---- because the holder is silent
 
     def run_out(self, lease: Lease) -> None:
         """End a lease that is over."""

@@ -1,4 +1,4 @@
-"""Ends leases that are over, and leaves out the time in which nobody could be heard."""
+"""Ends leases that are over, and leaves out the time in which no holder could be heard."""
 
 from __future__ import annotations
 

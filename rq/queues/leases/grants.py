@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What somebody asks for."""
+    """A request for leases."""
 
     by: str
     count: int
@@ -49,14 +49,15 @@ class Grants:
     def __init__(self, owner: Owner) -> None:
         self._owner = owner
         self._lacks_until = 0.0  # before then nothing is claimed
-        # When there may be more to claim, as `claim` has found; None: nobody knows.
+        # When there may be more to claim, as `claim` has found; None: not known.
         self.later: float | None = None
         # Whether `claim` has stopped before it has looked at all that is due.
         self.looks_on = False
 
     @property
     def seconds(self) -> float:
-        """How long a lease lasts if nobody says it; WrongState if there are none."""
+        """How long a lease lasts if the client does not say it; WrongState if there are
+        none."""
         return float(self._pull["seconds"])
 
     @property
@@ -153,7 +154,7 @@ class Grants:
         if message is None:
             return None
         if not message.attachments:
-            spool.rest(msg_id)  # nobody needs its folder yet
+            spool.rest(msg_id)  # its folder is not needed yet
         backlog.gather_riders(msg_id, group)
         backlog.started(line.get("key"), msg_id, spool.clock())
         lease = self._lease(message, wanted, wait_us)

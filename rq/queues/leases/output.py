@@ -1,4 +1,4 @@
-"""What attempts elsewhere say while they run: what they print goes to their part of the
+"""Output and progress of attempts elsewhere: what they print goes to their part of the
 logs of their messages; how far they are is shown soon in the folders.
 
 Offsets count from the attempt's own first byte, behind its line START. A power cut may
@@ -115,7 +115,7 @@ class Output:
 
 
 def _begun(fd: int, base: int, head: bytes) -> int:
-    """Let a log have the head of an attempt behind `base` bytes of those before; return
+    """Write the head of an attempt into a log, behind `base` bytes of those before; return
     how many bytes of its own the attempt has there."""
     size, begin = os.fstat(fd).st_size, base + len(head)
     if size > begin:
@@ -127,7 +127,7 @@ def _begun(fd: int, base: int, head: bytes) -> int:
 
 
 def _fill(fd: int, size: int, base: int) -> None:
-    """Let a file reach up to `base`, and say in it that bytes were lost. What is more
+    """Extend a file up to `base`, and say in it that bytes were lost. What is more
     than a few lines becomes a hole, which costs nothing."""
     number = base - size
     note = (b"[%d bytes lost]\n" % number)[:number]

@@ -1,4 +1,4 @@
-"""What became of a message whose lease is over, for whoever still has its token."""
+"""The fate of a message whose lease is over, told to a holder that still has its token."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WHAT = {
 
 def ended_by(spool: Spool, token: str, word: str) -> State | None:
     """Return where a message is now whose holder has ended it before by the same word (a
-    digest of it); None: that is not so, or nobody remembers."""
+    digest of it); None: that is not so, or is not remembered."""
     msg_id, _ = lease.parse_token(token)
     hashed = lease.digest(token)
     ended = spool.ended_leases.of(hashed)
@@ -62,7 +62,7 @@ def _sentence(ended: Ended) -> str:
 
 
 def _as_it_stands(spool: Spool, msg_id: str, attempt: int, state: State) -> str:
-    """Say where a message is of which nobody remembers how this attempt ended."""
+    """Say where a message is of which it is not remembered how this attempt ended."""
     entry = spool.entry_of(msg_id)
     held = spool.leases.get(msg_id)
     if held is not None and held.attempt == attempt:

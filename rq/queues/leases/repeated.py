@@ -25,7 +25,7 @@ class Repeated:
         return len(self._pairs)
 
     def keep(self, by: str, request: str, granted: Sequence[Granted]) -> None:
-        """Remember what somebody has got for a request; "" is none."""
+        """Remember what a client has got for a request; "" is none."""
         self._forget()
         if request and granted:
             self._pairs.pop((by, request), None)  # the oldest stay in front
@@ -33,7 +33,7 @@ class Repeated:
             self._pairs[by, request] = self._leases.now(), pairs
 
     def of(self, by: str, request: str) -> list[Granted]:
-        """Return what somebody has got for the same request and has not confirmed: he is
+        """Return what a client has got for the same request and has not confirmed: he is
         told once more. Unread, BadMessage or NoSuchMessage: a message of it cannot be
         read."""
         _, pairs = self._pairs.get((by, request), (0.0, []))

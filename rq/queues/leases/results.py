@@ -31,7 +31,7 @@ class Results:
         self, lease: Lease, name: str, source: int, pull: Pull
     ) -> Attachment:
         """Copy an open file into the folder of a leased message, durably. TooLarge when
-        its attempt has handed in as much as `pull` lets it."""
+        its attempt has handed in as much as `pull` allows."""
         self._check_name(lease, name)
         spool, msg_id = self._spool, lease.msg_id
         with (

@@ -1,4 +1,4 @@
-"""What the holder of a lease says of its end: checked, and as an outcome."""
+"""The word of a holder about the end of its lease: checked, and as an outcome."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ SLICE = 0.01  # seconds of claims in one turn
 
 @dataclass(slots=True, eq=False)
 class Waiter:
-    """Somebody who waits."""
+    """A client that waits."""
 
     wanted: Wanted
     ended: asyncio.Future[None]
@@ -23,7 +23,7 @@ class Waiter:
     impatient: bool = False  # he waits only until all that is due was looked at
 
     def end(self) -> None:
-        """Let him be answered with what there is."""
+        """Answer him with what there is."""
         if not self.ended.done():
             self.ended.set_result(None)
 
@@ -50,7 +50,7 @@ class Waiters:
 
     @property
     def hungry(self) -> bool:
-        """Whether somebody waits for a lease, and not for news alone."""
+        """Whether a client waits for a lease, and not for news alone."""
         return bool(self._hungry)
 
     async def wait(self, waiter: Waiter, seconds: float) -> None:
@@ -85,18 +85,18 @@ class Waiters:
         return False
 
     def end_impatient(self) -> None:
-        """Let those be answered who wait for no message to come."""
+        """Answer those that wait for no message to come."""
         for waiter in list(self._hungry):
             if waiter.impatient:
                 waiter.end()
 
     def call(self, by: str) -> None:
-        """Let those be answered who wait under a name: there is news for them."""
+        """Answer those that wait under a name: there is news for them."""
         for waiter in list(self._all):
             if waiter.wanted.by == by:
                 waiter.end()
 
     def end(self) -> None:
-        """Let all be answered."""
+        """Answer all."""
         for waiter in list(self._all):
             waiter.end()

@@ -1,1 +1,1 @@
-"""What a queue sees to beside its messages: checkpoints, deposits, retention, stalls."""
+"""Chores of a queue beside its messages: checkpoints, deposits, retention, stalls."""

@@ -102,7 +102,7 @@ class Checkpoints:
                 self.start_index()
 
     def start_index(self) -> None:
-        """Write the index anew, in slices; nothing if that is going on."""
+        """Write a new index, in slices; nothing if that is going on."""
         if self._index is not None or (self._finishing and not self._finishing.done()):
             return
         spool = self._spool

@@ -25,7 +25,7 @@ class Deposits:
         self._health = health
         self._wakeup = wakeup
         self._tasks = tasks
-        self._again = False  # somebody asked while a look was going on
+        self._again = False  # a look was asked for while one was going on
 
     def look(self) -> None:
         """Begin to look, or look once more when the look that goes on has ended."""

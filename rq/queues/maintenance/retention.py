@@ -97,7 +97,7 @@ class Retention:
 
     async def forget_history(self) -> int | None:
         """Remove sealed segments that are too old; return the event from which a newer
-        index would let more of them go, None when there is none."""
+        index would make more of them removable, None when there is none."""
         kept = self._settings.queue.retention.get("history", {})
         if not kept:
             return None

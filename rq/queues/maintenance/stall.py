@@ -1,4 +1,4 @@
-"""Whether a queue stands still: messages are due, and none starts or ends.
+"""A stall: messages of a queue are due, and none starts or ends.
 
 It does not count as standing still when it is paused or down, when all slots are at work,
 or when its script cannot be started, which is told separately. A stall is told when it has
@@ -32,7 +32,7 @@ class Stall:
         self._since = 0.0  # monotonic
 
     def look(self) -> None:
-        """Look what holds up the messages that are due. The time starts anew when that
+        """Look what holds up the messages that are due. The time starts again when that
         has changed since the last look, or when a message has started or ended."""
         cause = _cause(self._owner)
         if cause != self._cause:

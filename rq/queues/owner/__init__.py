@@ -1,1 +1,2 @@
-"""What the process of a queue knows: what it admits, what waits, and how it goes."""
+"""The state of a queue's process: what it admits, what waits, settings, and how it
+goes."""

@@ -1,5 +1,5 @@
-"""What a queue admits: whether it takes messages and starts them, and why not. A little of
-the disk is kept to finish with.
+"""Admission: whether a queue takes messages and starts them, and why not. A little of the
+disk is kept to finish with.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Admission:
 
     def __init__(self, settings: Settings, spool: Spool, restored: str | None) -> None:
         """`restored`: why a person must decide first, because the directory was copied
-        or restored; None: nobody must."""
+        or restored; None: no decision is needed."""
         self.restored = restored
         self.stopping = False
         self.disk_failed: str | None = None
@@ -53,7 +53,7 @@ class Admission:
         return until if until is not None and until > self._spool.clock() else None
 
     def forget_admin(self) -> None:
-        """Read anew what the operator wants when that is asked for next."""
+        """Read again what the operator wants when that is asked for next."""
         self._admin = None
 
     @property

@@ -1,4 +1,5 @@
-"""What waits in que: which message runs next, and what each of the others waits for."""
+"""The messages that wait in que: which runs next, and what each of the others waits
+for."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ class Backlog:
         spool.deadline = config.deadline
         self._groups = Groups()
         self._riders: dict[str, dict[str, None]] = {}  # leader: its riders
-        self._held: dict[str, None] = {}  # messages that somebody holds
+        self._held: dict[str, None] = {}  # messages that a person holds
         self.busy_keys = Places(config.most_of_key)
         self.gathering = Gathering(_NO_BATCHES)  # messages that wait for a batch
         self._ranks = Ranks(spool, config, self._groups)
@@ -96,7 +97,7 @@ class Backlog:
             self._fill()
 
     def clock_went_back(self) -> None:
-        """Work out anew until when each message waits."""
+        """Work out again until when each message waits."""
         self._schedule()
 
     # ---- coming and going
@@ -115,7 +116,7 @@ class Backlog:
             self._group(msg_id, entry, message)
 
     def put_back(self, msg_id: str) -> None:
-        """Let a message that was due, and could not be claimed, be due again."""
+        """Put a message back that was due, and could not be claimed."""
         entry = self._spool.entry(msg_id)
         self.waiting.add(Item(entry.due, entry.seq, msg_id))
 
@@ -135,7 +136,7 @@ class Backlog:
             entry.rider_of = None
 
     def run_now(self, msg_id: str) -> None:
-        """Let a message in que run before all others."""
+        """Put a message in que before all others."""
         if self._check_steerable(msg_id).held:
             raise WrongState("msg is held: release it first")
         first = self.first_due()
@@ -174,7 +175,7 @@ class Backlog:
     # ---- held by a person
 
     def hold(self, msg_id: str, hold: JsonObject, **more: Unpack[More]) -> bool:
-        """Let a message in que wait until `release`; False: it is held already."""
+        """Hold a message in que until `release`; False: it is held already."""
         entry = self._waiting_entry(msg_id, "held")
         if entry.held:
             return False
@@ -184,7 +185,7 @@ class Backlog:
         return True
 
     def release(self, msg_id: str, who: str, **more: Unpack[More]) -> bool:
-        """Let a message go on that was held; False: it is not."""
+        """Release a message that was held; False: it is not."""
         if not self._waiting_entry(msg_id, "released").held:
             return False
         self._spool.release(msg_id, who, **more)
@@ -235,7 +236,7 @@ class Backlog:
         return None if look is None else max(look, self.rate_until(now))
 
     def rate_until(self, now: float) -> float:
-        """Return when the rate lets a message start: now, or later."""
+        """Return when a message may start by the rate: now, or later."""
         return self._rate.next(now)
 
     def has_due(self, now: float) -> bool:
@@ -244,7 +245,7 @@ class Backlog:
         return (free and self.waiting.has_due(now)) or self.gathering.starts_by(now)
 
     def gather(self, msg_id: str) -> None:
-        """Let a message that is due wait for its batch; Unread: which batch that is
+        """Put a message that is due into its batch; Unread: which batch that is
         cannot be known yet."""
         params: JsonObject = {}
         entry, last = self._spool.entry(msg_id), False
@@ -276,12 +277,12 @@ class Backlog:
         self.take_key(key, msg_id)
 
     def take_key(self, key: str | None, msg_id: str) -> None:
-        """Let a message run with an exclusion key."""
+        """Take a place of an exclusion key for a message."""
         if key is not None:
             self.busy_keys.take(key, msg_id)
 
     def free_key(self, key: str | None, msg_id: str) -> None:
-        """Let a message run that waited for the place of one that ran."""
+        """Free the place of a message, for another one that waits for it."""
         if key is not None:
             self.busy_keys.free(key, msg_id)
             if key not in self.busy_keys:
@@ -299,7 +300,7 @@ class Backlog:
         return list(self._riders.get(leader, ()))
 
     def gather_riders(self, leader: str, key: str | None) -> None:
-        """Let all other waiting messages that equal the leader ride with it."""
+        """Make all other waiting messages that equal the leader ride with it."""
         if key is None:
             return
         riders = self._groups.others(key, leader, MOST_RIDERS)
@@ -316,7 +317,7 @@ class Backlog:
         return [] if key is None else self._groups.others(key, leader, MOST_RIDERS)
 
     def ride_again(self, leader: str, riders: Iterable[str]) -> None:
-        """Let messages ride that rode with the leader when the queue ended."""
+        """Make messages ride again that rode with the leader when the queue ended."""
         again = [rider for rider in riders if self._is_in_que(rider)]
         for rider in again:
             entry = self._spool.entry(rider)

@@ -1,4 +1,4 @@
-"""How a queue is, for people: what is wrong with it, said by whoever finds it."""
+"""The health of a queue, for people: what is wrong with it, set where it is noticed."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Whom the scripts of a queue run as now: looked at again every few seconds, because a
-file, an account or a right may have changed."""
+"""The user that the scripts of a queue run as now: looked at again every few seconds,
+because a file, an account or a right may have changed."""
 
 from __future__ import annotations
 

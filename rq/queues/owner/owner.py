@@ -145,7 +145,7 @@ class Owner:
         return message.with_(held=fields.held({"by": by, "why": why, "since": since}))
 
     def accept(self, message: Message, **more: Unpack[More]) -> str:
-        """Accept a message, or let it join an equal one; return the id of the one that
+        """Accept a message, or join it to an equal one; return the id of the one that
         stands, promised when the group is durable. NotUnique: it is refused."""
         accepted = self.accept_quietly(message, **more)
         self.wake()
@@ -177,7 +177,7 @@ class Owner:
             self._remove(other, Cause.REPLACED, f"message {msg_id}")
 
     def _join(self, msg_id: str, stands: str, more: More) -> None:
-        """Let what was sent join a message; remember it by its key, or by the id that it
+        """Join what was sent to a message; remember it by its key, or by the id that it
         has had in prep."""
         prepared = self.spool.find(msg_id) is State.PREP
         key = more.get("key") or (f"{PREPARED}{msg_id}" if prepared else None)
@@ -197,19 +197,19 @@ class Owner:
         self.rates.count(what, time.monotonic(), self.spool.depth)
 
     def run_now(self, msg_id: str) -> None:
-        """Let a message in que run before all others."""
+        """Put a message in que before all others."""
         self.backlog.run_now(msg_id)
         self.wake()
 
     def hold(self, msg_id: str, who: str, why: str, **more: Unpack[More]) -> bool:
-        """Let a message in que wait until `release`; False: it is held already."""
+        """Hold a message in que until `release`; False: it is held already."""
         hold: JsonObject = {"by": who, "why": why, "since": self.spool.clock()}
         changed = self.backlog.hold(msg_id, hold, **more)
         self.wake()
         return changed
 
     def release(self, msg_id: str, who: str, **more: Unpack[More]) -> bool:
-        """Let a message go on that was held; False: it is not."""
+        """Release a message that was held; False: it is not."""
         changed = self.backlog.release(msg_id, who, **more)
         self.wake()
         return changed

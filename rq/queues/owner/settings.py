@@ -40,7 +40,8 @@ class Settings:
         self.environment = environment.fixed(self.root.path, self.main, queue)
 
     def _complain_of_recipients(self, queue: QueueConfig) -> None:
-        """Log what is told to nobody: its notices are tried again for days, and fail."""
+        """Log recipients that do not exist: its notices are tried again for days, and
+        fail."""
         for settings in (queue, self.main) if self.notices else ():
             for why in recipients.lacking(self.root, settings):
                 log.warning("%s", why)
@@ -66,7 +67,8 @@ class Settings:
 def _notices(
     name: str, main: RootConfig, queue: QueueConfig
 ) -> Mapping[Matter, Notice]:
-    """Return whom a queue tells of what; the queue that tells others tells nobody."""
+    """Return whom a queue tells of what; the queue that tells others tells of nothing
+    itself."""
     if name == NOTICE:
         return {}
     return notices.wanted(partial(getattr, queue), partial(getattr, main))

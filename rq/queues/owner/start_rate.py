@@ -1,5 +1,5 @@
-"""How many messages of a queue start in a time: the rule of `schedule.rate`, and the past
-that the journal tells."""
+"""The rate at which messages of a queue may start: the rule of `schedule.rate`, and the
+past that the journal tells."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Equal messages stand once: the rule of `schedule.unique`, applied to a queue.
 
-Whoever accepts a message asks `way` in the very step in which it is accepted: between
-the two nothing may be awaited, or an equal one comes in.
+`way` is asked in the very step in which a message is accepted: between the two nothing
+may be awaited, or an equal one comes in.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Uniqueness:
 
     def check_retry(self, message: Message) -> None:
         """NotUnique when a message that has ended may not go back to que, because an
-        equal one stands there. Nobody is replaced: what waits is newer. A window is not
+        equal one stands there. None is replaced: what waits is newer. A window is not
         asked: nothing new is accepted."""
         rule = self.rule
         if rule is None or not (key := self._spool.uniques.key_in(message)):

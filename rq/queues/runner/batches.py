@@ -133,7 +133,8 @@ class Batches:
             self._leave_out(batch, attempt, error)
 
     async def _lend(self, batch: Batch) -> None:
-        """Let another user read the attachments of its messages, if it runs as one."""
+        """Allow another user to read the attachments of its messages, if it runs as
+        one."""
         for attempt in list(batch):
             if self._parts.launcher.lends(attempt.message):
                 try:
@@ -317,8 +318,8 @@ def batch_json(
     batch_id: str,
     messages: Iterable[Message],
 ) -> bytes:
-    """Return `batch.json`, which the script reads: a line of JSON for each message, with where its folder lies
-    and its whole id, then its own fields."""
+    """Return `batch.json`, which the script reads: a line of JSON for each message, with
+    where its folder lies and its whole id, then its own fields."""
     lines = [
         orjson.dumps(
             {

@@ -1,4 +1,4 @@
-"""The end of a message's attempt, whoever worked on it: one event, its facts, its
+"""The end of an attempt, of a script here or of a lease: one event, its facts, its
 riders, and what it owes to other queues."""
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def _fire(owner: Owner, end: End) -> None:
         all_files = {**message.attachments, **end.results}
         changed = (changed or message).with_(attachments=all_files)
     if changed is None and end.touched:
-        changed = message  # its script has written to the file: write it anew
+        changed = message  # its script has written to the file: write it again
     if riders:
         more["riders"], more["rides"] = riders, owner.full_id(msg_id)
     more.update(_owes(owner, changed or message, decided, end))
@@ -170,7 +170,7 @@ def _riders(owner: Owner, msg_id: str, event: Event) -> list[str]:
 
 
 def _again(message: Message, decided: Outcome, now: float) -> Message:
-    """Return a message that goes back into the queue. What nobody has told it to wait is
+    """Return a message that goes back into the queue. What was not told to wait is
     due at once: it was when it was claimed, whatever has become of the clock since."""
     turn = min(message.due, now)
     if decided.event is Event.REQUEUE:

@@ -93,8 +93,8 @@ def _was_touched(owner: Owner, attempt: Attempt) -> bool:
 
 
 def _printed(attempt: Attempt) -> tuple[int, int] | None:
-    """Return where in its log the output of an attempt is; that of a batch is nobody's
-    alone."""
+    """Return where in its log the output of an attempt is; that of a batch belongs to
+    no single attempt."""
     return None if attempt.claim.batch_id is not None else attempt.work.log.printed
 
 

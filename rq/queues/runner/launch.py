@@ -89,8 +89,8 @@ class Launcher:
         return self._ids is not None and bool(message.attachments)
 
     async def lend(self, message: Message) -> None:
-        """Let the group of its script read the attachments of a claimed message; OSError
-        when they cannot be made ready, or are for another one by now."""
+        """Allow the group of its script to read the attachments of a claimed message;
+        OSError when they cannot be made ready, or are for another one by now."""
         owner, ids = self._owner, self._ids
         if ids is None or not message.attachments:
             return
@@ -145,7 +145,8 @@ class Launcher:
     def hand_over_batch(
         self, batch: Batch, values: Mapping[str, str], output: StdioLog
     ) -> None:
-        """Give a batch to its long-lived worker; its output goes to the log of the batch."""
+        """Give a batch to its long-lived worker; its output goes to the log of the
+        batch."""
         worker = batch.worker
         if worker is None or worker.script.termination is not None:
             raise ChildProcessError(errno.ECHILD, "its worker has ended")
@@ -199,7 +200,7 @@ class Launcher:
         self.end(attempt)
 
     def end(self, attempt: Attempt) -> None:
-        """Let the script at work on a message end, and its worker with it."""
+        """End the script at work on a message, and its worker with it."""
         grace = attempt.limits.grace
         if grace is None:
             grace = self._owner.settings.grace

@@ -46,7 +46,7 @@ class LeftProcesses:
                 slots.keep(slot)
 
     def _keep_key(self, msg_id: str) -> None:
-        """Let no more run beside a message in run than may."""
+        """Take the place of a message in run, so that no more run beside it than may."""
         entry = self._spool.entry_of(msg_id)
         if entry is None or entry.state is not State.RUN:
             return

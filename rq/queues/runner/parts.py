@@ -1,4 +1,4 @@
-"""What scripts alone, long-lived workers and batches share."""
+"""The parts of the runner that single scripts, long-lived workers and batches share."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The long-lived workers of a queue: started as messages want them, renewed, ended.
 
-A worker that dies without a message costs nobody; one that dies before its first message
-lets the next start wait.
+A worker that dies without a message costs no attempt; after one that dies before its
+first message the next start is put off.
 """
 
 from __future__ import annotations
@@ -191,14 +191,14 @@ class Pool:
         return bool(self._free)
 
     def renew(self) -> None:
-        """Let all workers end, each after its message."""
+        """End all workers, each after its message."""
         for worker in list(self._all.values()):
             if worker.phase is not WorkerPhase.RETIRED:
                 worker.retire(self._owner.settings.grace)
         self._free.clear()
 
     def retire_worn(self) -> None:
-        """Let free workers end that have reached a limit of their config."""
+        """End free workers that have reached a limit of their config."""
         for worker in [free for free in self._free if free.worn(self._limits)]:
             worker.retire(self._owner.settings.grace)
             self._free.remove(worker)

@@ -1,4 +1,4 @@
-"""What scripts say while they run: progress is shown, `dup` is answered."""
+"""The lines that scripts write while they run: progress is shown, `dup` is answered."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ AFTER_TERM, AFTER_KILL = 5.0, 30.0  # seconds, at most, that they are waited for
 
 
 async def stop(runner: Runner) -> None:
-    """Let scripts end, then make them: grace, TERM, KILL; all have ended after."""
+    """Wait for scripts to end, then end them: grace, TERM, KILL; all have ended after."""
     grace = runner.owner.settings.grace
     runner.pool.renew()
     if await _idle(runner, grace):

@@ -1,1 +1,1 @@
-"""What runs next: pure rules on what waits."""
+"""Pure rules on the messages that wait: which runs next."""

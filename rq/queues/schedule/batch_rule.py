@@ -1,4 +1,4 @@
-"""Which messages that are due form a batch, and when it starts: one rule, pure.
+"""The rule of batches, pure: which messages that are due form one, and when it starts.
 
 A batch starts when it is full, when it is complete (if its messages say how many they
 are), or when its first message has waited long enough. Messages whose batch died go
@@ -20,7 +20,7 @@ import orjson
 from rq.nesting import Json
 
 PARTS = 10  # in how many a batch that died twice is parted
-_SLACK = 64  # entries of a heap that count no more before it is made anew
+_SLACK = 64  # entries of a heap that count no more before it is made again
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +57,8 @@ class _Group:
     most: int
     # Ordered: its first message is found at once, however many have gone before.
     since: OrderedDict[str, float] = field(default_factory=OrderedDict)
-    parts: int = 0  # how many there will be; 0: nobody says
-    hurried: str | None = None  # the message that lets it start as it is
+    parts: int = 0  # how many there will be; 0: that is not said
+    hurried: str | None = None  # the message for which it starts as it is
     alarm: float | None = None  # of its entries among the alarms the one that counts
 
     @property

@@ -71,7 +71,7 @@ class BackOffs(Generic[_Item]):
         return [] if hold is None else [row[-1] for row in hold.items]
 
     def hurry(self, dest: str) -> None:
-        """Let the next message for `dest` be tried at once."""
+        """Try the next message for `dest` at once."""
         hold = self._of(dest)
         if hold is not None:
             hold.until = 0.0

@@ -54,7 +54,7 @@ class Excluded:
         return self._stands_for.get(msg_id)
 
     def keep(self, key: str, item: Item, rank: Rank) -> None:
-        """Let a message wait whose key has no place; one that stood for others is the
+        """Put a message aside whose key has no place; one that stood for others is the
         first of them, as before."""
         order = self._waiting.get(key)
         if order is None:

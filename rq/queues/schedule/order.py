@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeVar
 from rq.message.rank import Rank
 
 _JOINS = 2000  # keys that get their place in one look
-_SLACK = 64  # moments in `_coming` that count no more before it is made anew
+_SLACK = 64  # moments in `_coming` that count no more before it is made again
 _Row = TypeVar("_Row", bound=tuple[object, ...])
 
 
@@ -84,7 +84,7 @@ class Rotation:
         self._is_placed(heap[0], key)
 
     def has_had_turn(self, key: str) -> None:
-        """Let the others of a key wait for its next turn."""
+        """Put the others of a key off to its next turn."""
         if key in self._places:
             self._places.move_to_end(key)
 
@@ -302,7 +302,7 @@ class Order:
         self._of(rank.priority).put_first(item, rank.fair or "")
 
     def has_had_turn(self, rank: Rank) -> None:
-        """Let the others with a rank wait for the next turn of their key."""
+        """Put the others with a rank off to the next turn of their key."""
         self._of(rank.priority).has_had_turn(rank.fair or "")
 
     def fill(self, items: Iterable[tuple[Item, Rank]]) -> None:

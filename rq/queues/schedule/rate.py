@@ -1,4 +1,4 @@
-"""How many messages start in a time: a bucket of tokens, each start takes one.
+"""A rate of starts: a bucket of tokens, of which each start takes one.
 
 A bucket holds `burst` tokens and is filled at the rate. It is known by the moment when it
 will be full. A clock that goes forward fills it, and no more; one that goes back leaves

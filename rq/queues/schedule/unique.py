@@ -92,10 +92,10 @@ class Holders:
 
 
 def in_the_way(rule: Rule, holders: Holders, now: float) -> str | None:
-    """Return who stands in the way of a new message; None: nobody does.
+    """Return who stands in the way of a new message; None: none does.
 
     Who runs is named before who waits: it came first. A clock that was set back makes a
-    window begin anew and no longer than it is.
+    window begin again and no longer than it is.
     """
     if rule.scope is Scope.WINDOW:
         in_time = now - holders.last_at < rule.seconds

@@ -1,5 +1,5 @@
-"""Which message runs next: the first in order, of one key only so many at once, and none
-whose destination is backed off."""
+"""The schedule, which says what message runs next: the first in order, of one key only so
+many at once, and none whose destination is backed off."""
 
 from __future__ import annotations
 
@@ -113,7 +113,8 @@ class Waiting:
         return True
 
     def _left(self, item: Item) -> None:
-        """Let the next one stand for those for which a message stood that has left."""
+        """Choose the next one to stand for those for which a message stood that has
+        left."""
         self._enter(self._excluded.leaves(item.msg_id, self._rank_of(item.msg_id)))
 
     def _enter(self, item: Item | None) -> None:
@@ -132,7 +133,7 @@ class Waiting:
         self._holds.begin(msg_id, dest, name, until)
 
     def hold_no_longer(self, dest: str) -> None:
-        """Let all go on that wait for what a message for `dest` waited for."""
+        """Release all that wait for what a message for `dest` waited for."""
         for item in self._holds.end(dest) if self._holds else ():
             self.add(item)
 
@@ -164,11 +165,11 @@ class Waiting:
     # ---- what waits for another message
 
     def release(self, key: str) -> None:
-        """Let one of the messages run that waited for a key, and then the next."""
+        """Release one of the messages that waited for a key, and then the next."""
         self._enter(self._excluded.release(key))
 
     def part(self, leader: str) -> None:
-        """Let those run by themselves again that rode with a message."""
+        """Make those run by themselves again that rode with a message."""
         for item in self._riding.pop(leader, ()):
             self.add(item)
 
@@ -177,7 +178,7 @@ class Waiting:
         self._riding.pop(leader, None)
 
     def release_all(self) -> None:
-        """Look anew at all that wait for another message or for something outside."""
+        """Look again at all that wait for another message or for something outside."""
         for item in (*self._excluded.release_all(), *self._holds.release()):
             self.add(item)
 
