@@ -12,8 +12,8 @@ What is true at all times
 - Lines of a group carry its number, the last one says `end`. A group whose events are all
   written and that is to end gets a line of its own for that; SPARE keeps room for it.
 - A segment is filled with zeros before its first line, and lines never reach past its
-  size: fdatasync writes data alone, no metadata. A group that fits nowhere begins in a
-  new segment; one that is begun is never spread over two.
+  size: fdatasync writes data alone, no metadata. A group that does not fit begins in a new
+  segment; one that is begun ends there, and what does not fit is the next group.
 - A descriptor that failed is never written or synced again, and no segment of an earlier
   process is appended to.
 

@@ -21,8 +21,8 @@ What is true at all times
 
 - A script never starts for a message whose acceptance, or whose last change of content, is
   not durable (`launch` is told up to which event that holds).
-- No reply waits for a folder, and no folder for a reply that is late: while requests come
-  in folders wait WAIT seconds at most, past half of the lag they go first.
+- No reply waits for a folder. While requests come in, folders wait up to WAIT seconds; past
+  half of the lag that is allowed they go first, and requests are taken at their pace.
 - While scripts end one after the other and no client waits, a group stays open for SHARE
   seconds, over several turns: written in each, synced once.
 

@@ -7,11 +7,11 @@ What is true at all times
   line, by the same functions (`News.take`, `Bulks.take`, `Transactions.take`, `held_in`).
   Who wants to remember more gives the line a field, and makes the memory from that field.
 - An event is a row of `states.TRANSITIONS`, fired by a role that may. There is no other
-  way to change the state of a message, and `fire` is the only place that changes one
-  message.
+  way to change the state of a message. One message has its event in `fire` and nowhere
+  else; a rider ends in the line of the message that it rode with.
 - Numbers have no gaps: an event takes its `seq` when its line has been made.
 - A message that a thread works on is `busy`, and one that an open transaction holds waits
-  for its decision: neither has an event meanwhile.
+  for its decision: neither has an event of its own meanwhile.
 
 The order within `fire` is the point of it. First the row is looked up and the line is
 made: a wrong state, a role that may not, or a value that is no JSON fails here, and has

@@ -2,7 +2,8 @@
 
 The steps, in the order that must not change
 
-1. The lock. Busy if another process has it; nothing was looked at before.
+1. The lock. Busy if another process has it; only missing directories were made
+   before.
 2. `scan_queue` reads the checkpoint, the index and the lines after it. Nothing on disk
    changes. A journal that cannot be believed stops here (Damaged), for a person to decide;
    so does a directory that was copied or restored: then memory is filled by a journal that
@@ -32,8 +33,8 @@ What may have happened before, and what follows from it
 | end of the last process | its scripts | its files |
 |---|---|---|
 | a clean stop | none | believed as they lie: a person may have moved or edited them |
-| a kill | may still run: ended first | whole where a line says that they were written |
-| a power cut, or the disk had reported an error | none | written again: `Opened.trusted` is false |
+| a kill | may still run: ended first | whole as far as they were written |
+| a power cut, a disk error | none | written again: `Opened.trusted` is false |
 
 Counts of messages that have ended come from the checkpoint. They may be millions, and are
 listed only where no checkpoint tells, or a clean stop shows that a directory has changed.
