@@ -21,7 +21,7 @@ class State(StrEnum):
     DONE = "done"
     RELAYED = "relayed"
     ERR = "err"
-    DISMISSED = "dismissed"  # err/.ID: an error that a person has seen
+    DISMISSED = "dismissed"  # err/.ID: an error that was acknowledged
     NOWHERE = "nowhere"  # not yet made
     GONE = "gone"  # removed; never comes back
 

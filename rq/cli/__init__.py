@@ -1,6 +1,7 @@
 """The command line: finds the verb, runs it, turns every failure into one sentence.
 
-Importing this module must stay cheap: `rq --help` reads the table in `verbs` and no more.
+Importing this module must stay cheap: `rq --help` reads the tables of verbs and of actions
+and no more.
 """
 
 # ruff: noqa: E402 - a signal may come while the rest is imported
@@ -22,6 +23,7 @@ if _IS_PROGRAM:
     _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
 
 import contextlib
+import functools
 import importlib
 import os
 import signal
@@ -174,8 +176,10 @@ def _drop(root: Root) -> None:
 
 
 def _function(target: str) -> object:
-    name, _, function = target.partition(":")
-    return getattr(importlib.import_module(f"rq.cli.{name}"), function)
+    place, _, word = target.partition(" ")
+    module, _, name = place.partition(":")
+    function = getattr(importlib.import_module(f"rq.cli.{module}"), name)
+    return functools.partial(function, word) if word else function
 
 
 def _act(verb: str, act: Callable[..., int], root: Root, rest: list[str]) -> int:

@@ -7,13 +7,13 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import cast
 
 from rq import moments
 from rq.cli import FAILED, OK, owner, place, term
 from rq.errors import OutcomeUnknown, Unreachable, WrongState
 from rq.layout import Root
+from rq.message.action import Action, Many
 from rq.message.fieldnames import PARAMS
 from rq.nesting import Json
 from rq.replies import BulkChoice, BulkView
@@ -22,28 +22,6 @@ from rq.states import State
 _PAUSE = 0.2  # seconds between looks at how far it is
 _GIVEN = ("cause", "text", "key", *PARAMS)
 _SHORT = 1.0  # seconds that are too short for a line of progress
-
-
-@dataclass(frozen=True, slots=True)
-class Words:
-    """How a verb speaks of many messages."""
-
-    question: str  # whose answer is yes or no
-    done: str  # what became of those that it has changed
-
-
-WORDS = {
-    "retry": Words("Run {} again?", "will run again"),
-    "cancel": Words("Remove those that wait, end those that run: {}?", "cancelled"),
-    "delete": Words("Remove {} for good, with logs and attachments?", "removed"),
-    "ack": Words("Mark {} as seen?", "marked as seen"),
-    "unack": Words("Mark {} as not seen?", "no longer marked as seen"),
-    "due": Words("Let {} run at that time?", "given another time"),
-    "priority": Words("Give {} that priority?", "given another priority"),
-    "hold": Words("Hold {} until they are released?", "held"),
-    "release": Words("Let {} go on?", "released"),
-    "move": Words("Move {} to the other queue?", "moved"),
-}
 
 
 def options(parser: argparse.ArgumentParser, default: State | None = None) -> None:
@@ -75,33 +53,37 @@ def options(parser: argparse.ArgumentParser, default: State | None = None) -> No
 
 def check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
     """End with a usage error unless either ids are given, or a queue."""
+    if getattr(args, "batch", False) and args.queue:
+        parser.error("say which: --batch ID..., or --queue QUEUE")
     if bool(args.ids) == bool(args.queue):
         parser.error("say which: ID..., or --queue QUEUE")
     if args.queue and not args.state:
         parser.error("say --state STATE, too")
 
 
-def run(root: Root, verb: str, args: argparse.Namespace, who: str) -> int:
-    """Do what a verb does to all messages that match, as `who` asks; say how far it
+def run(
+    root: Root, action: Action, args: argparse.Namespace, who: str, to: Json
+) -> int:
+    """Do an action, with `to`, to all messages that match, as `who` asks; say how far it
     is."""
     place.demand_running(root)
     request: dict[str, Json] = {
-        "action": verb,
+        "action": str(action.word),
         "filter": _filter(args, time.time()),
         "who": who,
+        "to": to,
     }
-    if (to := getattr(args, "to", None)) is not None:
-        request["to"] = to
+    many = cast(Many, action.many)
     if args.dry_run or not args.yes:
         choice = _choice(root, args, request)
         if args.dry_run or not choice["messages"]:
             return OK
-        if not term.confirm(WORDS[verb].question.format(_them(choice)), yes=False):
+        if not term.confirm(many.question.format(_them(choice)), yes=False):
             print("nothing was changed")
             return OK
         request["filter"] = _until_counted(request["filter"], choice["at"])
     view = cast(BulkView, owner.demand(root, args.queue, "bulk", request))
-    return _watch(root, args.queue, verb, view)
+    return _watch(root, args.queue, many, view)
 
 
 def _filter(args: argparse.Namespace, now: float) -> dict[str, Json]:
@@ -138,7 +120,7 @@ def _them(choice: BulkChoice) -> str:
     return term.number(choice["messages"], "message")
 
 
-def _watch(root: Root, queue: str, verb: str, view: BulkView) -> int:
+def _watch(root: Root, queue: str, many: Many, view: BulkView) -> int:
     """Say how far it is until it has ended; who stops looking does not stop it."""
     began, bulk_id = time.monotonic(), view["bulk"]
     shows = sys.stderr.isatty()
@@ -158,7 +140,7 @@ def _watch(root: Root, queue: str, verb: str, view: BulkView) -> int:
     finally:
         if shows and time.monotonic() - began > _SHORT:
             print(file=sys.stderr)
-    return _tell(queue, verb, view)
+    return _tell(queue, many, view)
 
 
 def _ask(root: Root, queue: str, command: str, bulk_id: str) -> BulkView:
@@ -166,9 +148,9 @@ def _ask(root: Root, queue: str, command: str, bulk_id: str) -> BulkView:
     return cast(BulkView, owner.demand(root, queue, command, {"bulk": bulk_id}))
 
 
-def _tell(queue: str, verb: str, view: BulkView) -> int:
+def _tell(queue: str, many: Many, view: BulkView) -> int:
     changed, why = view["changed"], term.plain(view.get("why", ""))
-    print(f"{queue}: {term.number(changed, 'message')} {WORDS[verb].done}")
+    print(f"{queue}: {term.number(changed, 'message')} {many.done}")
     again = view.get("failed_again", 0)
     if again:
         place.note(

@@ -1,18 +1,27 @@
-"""Verbs that change messages: run, retry, cancel, delete, ack."""
+"""The verbs that change messages: one for each action of the table that has a verb.
+
+Each takes ids, or all messages of a queue that match (`--queue`). What only a few take
+stands here beside them: `ack --all`, `cancel --batch`. What removes a message asks first.
+"""
 
 from __future__ import annotations
 
 import argparse
 import os
 import pwd
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping
 
 from rq.cli import OK, bulk, ids, owner, place, term
 from rq.errors import RQError, WrongState
 from rq.layout import Root
-from rq.states import State
+from rq.message.action import Action
+from rq.message.actions import ACTIONS, Word
+from rq.nesting import Json
+from rq.states import LIVE, State
 
 Change = Callable[[Root, str, str], str]  # queue, msg_id -> what became of it
+Given = Mapping[str, Json]  # what an action is done with
 
 # How a message is that cannot be changed as a person wants it.
 _IS = {
@@ -26,151 +35,129 @@ _IS = {
 }
 
 
-def run(root: Root, words: list[str]) -> int:
-    """Start a waiting message now: it does not wait for its due time."""
-    parser = term.parser("run", "Run waiting messages now, before they are due.")
-    parser.add_argument("ids", nargs="+", metavar="ID", help=term.ID)
-    return each(root, parser.parse_args(words), _run)
-
-
-def _run(root: Root, queue: str, msg_id: str) -> str:
-    demand_state(root, (queue, msg_id), (State.QUE,), "messages that wait can be run")
-    owner.demand(root, queue, "run_message", request(msg_id))
-    return "runs next"
-
-
-def retry(root: Root, words: list[str]) -> int:
-    """Run messages in err again, under the same id."""
-    parser = parser_of_many(
-        "retry",
-        "Run messages again that failed or were cancelled: the same id, and the retries "
-        "count from 0.",
-        State.ERR,
-    )
-    parser.add_argument("--yes", "-y", action="store_true", help="do not ask")
+def act(verb: str, root: Root, words: list[str]) -> int:
+    """Do an action to the messages that are named, or to all that match."""
+    action = ACTIONS[Word(verb)]
+    parser = _parser(action)
     args = parser.parse_args(words)
-    return each_or_all(root, parser, args, _retry)
+    if action.word is Word.ACK:
+        _all_of_queue(parser, args)
+    now = time.time()
+    given: Given = {
+        takes.name: takes.said(getattr(args, takes.name), now, None)
+        for takes in action.takes
+    }
+    if action.many is not None:
+        bulk.check(parser, args)
+        if args.queue:
+            to = next(iter(given.values()), None)
+            return bulk.run(root, action, args, who(), to)
+    return each(root, args, _change(action, args, given))
 
 
-def _retry(root: Root, queue: str, msg_id: str) -> str:
-    states = (State.ERR, State.DISMISSED)
-    demand_state(root, (queue, msg_id), states, "messages in err can be run again")
-    owner.demand(root, queue, "retry_message", request(msg_id))
-    return "will run again"
-
-
-def demand_state(
-    root: Root, target: tuple[str, str], states: Sequence[State], only: str
-) -> None:
-    """WrongState, in words, unless a message is in one of `states`."""
-    queue, msg_id = target
-    with owner.Reader(root) as reader:
-        state = reader.state(queue, msg_id)
-    if state in _IS and state not in states:
-        raise WrongState(f"{queue}/{msg_id} {_IS[state]}: only {only}")
-
-
-def cancel(root: Root, words: list[str]) -> int:
-    """Take waiting messages out (asks), end running ones."""
-    parser = parser_of_many(
-        "cancel",
-        "Remove a waiting message, after asking; end a running one, which goes to err.",
-    )
-    parser.add_argument("--yes", "-y", action="store_true", help="do not ask")
-    parser.add_argument(
-        "--batch",
-        action="store_true",
-        help="end the whole batch that it runs in: all its messages go to err",
-    )
-    args = parser.parse_args(words)
-    if args.batch and args.queue:
-        parser.error("say which: --batch ID..., or --queue QUEUE")
-    if args.batch and args.ids:
-        return each(root, args, _cancel_batch)
-    return each_or_all(
-        root, parser, args, lambda *target: _cancel(*target, yes=args.yes)
-    )
-
-
-def _cancel_batch(root: Root, queue: str, msg_id: str) -> str:
-    owner.demand(root, queue, "cancel_batch", request(msg_id))
-    return "is being ended with its batch; all messages of the batch go to err"
-
-
-def _cancel(root: Root, queue: str, msg_id: str, *, yes: bool) -> str:
-    with owner.Reader(root) as reader:
-        state = reader.state(queue, msg_id)
-    if state is State.RUN:
-        owner.demand(root, queue, "cancel_message", request(msg_id))
-        return "is being ended; it goes to err"
-    if state not in (State.QUE, State.PREP):
-        is_now = "is gone" if state is None else _IS[state]
-        raise WrongState(
-            f"{queue}/{msg_id} {is_now}: only messages that wait or run can be cancelled"
+def _parser(action: Action) -> argparse.ArgumentParser:
+    removed = " One that waits is removed, after a question." if action.removes else ""
+    about = f"{action.about} {action.explains}{removed}"
+    parser = term.parser(action.word, about)
+    if action.many is None:
+        parser.add_argument("ids", nargs="+", metavar="ID", help=term.ID)
+    else:
+        parser.add_argument("ids", nargs="*", metavar="ID", help=term.ID)
+        bulk.options(parser, action.many.state)
+        parser.add_argument("--yes", "-y", action="store_true", help="do not ask")
+    for takes in action.takes:
+        parser.add_argument(
+            takes.option,
+            dest=takes.name,
+            required=takes.is_required,
+            default=takes.default,
+            metavar=takes.metavar,
+            help=takes.help,
         )
-    return _remove(root, queue, msg_id, state, yes=yes)
+    if action.word is Word.ACK:
+        parser.add_argument(
+            "--all", metavar="QUEUE", help="all messages in err of a queue"
+        )
+    elif action.word is Word.CANCEL:
+        text = ACTIONS[Word.CANCEL_BATCH].summary
+        parser.add_argument("--batch", action="store_true", help=text)
+    return parser
 
 
-def delete(root: Root, words: list[str]) -> int:
-    """Remove messages for good, with their log and attachments (asks)."""
-    parser = parser_of_many(
-        "delete",
-        "Remove messages for good, with their logs and attachments, after asking.",
-    )
-    parser.add_argument("--yes", "-y", action="store_true", help="do not ask")
-    args = parser.parse_args(words)
-    return each_or_all(
-        root, parser, args, lambda *target: _delete(*target, yes=args.yes)
-    )
-
-
-def _delete(root: Root, queue: str, msg_id: str, *, yes: bool) -> str:
-    with owner.Reader(root) as reader:
-        state = reader.state(queue, msg_id)
-    if state is State.RUN:
-        raise WrongState(f"{queue}/{msg_id} is running: `rq cancel` it first")
-    return _remove(root, queue, msg_id, state, yes=yes)
-
-
-def _remove(
-    root: Root, queue: str, msg_id: str, state: State | None, *, yes: bool
-) -> str:
-    question = f"Remove {queue}/{msg_id} (in {state}) for good?"
-    if not term.confirm(question, yes=yes):
-        return "kept"
-    owner.demand(root, queue, "delete_message", request(msg_id))
-    return "removed"
-
-
-def ack(root: Root, words: list[str]) -> int:
-    """Mark failed messages as seen."""
-    parser = parser_of_many(
-        "ack",
-        "Mark messages in err as seen: `rq status` no longer counts them as trouble. "
-        "They stay, and `rq retry` still runs them again.",
-        State.ERR,
-    )
-    parser.add_argument("--all", metavar="QUEUE", help="all messages in err of a queue")
-    parser.add_argument("--yes", "-y", action="store_true", help="do not ask")
-    args = parser.parse_args(words)
+def _all_of_queue(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
+    """`ack --all QUEUE` is `ack --queue QUEUE --yes`."""
     if args.all and (args.ids or args.queue):
         parser.error("say which: ID..., --queue QUEUE or --all QUEUE")
     if args.all:
         args.queue, args.yes = args.all, True
-    return each_or_all(root, parser, args, _ack)
 
 
-def _ack(root: Root, queue: str, msg_id: str) -> str:
-    states = (State.ERR, State.DISMISSED)
-    demand_state(root, (queue, msg_id), states, "messages in err can be marked as seen")
+def _change(action: Action, args: argparse.Namespace, given: Given) -> Change:
+    """Return what is done to each message that is named."""
+    if action.word is Word.CANCEL and args.batch:
+        action = ACTIONS[Word.CANCEL_BATCH]
+    elif action.word in (Word.CANCEL, Word.DELETE):
+        return lambda *target: _remove(action, *target, yes=args.yes)
+
+    def change(root: Root, queue: str, msg_id: str) -> str:
+        with owner.Reader(root) as reader:
+            state = reader.state(queue, msg_id)
+        _check_state(action, queue, msg_id, state)
+        return _changed(root, (queue, msg_id), action, given)
+
+    return change
+
+
+def _check_state(action: Action, queue: str, msg_id: str, state: State | None) -> None:
+    """WrongState, in words, unless the action is for messages in a state. Those that are
+    acknowledged are shown as in err: the owner tells them apart."""
+    may = {State.ERR if s is State.DISMISSED else s for s in action.states}
+    if state in _IS and state not in {*may, *action.states}:
+        states = ", ".join(action.all_states)
+        raise WrongState(
+            f"{queue}/{msg_id} {_IS[state]}: `rq {action.word}` is for messages in "
+            f"{states}"
+        )
+
+
+def _changed(root: Root, target: tuple[str, str], action: Action, given: Given) -> str:
+    """Ask for an action; return what became of the message."""
+    queue, msg_id = target
     try:
-        owner.demand(root, queue, "ack_errs", request(msg_id))
-    except WrongState:
-        raise WrongState(f"{queue}/{msg_id} is marked as seen already") from None
-    return "marked as seen"
+        reply = owner.demand(root, queue, action.command, {**request(msg_id), **given})
+    except WrongState as error:
+        text = str(error)
+        of_it = text.removeprefix("msg ")
+        joint = " " if of_it != text else ": "
+        raise WrongState(f"{queue}/{msg_id}{joint}{of_it}") from None
+    if action.already and reply == f"msg {action.already}":
+        return action.already
+    texts = dict(given)
+    if "due" in texts:
+        texts["due"] = term.moment(float(str(texts["due"])))
+    return action.done.format(**texts)
 
 
-def request(msg_id: str) -> dict[str, str]:
+def _remove(action: Action, root: Root, queue: str, msg_id: str, *, yes: bool) -> str:
+    """Delete a message, after asking; or cancel one: end it if it runs."""
+    with owner.Reader(root) as reader:
+        state = reader.state(queue, msg_id)
+    delete = ACTIONS[Word.DELETE]
+    if action.word is Word.CANCEL:
+        if state is State.RUN:
+            return _changed(root, (queue, msg_id), action, {})
+        if state not in LIVE:
+            _check_state(action, queue, msg_id, state)
+            raise WrongState(f"{queue}/{msg_id} is gone")
+    elif state is State.RUN:
+        raise WrongState(f"{queue}/{msg_id} is running: `rq cancel` it first")
+    question = f"Delete {queue}/{msg_id} (in {state}) for good?"
+    if not term.confirm(question, yes=yes):
+        return "kept"
+    return _changed(root, (queue, msg_id), delete, {})
+
+
+def request(msg_id: str) -> dict[str, Json]:
     return {"msg_id": msg_id, "who": who()}
 
 
@@ -207,27 +194,3 @@ def _caught(root: Root, target: tuple[str, str], act: Change) -> int:
         complain(text if msg_id in text else f"{queue}/{msg_id}: {text}")
         return EXIT_OF[error.kind]
     return OK
-
-
-def each_or_all(
-    root: Root,
-    parser: argparse.ArgumentParser,
-    args: argparse.Namespace,
-    act: Change,
-) -> int:
-    """Change the messages that are named, or all that match."""
-    bulk.check(parser, args)
-    if args.queue:
-        return bulk.run(root, parser.prog.removeprefix("rq "), args, who())
-    return each(root, args, act)
-
-
-def parser_of_many(
-    verb: str, about: str, state: State | None = None
-) -> argparse.ArgumentParser:
-    """Return the parser of a verb that takes ids, or all messages that match; `state`:
-    those that it means if none is named."""
-    parser = term.parser(verb, about)
-    parser.add_argument("ids", nargs="*", metavar="ID", help=term.ID)
-    bulk.options(parser, state)
-    return parser

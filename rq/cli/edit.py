@@ -14,6 +14,7 @@ from typing import cast
 from rq.cli import OK, change, ids, owner, place, term
 from rq.errors import BadInput
 from rq.layout import Root
+from rq.message.actions import ACTIONS, Word
 from rq.message.fieldnames import PARAMS
 from rq.nesting import Json, from_json
 from rq.states import version_of
@@ -23,11 +24,11 @@ _EDITABLE = (*PARAMS, "max_count", "priority", "src")
 
 def edit(root: Root, words: list[str]) -> int:
     """Send a message again that has ended, after an edit."""
+    action = ACTIONS[Word.EDIT]
     parser = term.parser(
-        "edit",
-        "Send a message that has ended again, with other fields: a new message, which "
-        "names it, with its attachments. One that has failed is marked as seen. Without "
-        "--paramN, $EDITOR opens its fields as JSON.",
+        action.word,
+        f"{action.about} {action.explains} Without --paramN, $EDITOR opens its fields "
+        "as JSON.",
     )
     parser.add_argument("id", metavar="ID", help=term.ID)
     for name in PARAMS:
@@ -38,7 +39,7 @@ def edit(root: Root, words: list[str]) -> int:
         queue, msg_id = ids.resolve(reader, args.id)
     given = {name: getattr(args, name) for name in PARAMS}
     changes: Mapping[str, Json] = {k: v for k, v in given.items() if v is not None}
-    request: dict[str, Json] = {**change.request(msg_id)}
+    request = change.request(msg_id)
     if not changes:
         reply = owner.demand(root, queue, "get_message", {"msg_id": msg_id})
         changes = _edited(cast(Mapping[str, Json], reply))
@@ -48,8 +49,8 @@ def edit(root: Root, words: list[str]) -> int:
         print("nothing was changed, and nothing is sent")
         return OK
     request["changes"] = changes
-    url = str(owner.demand(root, queue, "edit_message", request))
-    print(f"{queue}/{msg_id} is sent again as {url.rpartition('/')[2]}")
+    url = str(owner.demand(root, queue, action.command, request))
+    print(f"{queue}/{msg_id} {action.done.format(new=url.rpartition('/')[2])}")
     return OK
 
 

@@ -7,6 +7,7 @@ import argparse
 from rq import host_back_off, transfers
 from rq.cli import owner, place, relay_hosts, term
 from rq.layout import Root
+from rq.message.actions import ACTIONS, Word
 from rq.transfers import QUEUE, Transfer
 
 
@@ -51,7 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     resolve.add_argument("id", metavar="ID")
     how = resolve.add_mutually_exclusive_group(required=True)
     how.add_argument(
-        "--arrived", action="store_true", help="it has arrived: mark the error as seen"
+        "--arrived", action="store_true", help="it has arrived: acknowledge the error"
     )
     how.add_argument(
         "--again", action="store_true", help="it has not arrived: send it anew"
@@ -102,8 +103,9 @@ def _try_now(root: Root, transfer: Transfer) -> None:
 def _resolve(root: Root, text: str, *, arrived: bool) -> int:
     transfer = transfers.find(root, text)
     if arrived:
-        owner.demand(root, QUEUE, "ack_errs", {"msg_id": transfer.msg_id})
-        print(f"{transfer.msg_id} is marked as seen")
+        ack = ACTIONS[Word.ACK]
+        owner.demand(root, QUEUE, ack.command, {"msg_id": transfer.msg_id})
+        print(f"{transfer.msg_id} {ack.done}")
         return 0
     transfers.send_again(root, transfer)
     host_back_off.pardon(root.queue(QUEUE), transfer.peer)

@@ -26,7 +26,7 @@ class QueueRow:
 
     name: str
     status: str
-    counts: Mapping[str, int]  # messages by state; `errack`: marked as seen
+    counts: Mapping[str, int]  # messages by state; `errack`: acknowledged
     detail: Detail | None  # None: the queue does not answer
     rows: int  # of those in que: they have still to become messages
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from rq.message.action import Door
+from rq.message.actions import ACTIONS, Word, at
+
 # verb: (module:function, one line of help); a function takes (root, words) and returns
-# the exit code.
+# the exit code. A word behind it, as in `change:act retry`, is its first argument.
 VERBS: dict[str, tuple[str, str]] = {
     "up": ("up:up", "set up what is missing, start RQ, wait until it is ready"),
     "down": ("up:down", "stop RQ and wait until all its processes have ended"),
@@ -21,18 +24,12 @@ VERBS: dict[str, tuple[str, str]] = {
     "why": ("why:why", "what waiting messages wait for, and what to do"),
     "logs": ("output:logs", "what a message's script has written; -f follows it"),
     "wait": ("wait:wait", "wait until messages have ended"),
-    "run": ("change:run", "run waiting messages now, before they are due"),
-    "hold": ("hold:hold", "let waiting messages wait until they are released"),
-    "release": ("hold:release", "let messages go on that are held"),
-    "retry": ("change:retry", "run failed messages again"),
-    "cancel": ("change:cancel", "remove waiting messages, end running ones"),
-    "delete": ("change:delete", "remove messages for good"),
-    "ack": ("change:ack", "mark failed messages as seen"),
-    "unack": ("steer:unack", "take that back"),
-    "due": ("steer:due", "let waiting messages run at another time"),
-    "priority": ("steer:priority", "let waiting messages run before or after others"),
-    "edit": ("edit:edit", "send a message again, with other fields"),
-    "move": ("steer:move", "let messages go on in another queue"),
+    # Each action of the table that has a verb.
+    **{
+        word: (f"change:act {word}", action.summary)
+        for word, action in at(Door.CLI).items()
+    },
+    "edit": ("edit:edit", ACTIONS[Word.EDIT].summary),
     "bulk": ("bulk:bulk", "ls | cancel: requests that change many messages"),
     "queue": ("queue:queue", "ls | new | pause | resume | down | up | restart: queues"),
     "timer": ("timer:timer", "ls, next, run, pause, resume, validate, import: timers"),

@@ -23,6 +23,8 @@ from enum import StrEnum
 from typing import Final
 
 from rq.access.roles import Role
+from rq.message.action import Door
+from rq.message.actions import at
 from rq.wire import KINDS
 
 
@@ -81,6 +83,8 @@ _PRODUCE = Command(role=Role.PRODUCER)
 _OPERATE = Command(role=Role.OPERATOR)
 
 COMMANDS: Final[dict[str, Command]] = {
+    # actions on messages; those that make a new one have rows of their own below
+    **dict.fromkeys(at(Door.SOCKET), _OPERATE),
     # the queue itself
     KINDS: _look(_ALWAYS),
     "ping": _look(_ALWAYS),
@@ -135,19 +139,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "file": _LEASE,
     "release": _LEASE,
     "leases": _look(_DOWN),
-    # actions on messages
-    "run_message": _OPERATE,
-    "set_message": _OPERATE,
-    "hold_message": _OPERATE,
-    "release_message": _OPERATE,
-    "retry_message": _OPERATE,
-    "cancel_message": _OPERATE,
-    "cancel_batch": _OPERATE,
-    "destroy_message": _OPERATE,
-    "delete_message": _OPERATE,
-    "reopen_message": _OPERATE,
-    "move_message": _OPERATE,
-    "ack_errs": _OPERATE,
+    # many at once
     "bulk": Command(role=Role.OPERATOR, slow=True),
     "cancel_bulk": _OPERATE,
     "show_bulk": _look(_DOWN),

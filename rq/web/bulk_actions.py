@@ -14,6 +14,8 @@ from falcon.asgi import Request, Response
 from rq import moments
 from rq.access.roles import Role
 from rq.errors import BadInput
+from rq.message.action import Door
+from rq.message.actions import Word, at
 from rq.nesting import Json
 from rq.replies import BulkView
 from rq.web import forms
@@ -24,7 +26,7 @@ from rq.web.site import Site
 
 FILTER = ("older", "cause", "text", "key", "param1", "param2", "param3", "param4")
 STATES = ("que", "run", "err", "dismissed", "done", "relayed", "prep")
-WITH = frozenset({"move", "due", "priority", "hold"})  # what they need is in `to`
+_ACTIONS = at(Door.BULK)
 
 
 def add_routes(routes: Routes, site: Site) -> None:
@@ -44,7 +46,7 @@ class Bulks:
         """Do one thing to all messages that match now."""
         form = await forms.read(req)
         request = request_of(form.get, time.time())
-        if request["action"] == "move":
+        if request["action"] == Word.MOVE:
             check_move(req, name, str(request["to"]))
         reply = await self._site.owners.ask(name, "bulk", {**request, "who": who(req)})
         text = _begun(reply[-1]) if reply[0] == "ok" else ""
@@ -72,10 +74,10 @@ def request_of(get: Callable[[str], str], now: float) -> dict[str, Json]:
     wanted.update({name: get(name) for name in FILTER if get(name)})
     if counted := get("before"):
         wanted["before"] = _counted(counted, now, str(wanted.pop("older", "")))
-    action, to = get("action"), get("to").strip()
-    request: dict[str, Json] = {"action": action, "filter": wanted}
-    if action in WITH:
-        request["to"] = _to(action, to, now)
+    action, to = _ACTIONS.get(get("action")), get("to").strip()
+    request: dict[str, Json] = {"action": get("action"), "filter": wanted}
+    for takes in action.takes if action else ():
+        request["to"] = takes.said(to, now, UTC)
     return request
 
 
@@ -89,13 +91,3 @@ def _counted(text: str, now: float, older: str) -> float:
     if not math.isfinite(counted):
         raise BadInput(f"before is {text!r:.40}, not seconds since the epoch")
     return min(counted, now - moments.duration(older)) if older else counted
-
-
-def _to(action: str, text: str, now: float) -> Json:
-    if action == "due":
-        return moments.due(text, now, UTC)
-    if action != "priority":
-        return text
-    if not text.isdecimal() or len(text) > 1:
-        raise BadInput(f"priority is a number from 0 to 9, not {text!r:.40}")
-    return int(text)

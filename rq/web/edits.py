@@ -16,6 +16,7 @@ from rq import moments, wire
 from rq.access.roles import Role
 from rq.errors import BadInput, RQError
 from rq.lines.owners import Reply
+from rq.message.actions import ACTIONS, Word
 from rq.message.fieldnames import PARAMS
 from rq.nesting import Json
 from rq.replies import MessageView
@@ -23,7 +24,7 @@ from rq.states import version_of
 from rq.web import forms, reading
 from rq.web.answers import failure_in, for_asker, say, say_reply, wants_json
 from rq.web.forms import Form
-from rq.web.messages import check_dest, checked, who, with_user
+from rq.web.messages import check_dest, checked, sentence_of, who, with_user
 from rq.web.routes import Routes
 from rq.web.site import Site
 
@@ -65,11 +66,11 @@ class Edits:
                 await self._site.refilled.edit(req, resp, (name, msg_id), form, error)
             return
         short = str(reply[1]).rpartition("/")[2]
-        text = f"{msg_id} is sent again, as message {short}"
+        text = sentence_of(ACTIONS[Word.EDIT], msg_id, new=short)
         say(self._site, req, resp, form, reply, f"/q/{name}/{short}", text)
 
     async def _ask(self, name: str, request: Mapping[str, Json]) -> Reply:
-        reply = await self._site.owners.ask(name, "edit_message", request)
+        reply = await self._site.owners.ask(name, ACTIONS[Word.EDIT].command, request)
         if error := failure_in(reply):
             raise error
         return reply

@@ -30,6 +30,8 @@ from rq.guarded import Sender
 from rq.kinds import Kind
 from rq.lines.owners import Reply
 from rq.message import fieldnames, too_large
+from rq.message.action import Action, Door
+from rq.message.actions import ACTIONS, Word, at
 from rq.nesting import Json, from_json
 from rq.router import switch
 from rq.web import forms, reading, rights
@@ -53,34 +55,8 @@ _SEND = {
     "prep": "prep_message",
     "single_que": "single_que",
 }
-# _method: command, where a browser goes afterwards, and the role it takes.
-CHANGES = {
-    "delete": ("delete_message", "queue", Role.OPERATOR),
-    "destroy": ("destroy_message", "queue", Role.OPERATOR),
-    "commit": ("commit_message", "message", Role.PRODUCER),
-    "cancel": ("cancel_message", "message", Role.OPERATOR),
-    "cancel_batch": ("cancel_batch", "message", Role.OPERATOR),
-    "retry": ("retry_message", "message", Role.OPERATOR),
-    "run_now": ("run_message", "message", Role.OPERATOR),
-    "hold": ("hold_message", "message", Role.OPERATOR),
-    "release": ("release_message", "message", Role.OPERATOR),
-    "ack": ("ack_errs", "message", Role.OPERATOR),
-    "unack": ("reopen_message", "message", Role.OPERATOR),
-    "move": ("move_message", "message", Role.OPERATOR),
-}
-# What a browser reads when it is done; of the others it reads the reply.
-_DONE = {
-    "delete": "is deleted",
-    "commit": "is committed",
-    "cancel": "is being cancelled",
-    "retry": "will run again",
-    "run_now": "runs before all others",
-    "hold": "is held",
-    "release": "is released",
-    "ack": "is acknowledged",
-    "unack": "needs a person again",
-    "move": "goes on in the other queue",
-}
+_METHODS = at(Door.REST)
+_TO_QUEUE = "destroy"  # after which the ancestor leads to the queue
 # Said by the web alone.
 _OF_RQ = frozenset({fieldnames.KEY_OF, fieldnames.PREPARER, fieldnames.AS_OPERATOR})
 _FOR_OTHERS = frozenset({"relay", "rq_router"})  # their messages name other queues
@@ -181,30 +157,39 @@ class Messages:
     ) -> None:
         form = await forms.read(req)
         method = form.get("_method")
-        if method not in CHANGES:
-            methods = ", ".join(CHANGES)
+        if method not in _METHODS:
+            methods = ", ".join(_METHODS)
             raise falcon.HTTPBadRequest(description=f"{_NO_METHOD}: none of {methods}")
-        command, then, role = CHANGES[method]
-        rights.demand(req, role)
+        action = _METHODS[method]
+        rights.demand(req, Role(action.role))
+        command = action.command_of(method)
         if wants_json(form) and not is_id(msg_id):
             say_reply(resp, wire.failure(_unknown(command), with_kind=True))
             return
-        said = ("_key", "why", "to")
-        more = {field: form.get(field) for field in said if form.has(field)}
-        if method == "move":
+        names_of = (fieldnames.KEY, *(takes.name for takes in action.takes))
+        given = {field: form.get(field) for field in names_of if form.has(field)}
+        if action.word is Word.MOVE:
             check_move(req, name, form.get("to"))
-        reply = await self._ask(req, name, command, msg_id, **more)
-        here = f"/q/{name}/{checked(msg_id)}"
-        there = f"/q/{name}" if then == "queue" else here
-        text = f"{msg_id} {_DONE[method]}" if method in _DONE else ""
-        say(self._site, req, resp, form, reply, there, text)
+        reply = await self._ask(req, name, command, msg_id, **given)
+        queue, here = f"/q/{name}", f"/q/{name}/{checked(msg_id)}"
+        there = queue if action.gone or method == _TO_QUEUE else here
+        say(
+            self._site,
+            req,
+            resp,
+            form,
+            reply,
+            there,
+            sentence_of(action, msg_id, **given),
+        )
 
     async def clone(self, req: Request, resp: Response, name: str, msg_id: str) -> None:
         form = await forms.read(req)
         check_target(req, name)
         check_dest(req, name, await self._copied(name, msg_id))
-        reply = await self._ask(req, name, "clone_message", msg_id)
-        text = f"cloned as {str(reply[1]).rpartition('/')[2]}"
+        action = ACTIONS[Word.CLONE]
+        reply = await self._ask(req, name, action.command, msg_id)
+        text = sentence_of(action, msg_id, new=str(reply[1]).rpartition("/")[2])
         say(self._site, req, resp, form, reply, f"/q/{name}", text)
 
     async def _copied(self, name: str, msg_id: str) -> Mapping[str, object]:
@@ -220,14 +205,21 @@ class Messages:
         self, req: Request, resp: Response, name: str, msg_id: str
     ) -> None:
         form = await forms.read(req)
-        reply = await self._ask(req, name, "run_message", msg_id)
-        say(self._site, req, resp, form, reply, f"/q/{name}/{msg_id}")
+        action = ACTIONS[Word.RUN]
+        reply = await self._ask(req, name, action.command, msg_id)
+        there, text = f"/q/{name}/{msg_id}", sentence_of(action, msg_id)
+        say(self._site, req, resp, form, reply, there, text)
 
     async def _ask(
         self, req: Request, name: str, command: str, msg_id: str, **more: str
     ) -> Reply:
         request = with_user(req, {"msg_id": checked(msg_id), "who": who(req), **more})
         return await self._site.owners.ask(name, command, as_preparer(req, request))
+
+
+def sentence_of(action: Action, msg_id: str, **given: str) -> str:
+    """Return what a browser reads when an action is done, with what it was done."""
+    return f"{msg_id} {action.done.format(**given)}"
 
 
 def request_of(form: Form, now: float) -> tuple[str, dict[str, Json]]:
@@ -274,7 +266,8 @@ def checked(msg_id: str) -> str:
 
 def _unknown(command: str) -> NoSuchMessage:
     """Return what a queue says of a message that it does not know."""
-    return NoSuchMessage(BEGIN_ANEW if command == "commit_message" else NOT_FOUND)
+    is_commit = command == ACTIONS[Word.COMMIT].command
+    return NoSuchMessage(BEGIN_ANEW if is_commit else NOT_FOUND)
 
 
 def is_id(msg_id: str) -> bool:

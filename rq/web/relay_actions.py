@@ -11,10 +11,11 @@ from rq import host_back_off, transfers, wire
 from rq.access.roles import Role
 from rq.errors import Busy, RQError
 from rq.lines.owners import Reply
+from rq.message.actions import ACTIONS, Word
 from rq.transfers import QUEUE, Transfer
 from rq.web import forms
 from rq.web.answers import failure_in, say
-from rq.web.messages import checked, who
+from rq.web.messages import checked, sentence_of, who
 from rq.web.routes import Routes
 from rq.web.site import Site
 
@@ -65,9 +66,10 @@ class RelayActions:
             reply = await self._go(req, transfer)
             text = f"{short} is tried again"
         elif method == "arrived":
+            ack = ACTIONS[Word.ACK]
             request = {"msg_id": transfer.msg_id, "who": who(req)}
-            reply = await self._site.owners.ask(QUEUE, "ack_errs", request)
-            text = f"{short} is acknowledged: it has arrived"
+            reply = await self._site.owners.ask(QUEUE, ack.command, request)
+            text = f"{sentence_of(ack, short)}: it has arrived"
         elif method == "again":
             await asyncio.to_thread(transfers.send_again, root, transfer)
             reply = await self._go(req, transfer)

@@ -169,7 +169,7 @@ def test_a_bulk_can_be_cancelled(queue):
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({}, "action is None, not one of retry, cancel, delete, ack, "),
+        ({}, "action is None, not one of retry, ack, unack, hold, "),
         ({"action": "hug", "filter": {"state": "err"}}, "action is 'hug'"),
         ({"action": "retry"}, "a filter is a JSON object"),
         ({"action": "retry", "filter": {"state": "done"}}, "retry is for messages in"),

@@ -133,7 +133,7 @@ def test_pages_say_that_a_message_waits_for_the_word_and_offer_no_more(copy, tmp
         page = web.page("/q/c")
         assert "<code>rq restore accept c</code>" in page
         assert "/q/c/new_message" not in page.partition("<main")[2]
-        assert "/confirm/run_now" not in web.page(f"/q/c/{copy.waiting}")
+        assert "/confirm/run" not in web.page(f"/q/c/{copy.waiting}")
         assert "/confirm/delete" not in web.page(f"/q/c/{copy.done}")
         copy.ask("restore", {"as": "same"})
         wait_until(lambda: copy.ok("restored")["why"] is None)

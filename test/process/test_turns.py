@@ -235,6 +235,7 @@ ASKED = {
     "retry_message": [of(ended)], "run_message": [of(waiting)],
     "set_message": [of(waiting, priority=3)],
     "get_attempts": [of(ended)], "reopen_message": [of(ended)],
+    "ack_message": [of(ended)], "unack_message": [of(ended)],
     "move_message": [of(waiting, queue="nowhere")], "edit_message": [of(ended)],
     "notices": [b""], "test_notice": [{}],
     "hold_message": [of(waiting)], "release_message": [of(waiting)],

@@ -85,7 +85,7 @@ def test_options_make_them_fewer(root, failed, words, number):
 def test_without_a_terminal_it_wants_yes(root, failed):
     done = rq("delete", "--queue", "work", "--state", "err", root=root)
     assert done.returncode == 2
-    assert "Remove 12 messages for good" in done.stderr
+    assert "Delete 12 messages for good" in done.stderr
     assert "say --yes" in done.stderr
     assert counts(root)["err"] == 12
 
@@ -122,13 +122,13 @@ def test_one_that_has_ended_cannot_be_cancelled(root, failed):
     assert rq("bulk", "cancel", "work", "x", root=root).returncode == 3
 
 
-def test_all_are_marked_as_seen_and_that_is_taken_back(root, failed):
-    assert ok(root, "ack", "--all", "work") == "work: 12 messages marked as seen\n"
+def test_all_are_acknowledged_and_that_is_taken_back(root, failed):
+    assert ok(root, "ack", "--all", "work") == "work: 12 messages acknowledged\n"
     assert counts(root)["err"] == 0
     said = ok(root, "unack", failed[0])
-    assert said == f"work/{failed[0]} is no longer marked as seen\n"
+    assert said == f"work/{failed[0]} needs a person again\n"
     done = rq("unack", failed[0], root=root)
-    assert (done.returncode, "is not marked as seen" in done.stderr) == (4, True)
+    assert (done.returncode, "is not acknowledged" in done.stderr) == (4, True)
     ok(root, "unack", "--queue", "work", "--yes")
     assert counts(root)["err"] == 12
 

@@ -279,7 +279,7 @@ def test_ack_and_delete_of_failed_messages(root):
     assert two in ok(root, "ls", "work", "--state", "err")
     ok(root, "delete", two, "--yes")
     assert rq("show", two, root=root).returncode == 3
-    assert "marked as seen" in ok(root, "ack", "--all", "work")
+    assert "acknowledged" in ok(root, "ack", "--all", "work")
 
 
 def test_ls_json_has_stable_keys(root):

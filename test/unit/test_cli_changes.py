@@ -29,24 +29,28 @@ def change(monkeypatch, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("verb", "state", "why"),
     [
-        ("retry", State.QUE, "waits to run: only messages in err can be run again"),
-        ("retry", State.RUN, "is running: only messages in err can be run again"),
-        ("retry", State.DONE, "has succeeded: only messages in err can be run again"),
+        (
+            "retry",
+            State.QUE,
+            "waits to run: `rq retry` is for messages in err, dismissed",
+        ),
+        ("retry", State.RUN, "is running: `rq retry` is for messages in err"),
+        ("retry", State.DONE, "has succeeded: `rq retry` is for messages in err"),
         (
             "ack",
             State.PREP,
-            "is being prepared: only messages in err can be marked as seen",
+            "is being prepared: `rq ack` is for messages in err",
         ),
         (
             "ack",
             State.RELAYED,
-            "was handed over to another queue or host: only messages in err",
+            "was handed over to another queue or host: `rq ack` is for",
         ),
-        ("run", State.ERR, "has failed: only messages that wait can be run"),
+        ("run", State.ERR, "has failed: `rq run` is for messages in que"),
         (
             ["due", "--at", "now"],
             State.DONE,
-            "has succeeded: only messages that wait have a time at which they run",
+            "has succeeded: `rq due` is for messages in que",
         ),
     ],
 )
@@ -60,8 +64,8 @@ def test_a_wrong_state_is_told_in_words(change, verb, state, why):
     ("verb", "state", "text"),
     [
         ("retry", State.ERR, "will run again"),
-        ("ack", State.ERR, "marked as seen"),
-        ("run", State.QUE, "runs next"),
+        ("ack", State.ERR, "is acknowledged"),
+        ("run", State.QUE, "runs before all others"),
         (
             ["due", "--at", "@1700000000"],
             State.QUE,
@@ -74,13 +78,13 @@ def test_what_was_changed_is_told(change, verb, state, text):
     assert change(verb, state) == (cli.OK, f"work/{ID} {text}\n", "")
 
 
-def test_what_is_seen_already_is_told(change):
+def test_what_is_acknowledged_already_is_told(change):
     def refuse(*_):
-        raise WrongState("a message in errack cannot dismiss")
+        raise WrongState("msg is acknowledged already")
 
     code, _, complaint = change("ack", State.ERR, refuse)
     assert code == cli.REFUSED
-    assert complaint == f"rq: work/{ID} is marked as seen already\n"
+    assert complaint == f"rq: work/{ID} is acknowledged already\n"
 
 
 def test_a_queue_that_is_down_is_named_with_what_lets_it_work(tmp_path, monkeypatch):

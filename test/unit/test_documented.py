@@ -10,6 +10,7 @@ import pytest
 from harness import documents
 from harness.checkout import CHECKOUT
 from harness.documents import GUIDE, PAGES, REFERENCE, WORD
+from harness.tables import MADE
 
 from rq import cli, names, pipe, wire
 from rq.config.settings import QueueConfig, RootConfig, default_worker_env
@@ -58,6 +59,12 @@ MESSAGE = {one.name for one in fields(Message)} - GROUPED | {"hold", *PARAMS, *L
 )
 def test_each_word_has_its_row_and_each_row_its_word(page, title, head, words):
     assert documents.first_words(section(page, title), head) == words
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_a_table_that_is_made_from_the_code_is_as_it_is_made(name):
+    """Else: PYTHONPATH=.:test .venv/bin/python -m harness.tables"""
+    assert MADE[name].told == MADE[name].text
 
 
 def test_each_field_of_a_message_has_its_row():

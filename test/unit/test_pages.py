@@ -96,11 +96,11 @@ def test_the_life_of_a_message_has_its_stations(state, kinds):
         ("run", {}, ("cancel",)),
         ("run", {"batch": "1.1", "messages": 5, "left": 1}, ("cancel",)),
         ("run", {"batch": "1.1", "messages": 5, "left": 2}, ("cancel_batch",)),
-        ("que", {"batch": "1.1"}, ("run_now", "hold", "move", "delete")),
+        ("que", {"batch": "1.1"}, ("run", "hold", "move", "delete")),
     ],
 )
 def test_one_of_many_in_a_batch_cannot_be_cancelled_alone(state, result, verbs):
-    assert message.actions(state, result) == verbs
+    assert tuple(row.word for row in message.actions(state, result)) == verbs
 
 
 def test_a_browser_that_knows_no_pair_of_colours_has_the_light_ones():

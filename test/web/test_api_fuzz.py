@@ -201,6 +201,8 @@ RECIPES = {
     "retryMessage": about("err"),
     "cancelMessage": about("run"),
     "cancelBatch": about("batch"),
+    "ackMessage": about("err"),
+    "unackMessage": seen,
     "dismissMessage": about("err"),
     "reopenMessage": seen,
     "editMessage": about("err", body={"changes": {"param1": "x"}}, media_type=JSON),

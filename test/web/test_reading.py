@@ -51,7 +51,7 @@ def test_the_page_of_the_queue_shows_its_messages_and_its_counts(there):
     assert said in page
     for one in (queue.done["msg_id"], queue.bad["msg_id"], queue.waits, queue.prep):
         assert f'href="/q/t/{one}"' in page
-    for verb in ("retry", "ack", "cancel", "run_now", "commit", "ack_errs"):
+    for verb in ("retry", "ack", "cancel", "run", "commit", "ack_errs"):
         assert f"/confirm/{verb}" not in page
     told = web.get("/q/t/queue.json").json
     counts = told["queue"]["counts"]

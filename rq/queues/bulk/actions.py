@@ -1,13 +1,20 @@
-"""What a bulk may do to a message: an event of its own for each, as for one message."""
+"""What an owner does for each action, asked for one message or for many.
+
+An action is one event, and so one line of the journal: for one message and for one of a
+bulk alike, whose line also names the bulk. So no action may be made of two events, or a
+crash between them would leave half of it; and none may wait, for what was looked at
+before might be otherwise after.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import cast
 
 from rq.errors import BadInput, BadMessage, WrongState
-from rq.message import fields
+from rq.message.action import Action, Door, Value
+from rq.message.actions import ACTIONS, Word, at
 from rq.nesting import Json
 from rq.queues.bulk import move, retry
 from rq.queues.leases.desk import Desk
@@ -16,44 +23,7 @@ from rq.queues.runner.runner import Runner
 from rq.spool import Spool
 from rq.spool.bulk import told_to_end
 from rq.spool.record import More
-from rq.states import FINAL, Event, Role, State
-
-
-class Action(StrEnum):
-    """What is done to each message; the word of `action` in the journal."""
-
-    RETRY = "retry"
-    CANCEL = "cancel"
-    DELETE = "delete"
-    ACK = "ack"
-    UNACK = "unack"
-    DUE = "due"
-    MOVE = "move"
-    PRIORITY = "priority"
-    HOLD = "hold"
-    RELEASE = "release"
-
-
-# The states that a message may be in for it.
-STATES: Mapping[Action, Collection[State]] = {
-    Action.RETRY: (State.ERR, State.DISMISSED),
-    Action.CANCEL: (State.QUE, State.RUN),
-    Action.DELETE: (
-        State.PREP,
-        State.QUE,
-        State.DONE,
-        State.RELAYED,
-        State.ERR,
-        State.DISMISSED,
-    ),
-    Action.ACK: (State.ERR,),
-    Action.UNACK: (State.DISMISSED,),
-    Action.DUE: (State.QUE,),
-    Action.MOVE: (State.QUE, State.ERR, State.DISMISSED),
-    Action.PRIORITY: (State.QUE,),
-    Action.HOLD: (State.QUE,),
-    Action.RELEASE: (State.QUE,),
-}
+from rq.states import FINAL, Event, Role, State, next_state
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,59 +31,77 @@ class Deed:
     """An action, what it is done with, and who asks for it."""
 
     action: Action
-    to: Json  # `due`: epoch seconds; `move`: a queue; `hold`: why; else None
     by: str
+    given: Mapping[str, Value] = field(default_factory=dict)
 
     def ends_attempts(self, state: State) -> bool:
         """Whether nothing of the last attempt of a message in `state` may be left before
         it is done: the message may run again at once."""
-        return self.action in (Action.RETRY, Action.MOVE) and state in FINAL
+        return self.action.runs_again and state in FINAL
+
+    @property
+    def to(self) -> Json:
+        """What it is done with, as a bulk says it."""
+        return next(iter(self.given.values()), None)
 
 
-def action(word: object) -> Action:
-    """Return the action that somebody asks for; BadInput if it is none."""
-    if isinstance(word, str) and word in list(Action):
-        return Action(word)
-    raise BadInput(f"action is {word!r:.40}, not one of {', '.join(Action)}")
+def deed_of(owner: Owner, action: Action, request: Mapping[str, Json], by: str) -> Deed:
+    """Return what a request asks for; an error if it cannot be done so."""
+    given: dict[str, Value] = {}
+    for takes in action.takes:
+        value = request.get(takes.name)
+        if value is None and takes.default is not None:
+            given[takes.name] = takes.default
+        elif value is not None or takes.is_required:
+            given[takes.name] = takes.read(value)
+    if action.word is Word.MOVE:
+        move.check_target(owner, str(given["to"]))
+    return Deed(action, by, given)
 
 
-def deed(owner: Owner, wanted: Action, to: Json, by: str) -> Deed:
-    """Return what somebody asks for; an error if it cannot be done with `to`."""
-    if wanted in _TO:
-        try:
-            return Deed(wanted, _TO[wanted](to), by)
-        except BadMessage as error:
-            raise BadInput(f"'to' of {wanted}: {error}") from None
-    if wanted is Action.MOVE:
-        if not isinstance(to, str):
-            raise BadInput(f"move needs 'to', the name of a queue, not {to!r:.40}")
-        move.check_target(owner, to)
-    elif to is not None:
-        raise BadInput(f"{wanted} takes no 'to', only due, priority, hold and move do")
-    return Deed(wanted, to, by)
+def of_many(word: object) -> Action:
+    """Return the action that is asked for; BadInput if a bulk cannot do it."""
+    if isinstance(word, str) and word in _OF_MANY:
+        return _OF_MANY[word]
+    raise BadInput(f"action is {word!r:.40}, not one of {', '.join(_OF_MANY)}")
 
 
-# What an action is done with: it raises BadMessage for what cannot be meant.
-_TO: Mapping[Action, Callable[[Json], float | int | str]] = {
-    Action.DUE: fields.due,
-    Action.PRIORITY: fields.priority,
-    Action.HOLD: fields.why,
-}
+def deed_of_many(owner: Owner, action: Action, to: Json, by: str) -> Deed:
+    """Return what the request for a bulk asks for; an error if that cannot be done."""
+    if not action.takes and to is not None:
+        may = ", ".join(word for word, row in _OF_MANY.items() if row.takes)
+        raise BadInput(f"{action.word} takes no 'to', only {may} do")
+    try:
+        return deed_of(owner, action, dict.fromkeys(_names(action), to), by)
+    except BadMessage as error:
+        raise BadInput(f"'to' of {action.word}: {error}") from None
 
 
-def check_state(wanted: Action, state: State) -> None:
+def deed_of_bulk(word: str, to: Json, by: str) -> Deed:
+    """Return what a bulk that has begun does, as the journal holds it."""
+    action = ACTIONS[Word(word)]
+    return Deed(action, by, dict.fromkeys(_names(action), cast("Value", to)))
+
+
+def _names(action: Action) -> list[str]:
+    return [takes.name for takes in action.takes]
+
+
+_OF_MANY = at(Door.BULK)
+
+
+def check_state(action: Action, state: State) -> None:
     """BadInput when nothing can be done so to messages of a state."""
-    if state not in STATES[wanted]:
-        may = ", ".join(STATES[wanted])
-        raise BadInput(f"{wanted} is for messages in {may}, not for those in {state}")
+    if state not in action.all_states:
+        raise BadInput(action.refuses(state))
 
 
-def is_done(spool: Spool, wanted: Action, msg_id: str) -> bool:
+def is_done(spool: Spool, action: Action, msg_id: str) -> bool:
     """Whether a message that waits is held, or not held, already."""
     entry = spool.entry_of(msg_id)
-    if entry is None or wanted not in (Action.HOLD, Action.RELEASE):
+    if entry is None or action.word not in (Word.HOLD, Word.RELEASE):
         return False
-    return entry.held == (wanted is Action.HOLD)
+    return entry.held == (action.word is Word.HOLD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,52 +112,107 @@ class Hands:
     runner: Runner
     leases: Desk
 
-    def act(self, deed: Deed, msg_id: str, more: More) -> None:
+    def act(self, deed: Deed, msg_id: str, more: More) -> bool:
         """Do it to a message; a line of the journal with the fields `more` says so.
-        RQError when it cannot be done now."""
-        owner = self.owner
-        match deed.action:
-            case Action.RETRY:
-                retry.again(owner, msg_id, deed.by, **more)
-            case Action.MOVE:
-                move.move(owner, msg_id, str(deed.to), deed.by, **more)
-            case Action.ACK | Action.UNACK:
-                event = _EVENTS[deed.action]
-                owner.spool.fire(msg_id, event, Role.CREATOR, **more)
-            case Action.CANCEL if owner.spool.find(msg_id) is State.RUN:
-                self._cancel(msg_id, deed.by, more)
-            case Action.DELETE | Action.CANCEL:
-                owner.discard(msg_id, **more)
-            case _:
-                self._steer(deed, msg_id, more)
+        RQError when it cannot be done now; False: it is so already."""
+        return DOES[Word(deed.action.word)](self, deed, msg_id, more) is not False
 
-    def _steer(self, deed: Deed, msg_id: str, more: More) -> None:
-        """Change when a message in que runs."""
-        owner, to = self.owner, deed.to
-        match deed.action, to:
-            case Action.DUE, int() | float():
-                owner.backlog.steer(msg_id, due=float(to), **more)
-            case Action.PRIORITY, int():
-                owner.backlog.steer(msg_id, priority=to, **more)
-            case Action.HOLD, str():
-                if not owner.hold(msg_id, deed.by, to, **more):
-                    raise WrongState("msg is held already")
-            case Action.RELEASE, None:
-                if not owner.release(msg_id, deed.by, **more):
-                    raise WrongState("msg is not held")
-            case _:
-                raise BadInput(f"{deed.action} cannot be done with {to!r:.40}")
-
-    def _cancel(self, msg_id: str, who: str, more: More) -> None:
-        if not cancelled(self.runner, self.leases, msg_id, who):
-            raise WrongState("msg is in run, and nobody works on it")
-        if "bulk" in more:
-            told_to_end(self.owner.spool, msg_id, more)
+    def cancelled(self, msg_id: str, who: str) -> bool:
+        """End a running message here, or ask its holder to; False when no process works
+        on it."""
+        return self.runner.cancel(msg_id, who) or self.leases.cancel(msg_id, who)
 
 
-_EVENTS = {Action.ACK: Event.DISMISS, Action.UNACK: Event.REOPEN}
+def _run(hands: Hands, deed: Deed, msg_id: str, more: More) -> None:
+    state = hands.owner.spool.state_of(msg_id)
+    if state is State.RUN:
+        raise WrongState("msg already running")
+    if state is not State.QUE:
+        raise WrongState("msg not in runnable state")
+    hands.owner.run_now(msg_id)
 
 
-def cancelled(runner: Runner, leases: Desk, msg_id: str, who: str) -> bool:
-    """End a running message here, or ask its holder to; False when nobody works on it."""
-    return runner.cancel(msg_id, who) or leases.cancel(msg_id, who)
+def _retry(hands: Hands, deed: Deed, msg_id: str, more: More) -> None:
+    owner = hands.owner
+    next_state(owner.spool.state_of(msg_id), Event.REQUEUE, Role.CREATOR)
+    retry.again(owner, msg_id, deed.by, **more)
+
+
+def _move(hands: Hands, deed: Deed, msg_id: str, more: More) -> None:
+    move.move(hands.owner, msg_id, str(deed.given["to"]), deed.by, **more)
+
+
+def _acknowledge(hands: Hands, deed: Deed, msg_id: str, more: More) -> None:
+    spool = hands.owner.spool
+    if spool.state_of(msg_id) is State.DISMISSED:
+        raise WrongState(f"msg {deed.action.already}")
+    spool.fire(msg_id, Event.DISMISS, Role.CREATOR, **more)
+
+
+def _take_back(hands: Hands, deed: Deed, msg_id: str, more: More) -> None:
+    spool = hands.owner.spool
+    if spool.state_of(msg_id) is State.ERR:
+        raise WrongState(f"msg {deed.action.already}")
+    spool.fire(msg_id, Event.REOPEN, Role.CREATOR, **more)
+
+
+def _hold(hands: Hands, deed: Deed, msg_id: str, more: More) -> bool:
+    return hands.owner.hold(msg_id, deed.by, str(deed.given["why"]), **more)
+
+
+def _release(hands: Hands, deed: Deed, msg_id: str, more: More) -> bool:
+    return hands.owner.release(msg_id, deed.by, **more)
+
+
+def _steer(hands: Hands, deed: Deed, msg_id: str, more: More) -> None:
+    """Change when a message in que runs."""
+    owner, given = hands.owner, deed.given
+    if not given:
+        raise BadInput("say what to change: due, priority, or both")
+    state = owner.spool.state_of(msg_id)
+    if state is not State.QUE:
+        raise WrongState(f"msg does not wait, it is in {state}")
+    due, priority = given.get("due"), given.get("priority")
+    owner.backlog.steer(
+        msg_id,
+        due=None if due is None else float(due),
+        priority=None if priority is None else int(priority),
+        **more,
+    )
+
+
+def _cancel(hands: Hands, deed: Deed, msg_id: str, more: More) -> None:
+    """End one that runs, remove one that waits."""
+    spool = hands.owner.spool
+    if spool.find(msg_id) is not State.RUN:
+        _delete(hands, deed, msg_id, more)
+        return
+    if not hands.cancelled(msg_id, deed.by):
+        raise WrongState("msg is in run, and no process works on it")
+    if "bulk" in more:
+        told_to_end(spool, msg_id, more)
+
+
+def _delete(hands: Hands, deed: Deed, msg_id: str, more: More) -> None:
+    owner = hands.owner
+    if owner.spool.state_of(msg_id) is State.RUN:
+        raise WrongState("msg is running: destroy it first")
+    owner.discard(msg_id, **more)
+
+
+# The others make a new message, end a batch, or accept a message: each is a command of
+# its own, in `queues.control`.
+DOES: Mapping[Word, Callable[[Hands, Deed, str, More], bool | None]] = {
+    Word.RUN: _run,
+    Word.RETRY: _retry,
+    Word.ACK: _acknowledge,
+    Word.UNACK: _take_back,
+    Word.HOLD: _hold,
+    Word.RELEASE: _release,
+    Word.SET: _steer,
+    Word.DUE: _steer,
+    Word.PRIORITY: _steer,
+    Word.MOVE: _move,
+    Word.CANCEL: _cancel,
+    Word.DELETE: _delete,
+}

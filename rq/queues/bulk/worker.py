@@ -15,12 +15,12 @@ import logging
 from collections import deque
 from collections.abc import AsyncIterator, Iterator, Sequence
 
-from rq.errors import Damaged, RQError
+from rq.errors import Damaged, RQError, WrongState
 from rq.logs import fields
 from rq.message import filter as filters
 from rq.message.filter import Filter
-from rq.queues.bulk import retry, selection
-from rq.queues.bulk.actions import Action, Deed, Hands
+from rq.queues.bulk import actions, retry, selection
+from rq.queues.bulk.actions import Deed, Hands
 from rq.queues.concurrency import in_slices
 from rq.spool.bulk import Bulk, Chosen, Standing, drop_list, end_bulk, read_list
 from rq.spool.record import More
@@ -182,7 +182,9 @@ class Worker:
         if bulk.failed_again:
             more["failed_again"] = bulk.failed_again
         with self._left_as_it_is(bulk, msg_id):
-            self._hands.act(_deed(bulk), msg_id, more)
+            deed = _deed(bulk)
+            if not self._hands.act(deed, msg_id, more):
+                raise WrongState(f"msg {deed.action.already}")
 
     @contextlib.contextmanager
     def _left_as_it_is(self, bulk: Bulk, msg_id: str) -> Iterator[None]:
@@ -194,7 +196,7 @@ class Worker:
 
 
 def _deed(bulk: Bulk) -> Deed:
-    return Deed(Action(bulk.action), bulk.to, bulk.by)
+    return actions.deed_of_bulk(bulk.action, bulk.to, bulk.by)
 
 
 def _ended(bulk: Bulk) -> dict[str, object]:

@@ -6,10 +6,12 @@ from collections.abc import AsyncIterator, Awaitable
 
 from rq.errors import BadInput, Busy, Closed
 from rq.message import filter as filters
+from rq.message.action import Action
+from rq.message.actions import Word
 from rq.message.filter import Filter
 from rq.nesting import Json
 from rq.queues.bulk import actions, selection
-from rq.queues.bulk.actions import Action, Deed
+from rq.queues.bulk.actions import Deed
 from rq.queues.concurrency import in_slices
 from rq.queues.control.change import check_leaving
 from rq.queues.control.command import Context, Handler, Ok, asker, object_in
@@ -29,15 +31,15 @@ def bulk(ctx: Context, arg: bytes) -> Awaitable[_Answer]:
     """Do one thing to all messages that a filter means now; with `dry_run` count them.
     The answer comes when the set is fixed, and durable."""
     request = object_in(arg)
-    action = actions.action(request.get("action"))
+    action = actions.of_many(request.get("action"))
     wanted = filters.from_json(request.get("filter"), ctx.owner.spool.clock())
     actions.check_state(action, wanted.state)
-    if action is Action.MOVE:
+    if action.word is Word.MOVE:
         check_leaving(ctx)
     if request.get("dry_run"):
         return _counted(ctx, action, wanted)
     by = asker(ctx, request)
-    deed = actions.deed(ctx.owner, action, request.get("to"), by)
+    deed = actions.deed_of_many(ctx.owner, action, request.get("to"), by)
     return _begun(ctx, deed, wanted)
 
 
@@ -65,7 +67,7 @@ async def _begun(ctx: Context, deed: Deed, wanted: Filter) -> Ok[BulkView]:
     bulk = begin_bulk(
         spool,
         listed,
-        action=deed.action,
+        action=deed.action.word,
         to=deed.to,
         chosen_by=wanted.to_json(),
         by=deed.by,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import Annotated, NotRequired, TypedDict, cast
 
 from falcon.asgi import Request
@@ -11,6 +11,8 @@ from falcon.asgi import Request
 from rq import client
 from rq.access.roles import Role
 from rq.kinds import Kind
+from rq.message.action import Action, Door
+from rq.message.actions import ACTIONS, Word, at
 from rq.message.fields import LATEST
 from rq.message.rank import LEAST, MOST
 from rq.nesting import Json
@@ -20,6 +22,7 @@ from rq.web.api.shapes import Limits
 from rq.web.messages import as_preparer, check_move, checked, who, with_user
 from rq.web.site import Site
 
+_EDIT, _CLONE = ACTIONS[Word.EDIT], ACTIONS[Word.CLONE]
 _FAILURES = (
     *OF_OWNERS,
     Kind.NO_SUCH_MESSAGE,
@@ -46,17 +49,6 @@ class Acted(TypedDict):
     joined: NotRequired[Annotated[str, "the address of the equal message that stands"]]
 
 
-@dataclass(frozen=True, slots=True)
-class _Action:
-    """A command of the owner about one message."""
-
-    name: str  # in the path
-    command: str
-    summary: str
-    role: Role = Role.OPERATOR
-    request: type | None = None
-
-
 class Change(TypedDict, total=False):
     """When a message runs; at least one of them."""
 
@@ -72,37 +64,35 @@ class Hold(TypedDict, total=False):
     why: Annotated[str, "shown with the message; at most 500 characters"]
 
 
-_ACTIONS = (
-    _Action("run", "run_message", "Run a waiting message before all others."),
-    _Action(
-        "set", "set_message", "Change when a waiting message runs.", request=Change
-    ),
-    _Action("retry", "retry_message", "Run a message in err again."),
-    _Action("hold", "hold_message", "Let a waiting message wait.", request=Hold),
-    _Action("release", "release_message", "Let a message go on that is held."),
-    _Action("cancel", "cancel_message", "End a running message; it goes to err."),
-    _Action("cancelBatch", "cancel_batch", "End the batch that a message runs in."),
-    _Action("dismiss", "ack_errs", "Acknowledge a message in err."),
-    _Action("reopen", "reopen_message", "Take an acknowledgement back."),
-    _Action("delete", "delete_message", "Remove a message that does not run."),
-    _Action(
-        "commit", "commit_message", "Accept a prepared message.", role=Role.PRODUCER
-    ),
-)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewPlace:
+    """Where a message goes on."""
+
+    to: Annotated[str, "another queue, or an address of one"]
 
 
-def _handler(command: str) -> Handler:
+# The body of an action that is done with something.
+_BODIES: Mapping[str, type] = {
+    Word.SET: Change,
+    Word.HOLD: Hold,
+    Word.MOVE: NewPlace,
+}
+
+
+def _handler(action: Action) -> Handler:
     async def act(
-        site: Site, req: Request, body: Hold | Change | None, name: str, msg_id: str
+        site: Site, req: Request, body: Hold | Change | NewPlace | None, **of: str
     ) -> Acted:
-        given = cast("dict[str, Json]", {**(body or {}), **_seen(req)})
-        said = {"msg_id": checked(msg_id), "who": who(req), **given}
-        request = as_preparer(req, said)
-        reply = await site.owners.ask(name, command, request)
-        text, is_number = client.demanded(reply), isinstance(reply[1], int)
+        name, msg_id = of["name"], of["msg_id"]
+        if isinstance(body, NewPlace):
+            check_move(req, name, body.to)
+        given = asdict(body) if isinstance(body, NewPlace) else {**(body or {})}
+        request = {"msg_id": checked(msg_id), "who": who(req), **given, **_seen(req)}
+        reply = await site.owners.ask(name, action.command, as_preparer(req, request))
+        text = client.demanded(reply)
+        if text == action.reply == 1:  # how many: it is one
+            text = action.done.removeprefix("is ")
         acted: Acted = {"msg_id": msg_id, "text": str(text)}
-        if is_number:
-            acted["text"] = "acknowledged"
         if reply[2:3] == [messages.JOINED]:
             acted["joined"] = str(reply[3])
         return acted
@@ -116,23 +106,6 @@ def _seen(req: Request) -> dict[str, list[str]]:
     if tags is None or tags.strip() == "*":
         return {}
     return {"if_version": [tag.strip().strip('"') for tag in tags.split(",")]}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewPlace:
-    """Where a message goes on."""
-
-    to: Annotated[str, "another queue, or an address of one"]
-
-
-async def move(
-    site: Site, req: Request, body: NewPlace, name: str, msg_id: str
-) -> Acted:
-    """Let a message go on in another queue, if whoever asks may ask of that, too."""
-    check_move(req, name, body.to)
-    request = {"msg_id": checked(msg_id), "who": who(req), "to": body.to, **_seen(req)}
-    text = await site.owners.demand(name, "move_message", request)
-    return {"msg_id": msg_id, "text": str(text)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +125,7 @@ async def edit(site: Site, req: Request, body: Edits, name: str, msg_id: str) ->
         req, cast("dict[str, Json]", {**request, "changes": body.changes})
     )
     return messages.sent(
-        site, str(await site.owners.demand(name, "edit_message", changed))
+        site, str(await site.owners.demand(name, _EDIT.command, changed))
     )
 
 
@@ -160,65 +133,52 @@ async def clone(site: Site, req: Request, body: None, name: str, msg_id: str) ->
     """Send a copy of a message that has ended."""
     await messages.check_copy(site, req, name, checked(msg_id))
     request = {"msg_id": msg_id, "who": who(req)}
-    url = await site.owners.demand(name, "clone_message", request)
+    url = await site.owners.demand(name, _CLONE.command, request)
     return messages.sent(site, str(url))
 
 
-def _row(action: _Action) -> Operation:
-    what = action.name.removesuffix("Batch")
+def _row(action: Action, word: str) -> Operation:
+    """Return the operation of an action by one of its words."""
+    what, _, of_what = word.partition("_")
+    of_what = of_what.capitalize()
     return Operation(
-        operation_id=f"{what}{'Batch' if what != action.name else 'Message'}",
+        operation_id=f"{what}{of_what or 'Message'}",
         method="POST",
-        path=f"{messages.PLACE}/{{msg_id}}/{action.name}",
-        role=action.role,
-        summary=action.summary,
-        request=action.request,
+        path=f"{messages.PLACE}/{{msg_id}}/{what}{of_what}",
+        role=Role(action.role),
+        summary=action.about,
+        request=_BODIES.get(action.word),
         reply=Acted,
         failures=_FAILURES,
-        handler=_handler(action.command),
+        handler=_handler(action),
         headers=(MATCH,),
+        deprecated=word != action.word,
     )
 
 
-ROWS = (
-    *(_row(action) for action in _ACTIONS),
-    Operation(
-        operation_id="moveMessage",
-        method="POST",
-        path=f"{messages.PLACE}/{{msg_id}}/move",
-        role=Role.OPERATOR,
-        summary="Let a message that waits, or has failed, go on in another queue.",
-        request=NewPlace,
-        reply=Acted,
-        failures=_FAILURES,
-        handler=move,
-        headers=(MATCH,),
-    ),
-    Operation(
-        operation_id="editMessage",
-        method="POST",
-        path=f"{messages.PLACE}/{{msg_id}}/edit",
-        role=Role.OPERATOR,
-        summary="Send a message that has ended again, with other fields; it is seen then.",
-        request=Edits,
+def _copy(row: Operation, shape: type | None, handler: Handler) -> Operation:
+    """Return the operation of an action that makes a new message, and answers with it."""
+    headers = (MATCH, messages.KEY) if shape is not None else ()
+    return replace(
+        row,
+        request=shape,
         reply=messages.Sent,
         failures=(*_FAILURES, Kind.NO_ROOM, Kind.TOO_LARGE),
-        handler=edit,
+        handler=handler,
         status=201,
-        headers=(MATCH, messages.KEY),
+        headers=headers,
         reply_headers=(messages.LOCATION,),
-    ),
-    Operation(
-        operation_id="cloneMessage",
-        method="POST",
-        path=f"{messages.PLACE}/{{msg_id}}/clone",
-        role=Role.PRODUCER,
-        summary="Send a copy of a message that has ended.",
-        request=None,
-        reply=messages.Sent,
-        failures=(*_FAILURES, Kind.NO_ROOM, Kind.TOO_LARGE),
-        handler=clone,
-        status=201,
-        reply_headers=(messages.LOCATION,),
-    ),
-)
+    )
+
+
+def _rows() -> Iterator[Operation]:
+    for word, action in at(Door.API).items():
+        row = _row(action, word)
+        if action is _EDIT:
+            row = _copy(row, Edits, edit)
+        elif action is _CLONE:
+            row = _copy(row, None, clone)
+        yield row
+
+
+ROWS = tuple(_rows())

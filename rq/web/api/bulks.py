@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Annotated, Literal, TypedDict, cast
+from typing import TYPE_CHECKING, Annotated, Literal, TypedDict, cast
 
 from falcon.asgi import Request
 
 from rq.access.roles import Role
 from rq.kinds import Kind
+from rq.message.action import Door
+from rq.message.actions import Word, at
 from rq.nesting import Json
 from rq.replies import BulkChoice, BulkView
 from rq.web.api.operation import OF_OWNERS, PREFIX, Answer, Header, Operation
@@ -16,6 +18,11 @@ from rq.web.api.shapes import Limits
 from rq.web.forms import Form
 from rq.web.messages import check_move, who
 from rq.web.site import Site
+
+if TYPE_CHECKING:
+    _Word = str
+else:
+    _Word = Literal[tuple(at(Door.BULK))]
 
 _PLACE = "/queues/{name}/bulk"
 _OF_ONE = (*OF_OWNERS, Kind.NO_SUCH_MESSAGE)
@@ -48,18 +55,7 @@ class MessageFilter:
 class NewBulk:
     """What is done to which messages."""
 
-    action: Literal[
-        "retry",
-        "cancel",
-        "delete",
-        "ack",
-        "unack",
-        "due",
-        "move",
-        "priority",
-        "hold",
-        "release",
-    ]
+    action: _Word
     filter: MessageFilter
     to: Annotated[
         str | float | None,
@@ -74,7 +70,7 @@ class BulkViews(TypedDict):
 
 
 async def begin(site: Site, req: Request, body: NewBulk, name: str) -> Answer:
-    if body.action == "move" and isinstance(body.to, str):
+    if body.action == Word.MOVE and isinstance(body.to, str):
         check_move(req, name, body.to)
     req.context.form = Form([("action", body.action)])  # as a form: for the audit log
     request = {**asdict(body), "who": who(req)}

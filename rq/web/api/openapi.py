@@ -93,6 +93,7 @@ def _operation(row: Operation) -> JsonObject:
         "operationId": row.operation_id,
         "summary": row.summary,
         "x-rq-role": str(row.role),
+        **({"deprecated": True} if row.deprecated else {}),
         "parameters": [*_path(row), *_query(row), *_headers(row)],
         **({"requestBody": _body(row)} if row.has_body else {}),
         "responses": _responses(row),

@@ -101,6 +101,7 @@ class Operation:
     headers: tuple[Header, ...] = ()
     reply_headers: tuple[Header, ...] = ()
     shared: bool = False  # also for those who may ask of some queues only
+    deprecated: bool = False  # another word says the same
 
     def __post_init__(self) -> None:
         wrong = [word for word, is_right in self._rules() if not is_right]

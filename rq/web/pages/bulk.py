@@ -9,10 +9,13 @@ from falcon.asgi import Request, Response
 
 from rq.access.roles import Principal, Role
 from rq.errors import BadInput, RQError
+from rq.message.action import Door
+from rq.message.actions import at, offered_for_many
 from rq.nesting import Json
 from rq.replies import BulkChoice, BulkView
+from rq.states import State
 from rq.web.answers import for_asker
-from rq.web.bulk_actions import FILTER, STATES, WITH, request_of
+from rq.web.bulk_actions import FILTER, STATES, request_of
 from rq.web.pages import page
 from rq.web.pages.queue import check_queue
 
@@ -21,34 +24,7 @@ if TYPE_CHECKING:
 
 _LONGEST = 4096  # characters of a field
 _ENDED = 20  # of those that have ended
-# What may be done to messages in a state, the likeliest first, and how a button says it.
-ACTIONS = {
-    "que": ("hold", "release", "due", "priority", "move", "cancel"),
-    "run": ("cancel",),
-    "err": ("retry", "ack", "move", "delete"),
-    "dismissed": ("retry", "unack", "move", "delete"),
-    "done": ("delete",),
-    "relayed": ("delete",),
-    "prep": ("delete",),
-}
-LABELS = {
-    "retry": "Run again",
-    "ack": "Acknowledge",
-    "unack": "Take acknowledgements back",
-    "move": "Move to another queue",
-    "due": "Set due",
-    "priority": "Set priority",
-    "hold": "Hold",
-    "release": "Release",
-    "cancel": "Cancel",
-    "delete": "Delete for good",
-}
-NEEDS = {
-    "move": "Queue",
-    "due": "Due, as +10m or 2026-01-02T03:04 (UTC)",
-    "priority": "Priority, 0 to 9",
-    "hold": "Why",
-}
+_ACTIONS = at(Door.BULK)
 
 
 class Facts(TypedDict):
@@ -85,11 +61,9 @@ class BulkPage:
             "facts": facts,
             "queue_name": name,
             "states": STATES,
-            "actions": ACTIONS[form["state"]],
-            "labels": LABELS,
-            "needs": NEEDS,
-            "danger": form["action"] in ("delete", "cancel"),
-            "takes": form["action"] in WITH,
+            "actions": offered_for_many(State(form["state"])),
+            "labels": {word: action.label for word, action in _ACTIONS.items()},
+            "chosen": _ACTIONS.get(form["action"]),
         }
         await page.show(req, resp, self._site, "bulk.html", values)
 
@@ -119,7 +93,8 @@ def _filled_in(req: Request) -> dict[str, str]:
         raise BadInput(f"a field has more than {_LONGEST} characters")
     if form["state"] not in STATES:
         form["state"] = "err"
-    if form["action"] not in ACTIONS[form["state"]]:
+    may = [row.word for row in offered_for_many(State(form["state"]))]
+    if form["action"] not in may:
         form["action"] = ""
     return form
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import falcon
 from falcon.asgi import Request, Response
 
+from rq.message.action import Action, Door
+from rq.message.actions import at
 from rq.web.pages import page
 from rq.web.pages.message import facts_of
 from rq.web.pages.queue import check_queue
@@ -86,90 +88,29 @@ OF_QUEUE = {
         home=True,
     ),
 }
+
+
+def _question(action: Action) -> Question | None:
+    """Return what is asked before an action of the table; None: nothing is."""
+    if action.confirm is None:
+        return None
+    by_method = Door.REST in action.doors
+    return Question(
+        title=action.confirm.title,
+        sentence=action.explains,
+        button=action.confirm.button or action.label,
+        path="" if by_method else f"/{action.word}",
+        field=("_method", action.word) if by_method else None,
+        danger=action.danger,
+        asks=tuple((takes.name, takes.label, takes.example) for takes in action.takes),
+        home=action.gone,
+    )
+
+
 OF_MESSAGE = {
-    "commit": Question(
-        title="Commit this message?",
-        sentence="It is accepted as it is now and runs when it is due.",
-        button="Commit",
-        field=("_method", "commit"),
-    ),
-    "run_now": Question(
-        title="Run this message now?",
-        sentence="It starts before all others, and does not wait until it is due.",
-        button="Run now",
-        field=("_method", "run_now"),
-    ),
-    "hold": Question(
-        title="Hold this message?",
-        sentence="It waits, however long it is due, until somebody releases it.",
-        button="Hold",
-        field=("_method", "hold"),
-        asks=(("why", "Why", ""),),
-    ),
-    "release": Question(
-        title="Release this message?",
-        sentence="It starts when it is due and its turn has come.",
-        button="Release",
-        field=("_method", "release"),
-    ),
-    "cancel": Question(
-        title="Cancel this message?",
-        sentence="Its script is told to stop, and killed if it does not. The message "
-        "goes to err.",
-        button="Cancel the message",
-        field=("_method", "cancel"),
-        danger=True,
-    ),
-    "cancel_batch": Question(
-        title="Cancel the whole batch?",
-        sentence="This message runs in a batch: one process for all of it. The process is "
-        "told to stop, and killed if it does not. All messages of the batch that have not "
-        "ended go to err.",
-        button="Cancel the batch",
-        field=("_method", "cancel_batch"),
-        danger=True,
-    ),
-    "retry": Question(
-        title="Run this message again?",
-        sentence="It keeps its id, and its retries count from 0.",
-        button="Retry",
-        field=("_method", "retry"),
-    ),
-    "ack": Question(
-        title="Acknowledge this error?",
-        sentence="The message is kept, and no longer counted as needing attention.",
-        button="Acknowledge",
-        field=("_method", "ack"),
-    ),
-    "unack": Question(
-        title="Take the acknowledgement back?",
-        sentence="The message counts again as needing attention.",
-        button="Take it back",
-        field=("_method", "unack"),
-    ),
-    "move": Question(
-        title="Move this message to another queue?",
-        sentence="It goes on there, with its parameters and attachments. Here it counts "
-        "as relayed, and keeps its log.",
-        button="Move",
-        field=("_method", "move"),
-        asks=(("to", "Queue", "text"),),
-    ),
-    "clone": Question(
-        title="Clone this message?",
-        sentence="A new message with the same parameters and attachments is sent to "
-        "this queue.",
-        button="Clone",
-        path="/clone",
-    ),
-    "delete": Question(
-        title="Delete this message?",
-        sentence="Its folder with log and attachments is removed. This cannot be undone.",
-        button="Delete the message",
-        field=("_method", "delete"),
-        danger=True,
-        home=True,
-    ),
+    word: question
+    for word, action in at(Door.PAGE).items()
+    if (question := _question(action)) is not None
 }
 
 

@@ -14,9 +14,12 @@ from falcon.asgi import Request, Response
 from rq import names, wording
 from rq.errors import NoSuchMessage, RQError
 from rq.message import PARAMS, lineage
+from rq.message.action import Action, Door
+from rq.message.actions import offered
 from rq.message.causes import Cause
 from rq.message.fieldnames import LIMITS
 from rq.replies import AttemptsView
+from rq.states import State
 from rq.web import progress, reading
 from rq.web.answers import for_asker
 from rq.web.pages import page
@@ -26,17 +29,7 @@ from rq.web.reading import Message
 if TYPE_CHECKING:
     from rq.web.site import Site
 
-# Which verbs a message in a state can take, the likeliest first.
-ACTIONS: dict[str, tuple[str, ...]] = {
-    "prep": ("commit", "delete"),
-    "que": ("run_now", "hold", "move", "delete"),
-    "held": ("release", "delete"),
-    "run": ("cancel",),
-    "done": ("edit", "clone", "delete"),
-    "relayed": ("clone", "delete"),
-    "err": ("retry", "edit", "ack", "move", "clone", "delete"),
-    "errack": ("retry", "edit", "unack", "move", "clone", "delete"),
-}
+_STATE_OF = {"held": State.QUE, "errack": State.DISMISSED}  # as this page calls them
 _ENDS = {"done": ("done", "past"), "relayed": ("relayed", "past")}
 _HELD = frozenset(
     {"_txn", "_restored", reading.SILENT}
@@ -117,7 +110,7 @@ class View:
     due_in: float  # seconds
     part: float | None  # that is done, from 0 to 1, if its script says so
     silent: str  # why its folder was read, and not its owner asked
-    actions: tuple[str, ...]
+    actions: list[Action]
     life: list[Step]
     params: list[tuple[str, object]]
     results: list[tuple[str, str]]
@@ -142,7 +135,7 @@ def view_of(message: Message) -> View:
         due_in=float(message["due"]) - now,
         part=progress.part_done(text) if runs else None,
         silent=str(message.get(reading.SILENT, "")),
-        actions=() if message.keys() & _HELD else actions(_how(message, state), result),
+        actions=[] if message.keys() & _HELD else actions(_how(message, state), result),
         life=life(message, now),
         params=[(name, fields[name]) for name in PARAMS if name in message],
         results=wording.results(result),
@@ -179,11 +172,13 @@ def _seconds(result: Mapping[str, object], name: str) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
-def actions(state: str, result: Mapping[str, object]) -> tuple[str, ...]:
-    """Return the verbs that a message can take; one of many in a batch cannot be
+def actions(how: str, result: Mapping[str, object]) -> list[Action]:
+    """Return what may be done to a message that is so; one of many in a batch cannot be
     cancelled alone."""
-    many = state == "run" and int(str(result.get("left") or 0)) > 1
-    return ("cancel_batch",) if many else ACTIONS.get(state, ())
+    many = how == "run" and int(str(result.get("left") or 0)) > 1
+    return offered(
+        Door.PAGE, _STATE_OF.get(how) or State(how), held=how == "held", batch=many
+    )
 
 
 def _is_own(name: str, value: object, message: Message) -> bool:

@@ -14,6 +14,8 @@ from rq.config import read_json, read_queue, secrets
 from rq.errors import BadConfig, BadInput, NoSuchQueue, RQError
 from rq.layout import QueueDir
 from rq.message import PARAMS
+from rq.message.action import Action, Door
+from rq.message.actions import Word, offered
 from rq.replies import (
     ChildView,
     Counts,
@@ -111,6 +113,7 @@ class QueuePage:
             "find": wanted,
             "after": after,
             "searched": _SEARCHED,
+            "quick": quick,
             "shown": workers.choose(
                 queue_facts["leases"],
                 queue_facts["queue"].get("elsewhere"),
@@ -270,6 +273,17 @@ def listed(tab: str, row: MessageRow, now: float) -> ListedRow:
         "part": progress.part_done(text) if tab == "run" else None,
     }
     return cast(ListedRow, {**row, **more})
+
+
+def quick(row: ListedRow) -> list[Action]:
+    """Return what may be done to a message from a list: one that is due starts anyway."""
+    why = row.get("why")
+    is_held = why is not None and why["reason"] == Reason.HELD
+    many = row["tab"] == "run" and int(row.get("left") or 0) > 1
+    state = State(TABS[row["tab"]][0])
+    may = offered(Door.PAGE, state, held=is_held, batch=many)
+    is_due = row["due_in"] <= 0
+    return [a for a in may if a.quick and not (a.word is Word.RUN and is_due)]
 
 
 def waiting(row: MessageRow) -> str:
