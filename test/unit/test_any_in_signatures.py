@@ -3,9 +3,11 @@
 import ast
 import re
 from collections import Counter
-from pathlib import Path
 
-CODE = Path(__file__).resolve().parent.parent.parent / "rq"
+from harness.checkout import CHECKOUT
+from harness.code import MODULES, walk
+
+CODE = CHECKOUT / "rq"
 _DEFINED = re.compile(r"^ *(?:async )?def (\w+)", re.MULTILINE)
 MOST = 5.0  # percent of the signatures of a room
 
@@ -23,8 +25,8 @@ def signatures(path):
     if not re.search(r"\bAny\b", text):
         yield from ((name, False) for name in _DEFINED.findall(text))
         return
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+    for node in walk(ast.parse(text)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             yield (
                 node.name,
                 any(
@@ -45,7 +47,7 @@ def annotations(node):
 def shares():
     """Return for each room how many signatures hold Any, and how many there are."""
     loose, every = Counter(), Counter()
-    for path in CODE.rglob("*.py"):
+    for path in MODULES:
         for _, has_any in signatures(path):
             every[room_of(path)] += 1
             loose[room_of(path)] += has_any
@@ -53,17 +55,11 @@ def shares():
 
 
 def test_few_signatures_hold_any():
-    too_many = {}
-    for room, (loose, every) in shares().items():
+    too_many, rooms = {}, shares()
+    for room, (loose, every) in rooms.items():
         percent = 100 * loose / every
-        print(f"{room:12} {loose:4} of {every:4}  {percent:5.1f} %")  # noqa: T201
         if percent > MOST:
             too_many[room] = f"{loose} of {every}"
     assert too_many == {}
-    loose, every = map(sum, zip(*shares().values(), strict=True))
-    print(f"in all       {loose:4} of {every:4}  {100 * loose / every:5.1f} %")  # noqa: T201
+    loose, every = map(sum, zip(*rooms.values(), strict=True))
     assert loose <= every * MOST / 100
-
-
-if __name__ == "__main__":
-    test_few_signatures_hold_any()

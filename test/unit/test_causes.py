@@ -22,14 +22,14 @@ STATES = [one for one in State if one not in (State.NOWHERE, State.GONE)]
 
 
 @pytest.mark.parametrize("cause", Cause)
-@pytest.mark.parametrize("state", STATES)
-def test_a_story_answers_three_questions_and_has_no_holes(state, cause):
-    told = story(state, {**FACTS, "cause": cause}).to_json()
-    assert list(told) == ["what", "why", "todo"]
-    for sentence in told.values():
-        assert sentence
-        assert "?" not in sentence
-        assert "{" not in sentence
+def test_a_story_answers_three_questions_and_has_no_holes(cause):
+    for state in STATES:
+        told = story(state, {**FACTS, "cause": cause}).to_json()
+        assert list(told) == ["what", "why", "todo"], state
+        for sentence in told.values():
+            assert sentence, state
+            assert "?" not in sentence, state
+            assert "{" not in sentence, state
 
 
 @pytest.mark.parametrize("cause", Cause)
@@ -46,12 +46,12 @@ def test_a_state_without_a_cause_has_a_story_too(state):
     assert "?" not in told.what + told.why + told.todo
 
 
-@pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("cause", [*Cause, "unheard_of", None, 7])
-def test_missing_facts_are_shown_as_missing(state, cause):
-    told = story(state, {"cause": cause})
-    assert told.what
-    assert "{" not in told.what + told.why + told.todo
+def test_missing_facts_are_shown_as_missing(cause):
+    for state in STATES:
+        told = story(state, {"cause": cause})
+        assert told.what, state
+        assert "{" not in told.what + told.why + told.todo, state
 
 
 @pytest.mark.parametrize("text", ["{id}", "{}", "{0}", "a{", "%s"])

@@ -4,6 +4,7 @@ import ast
 from pathlib import Path
 
 import pytest
+from harness.code import walk
 
 ROOMS = Path(__file__).resolve().parent.parent.parent / "rq"
 # What a variable, a function, a class or a module may not be called, alone.
@@ -17,15 +18,16 @@ RIDDLES = frozenset(
 def names_of(tree):
     """Give each name that a module defines, and its line; fields of what is JSON
     elsewhere (TypedDict) are called as they are there."""
+    nodes = list(walk(tree))
     fields = {
         id(line.target)
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.ClassDef)
         and "TypedDict" in map(ast.unparse, node.bases)
         for line in node.body
         if isinstance(line, ast.AnnAssign)
     }
-    for node in ast.walk(tree):
+    for node in nodes:
         match node:
             case ast.Name(id=name, ctx=ast.Store()) if id(node) not in fields:
                 yield name, node.lineno

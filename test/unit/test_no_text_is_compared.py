@@ -1,11 +1,12 @@
 """Nobody tells one failure from another by its text: that is what kinds are for."""
 
 import ast
-from pathlib import Path
 
 import pytest
+from harness.checkout import CHECKOUT
+from harness.code import MODULES, place, walk
 
-ROOM = Path(__file__).resolve().parent.parent.parent / "rq"
+ROOM = CHECKOUT / "rq"
 # The ancestor's sentences and statuses, which are a protocol.
 PROTOCOL = {"sentences.py", "wording.py"}
 # Texts of others, who tell no kind: orjson, Spark, Arrow. And one that is said once.
@@ -36,19 +37,27 @@ def constants(tree):
     }
 
 
-def errors_in(function):
-    """Return the names in a function that hold errors."""
+def errors_in(function, nodes):
+    """Return the names in a function, and among its nodes, that hold errors."""
     caught = {
-        node.name
-        for node in ast.walk(function)
-        if isinstance(node, ast.ExceptHandler) and node.name
+        node.name for node in nodes if isinstance(node, ast.ExceptHandler) and node.name
     }
     given = {
         arg.arg
         for arg in (*function.args.args, *function.args.kwonlyargs)
-        if arg.annotation and ERRORS & set(ast.unparse(arg.annotation).split(" | "))
+        if arg.annotation and not ERRORS.isdisjoint(united(arg.annotation))
     }
     return caught | given
+
+
+def united(annotation):
+    """Return the names of which an annotation is the union."""
+    match annotation:
+        case ast.BinOp(left=left, right=right):
+            return united(left) | united(right)
+        case ast.Name(id=name):
+            return {name}
+    return set()
 
 
 def sides(node):
@@ -87,11 +96,14 @@ def compared(code):
     """Give the functions of a module that compare texts of failures, and where."""
     tree = ast.parse(code)
     known = constants(tree)
-    for function in ast.walk(tree):
-        if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+    for function in walk(tree):
+        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
             continue
-        errors = errors_in(function)
-        for node in ast.walk(function):
+        nodes = list(walk(function))
+        errors = errors_in(function, nodes)
+        for node in nodes:
+            if not isinstance(node, (ast.Compare, ast.Call)):
+                continue
             for part in sides(node):
                 if is_text_of(part, errors) or is_sentence(part, known):
                     yield function.name, node.lineno
@@ -99,8 +111,8 @@ def compared(code):
 
 def test_no_failure_is_known_by_its_text():
     found = [
-        f"{path.relative_to(ROOM)}:{line} in {name}"
-        for path in sorted(ROOM.rglob("*.py"))
+        f"{place(path, line)} in {name}"
+        for path in MODULES
         if str(path.relative_to(ROOM)) not in PROTOCOL
         for name, line in compared(path.read_text())
         if f"{path.relative_to(ROOM)}:{name}" not in FOREIGN

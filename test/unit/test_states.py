@@ -19,24 +19,22 @@ from rq.states import (
     next_state,
 )
 
-CELLS = list(itertools.product(State, Event, Role))
 ROWS = [(state, event, *row) for (state, event), row in TRANSITIONS.items()]
 
 
-@pytest.mark.parametrize(("state", "event", "role"), CELLS)
-def test_a_cell_of_the_table_leads_on_or_is_refused(state, event, role):
-    target, roles = TRANSITIONS.get((state, event), (None, frozenset()))
-    if role in roles:
-        assert next_state(state, event, role) is target
-    else:
-        with pytest.raises(WrongState, match=state):
-            next_state(state, event, role)
+@pytest.mark.parametrize("state", State)
+def test_each_cell_of_the_table_leads_on_or_is_refused(state):
+    for event, role in itertools.product(Event, Role):
+        target, roles = TRANSITIONS.get((state, event), (None, frozenset()))
+        if role in roles:
+            assert next_state(state, event, role) is target
+        else:
+            with pytest.raises(WrongState, match=state):
+                next_state(state, event, role)
 
 
-@pytest.mark.parametrize(("event", "role"), list(itertools.product(Event, Role)))
-def test_what_is_gone_never_comes_back(event, role):
-    with pytest.raises(WrongState):
-        next_state(State.GONE, event, role)
+def test_what_is_gone_never_comes_back():
+    assert [event for state, event in TRANSITIONS if state is State.GONE] == []
 
 
 @pytest.mark.parametrize(("state", "event", "target", "roles"), ROWS)

@@ -194,17 +194,17 @@ SECRET = "root:x:0:0"
         SECRET,
     ],
 )
-@pytest.mark.parametrize("status", [200, 301, 403, 404, 500])
-def test_nothing_of_an_answer_is_shown_but_sentences_of_rq(said, status):
-    there = reply(said, status)
-    for answer in (
-        answers.prepared(there),
-        answers.looked_up(there),
-        answers.committed(there),
-        answers.attached(there, "md5"),
-        answers.progress(there, "md5"),
-    ):
-        assert SECRET not in repr(answer)
+def test_nothing_of_an_answer_is_shown_but_sentences_of_rq(said):
+    for status in (200, 301, 403, 404, 500):
+        there = reply(said, status)
+        for answer in (
+            answers.prepared(there),
+            answers.looked_up(there),
+            answers.committed(there),
+            answers.attached(there, "md5"),
+            answers.progress(there, "md5"),
+        ):
+            assert SECRET not in repr(answer), status
 
 
 def test_a_body_that_is_no_json_is_not_shown_either():

@@ -1,19 +1,22 @@
 """An object is whole when its constructor returns: nobody fills in attributes later."""
 
 import ast
+import re
 
-import pytest
-from harness.checkout import CHECKOUT
+from harness.code import MODULES, place, walk
 
-SOURCES = sorted((CHECKOUT / "rq").rglob("*.py"))
+# Most modules have none: the others are parsed.
+_LIKE_A_GAP = re.compile(r"\.\w+: [^=\n]*$|\.\w+ = lambda|: .* = lambda", re.MULTILINE)
 
 
 def gaps(text):
     """Return the lines of a module that leave an attribute to be filled in: declared
     without a value, or with a function that does nothing."""
+    if not _LIKE_A_GAP.search(text):
+        return []
     return [
         node.lineno
-        for node in ast.walk(ast.parse(text))
+        for node in walk(ast.parse(text))
         if (
             isinstance(node, ast.AnnAssign)
             and isinstance(node.target, ast.Attribute)
@@ -39,8 +42,6 @@ def test_a_gap_is_seen():
     assert gaps("class A:\n def f(self):\n  self.x: int = 1\n  self.y = int") == []
 
 
-@pytest.mark.parametrize(
-    "path", SOURCES, ids=lambda path: str(path.relative_to(CHECKOUT))
-)
-def test_no_attribute_is_filled_in_later(path):
-    assert gaps(path.read_text()) == []
+def test_no_attribute_is_filled_in_later():
+    found = [place(path, line) for path in MODULES for line in gaps(path.read_text())]
+    assert found == []
