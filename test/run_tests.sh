@@ -1,5 +1,5 @@
 #!/bin/sh
-# The one runner of tests: ./test/run_tests.sh [PART...] [-k EXPR] [-x]
+# The one runner of tests: ./test/run_tests.sh [PART...] [-k EXPR] [-x] [--all]
 # [--no-retry] [--without PART]; --help lists parts.
 set -eu
 here=$(readlink -f -- "$0")

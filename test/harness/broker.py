@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from harness import forks
+from harness.forks import Forked
 from harness.ports import free_port
 from harness.starting import environment
 from harness.waiting import wait_until
@@ -38,7 +40,7 @@ class Client:
         """`to`: a port, or a socket that is connected."""
         if isinstance(to, int):
             to = socket.create_connection(("127.0.0.1", to))
-        to.settimeout(20)
+        to.settimeout(60)
         self.socket = to
         self._file = self.socket.makefile("rb")
 
@@ -109,7 +111,7 @@ class Broker:
             chosen = {"enabled": True, "port": self.port, **settings}
             files.write_state(Root(directory).broker_config, chosen)
         self.before: list[str] = []  # words of a command that runs it
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | Forked | None = None
         self._clients: list[Client] = []
 
     def start(self) -> Client:
@@ -120,19 +122,15 @@ class Broker:
     def begin(self, crash_at: str = "") -> None:
         """Start it, to be killed at a point of its work if one is named."""
         if self.process is not None:
-            self.process.wait(20)
+            self.process.wait(60)
+        env = environment({"RQ_CRASH_AT": crash_at, **self.env})
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [
-                    *self.before,
-                    sys.executable,
-                    "-m",
-                    "harness.broker_process",
-                    *self.words,
-                ],
-                env=environment({"RQ_CRASH_AT": crash_at, **self.env}),
-                stderr=log,
-            )
+            if self.before or not forks.suffice(self.env):
+                module = [sys.executable, "-m", "harness.broker_process"]
+                words = [*self.before, *module, *self.words]
+                self.process = subprocess.Popen(words, env=env, stderr=log)
+            else:
+                self.process, _ = forks.start("broker", self.words, env, log.fileno())
 
     def told(self) -> str:
         """Return what it has logged."""
@@ -166,7 +164,7 @@ class Broker:
     def _end(self, number: signal.Signals) -> int:
         assert self.process is not None
         self.process.send_signal(number)
-        return self.process.wait(20)
+        return self.process.wait(60)
 
     def restart(self) -> Client:
         """Kill it and start it again; return a client."""

@@ -79,7 +79,7 @@ class Nodes:
             assert self.meet(index - 1, index) == "OK"
         self.wait_until_all_reach_all()
 
-    def wait_until_all_reach_all(self, seconds=20.0):
+    def wait_until_all_reach_all(self, seconds=60.0):
         wait_until(lambda: self.all_reach(len(self.brokers) - 1), seconds)
 
     def close(self):
@@ -94,7 +94,7 @@ class Nodes:
         for broker in self.brokers:
             broker.process.send_signal(signal.SIGKILL)
         for broker in self.brokers:
-            broker.process.wait(20)
+            broker.process.wait(60)
 
     def start(self, *indexes):
         """Start some together."""

@@ -33,6 +33,17 @@ def queue() -> Program:
     return run
 
 
+def broker() -> Program:
+    from harness import broker_process
+
+    def run(words: list[str], ready: int) -> int:
+        os.close(ready)  # whose port answers is ready
+        sys.argv[1:] = words
+        return broker_process.main()
+
+    return run
+
+
 def web() -> Program:
     from rq.web import server
 
@@ -68,7 +79,7 @@ def run_tool(words: list[str], line: int) -> int:
     return 0
 
 
-PROGRAMS = {"queue": queue, "tool": tool, "web": web}
+PROGRAMS = {"broker": broker, "queue": queue, "tool": tool, "web": web}
 
 
 def main(name: str) -> None:

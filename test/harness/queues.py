@@ -170,7 +170,7 @@ class RunningQueue:
     # ---- asking it
 
     def ask(self, command: str, arg: object = b"", fds: tuple[int, ...] = ()) -> Any:
-        return old_ask(self.dir.socket, command, arg, fds, timeout=20)
+        return old_ask(self.dir.socket, command, arg, fds, timeout=60)
 
     def ok(self, command: str, arg: object = b"", fds: tuple[int, ...] = ()) -> Any:
         """Ask for what must succeed; return the second part of the reply."""

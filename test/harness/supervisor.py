@@ -83,10 +83,10 @@ class Daemon:
         self.process.wait(60)
 
     def ask(self, command: str, arg: object = b"") -> Any:
-        return old_ask(self.root.supervisor_socket, command, arg, timeout=20)
+        return old_ask(self.root.supervisor_socket, command, arg, timeout=60)
 
     def ask_queue(self, name: str, command: str, arg: object = b"") -> Any:
-        return old_ask(self.root.queue(name).socket, command, arg, timeout=20)
+        return old_ask(self.root.queue(name).socket, command, arg, timeout=60)
 
     def create(self, name: str, **settings: Any) -> None:
         self.until_up("forks")  # else its first start may last longer than is waited

@@ -9,7 +9,7 @@ from typing import Any
 from rq.errors import RQError
 
 
-def wait_until(fact: Callable[[], Any], seconds: float = 20.0) -> Any:
+def wait_until(fact: Callable[[], Any], seconds: float = 60.0) -> Any:
     """Return the first true value of `fact`; fail after `seconds`."""
     end = time.monotonic() + seconds
     last: object = None

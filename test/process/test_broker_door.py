@@ -402,6 +402,7 @@ def test_beyond_loopback_it_wants_a_password_and_starts_not_again(tmp_path):
 def test_a_broker_in_the_foreground_may_want_a_password(tmp_path, way):
     env = {PASSWORD: SECRET} if way == "environment" else {}
     with broker_in(tmp_path / "node", env) as broker:
+        broker.before = ["env"]  # words of its own, which others may read
         if way == "file":
             (tmp_path / "password").write_text(f"{SECRET}\n")
             broker.words += ["--password-file", str(tmp_path / "password")]

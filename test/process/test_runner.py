@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.process, pytest.mark.long, pytest.mark.slow]
 LINES = re.MULTILINE
 CONFIG = """
 [tool.pytest.ini_options]
-addopts = ["--import-mode=importlib"]
+addopts = ["--import-mode=importlib", "-p", "no:schemathesis", "-p", "no:anyio"]
 pythonpath = ["test"]
 markers = ["long: begun first", "slow: not every day"]
 """
@@ -61,20 +61,34 @@ def laid_out(checkout, tests, part=ALONE, file="test_sample.py"):
     (checkout / "test" / part / file).write_text(FAILS_AT + tests)
 
 
-def test_what_contributing_says_of_the_environment_reaches_the_tests(tmp_path):
+def test_what_is_said_of_the_environment_of_tests_holds(tmp_path):
+    """Knobs reach them, signals that were ignored do not, and their files lie apart from
+    those of other runs."""
     text = (CHECKOUT / "CONTRIBUTING.md").read_text()
     names = set(re.findall(r"`(RQ_[A-Z_]+)=", text))
     assert len(names) > 4
-    tests = f"import os\ndef test_a(): assert not {names} - set(os.environ)\n"
-    told = dict.fromkeys(names, "1")
-    status, passed, failed, output = run(tmp_path, tests, **told)
+    tests = f"""import os, signal
+def test_a(tmp_path):
+    assert not {names} - set(os.environ)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGQUIT) is signal.SIG_DFL
+    assert 'rq-tests-' in str(tmp_path)
+"""
+    numbers = (signal.SIGINT, signal.SIGQUIT)
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
+    try:
+        told = dict.fromkeys(names, "1")
+        status, passed, failed, output = run(tmp_path, tests, **told)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
     assert (status, passed, failed) == (0, 1, 0), output
+    assert list(tmp_path.glob("rq-tests-*")) == []
 
 
-@pytest.mark.parametrize("part", [ALONE, SIDE_BY_SIDE])
-def test_a_test_that_fails_once_passes_and_is_named(tmp_path, part):
+def test_a_test_that_fails_once_passes_and_is_named(tmp_path):
     tests = "def test_a(): fails('a', [0])\ndef test_b(): pass\n"
-    status, passed, failed, output = run(tmp_path, tests, part=part)
+    status, passed, failed, output = run(tmp_path, tests, part=SIDE_BY_SIDE)
     assert (status, passed, failed) == (0, 2, 0)
     assert "this is the reason" in output
     table = output.rpartition("part ")[2]
@@ -83,27 +97,23 @@ def test_a_test_that_fails_once_passes_and_is_named(tmp_path, part):
     assert "test_sample.py::test_b" not in table
 
 
-@pytest.mark.parametrize("runs", [[0, 1, 2], [0, 1], [0, 2]])
-def test_a_test_that_fails_more_than_once_is_a_failure(tmp_path, runs):
-    status, passed, failed, output = run(
-        tmp_path, f"def test_a(): fails('a', {runs})\n"
-    )
+def test_a_test_that_fails_again_is_a_failure_and_what_it_left_is_told_of(tmp_path):
+    tests = "def test_a(tmp_path): (tmp_path / 'left').touch(); fails('a', [0, 2])\n"
+    status, passed, failed, output = run(tmp_path, tests)
     assert (status, passed, failed) == (1, 0, 1)
     assert "flaky" not in output
+    [told] = re.findall(r"^what the failed tests have left: (.+)$", output, LINES)
+    assert list(Path(told).glob("unit/**/left"))
 
 
-def test_a_flaky_test_is_a_failure_to_those_who_hunt_it(tmp_path):
-    status, _, failed, _ = run(
-        tmp_path, "def test_a(): fails('a', [0])\n", "--no-retry"
-    )
-    assert (status, failed) == (1, 1)
-
-
-@pytest.mark.parametrize("file", ["test_soak.py", "test_random_kills.py"])
-def test_what_is_random_is_not_run_again(tmp_path, file):
-    tests = "def test_a(): fails('a', [0])\n"
-    status, _, failed, _ = run(tmp_path, tests, file=file)
-    assert (status, failed) == (1, 1)
+@pytest.mark.parametrize("word", ["--no-retry", "-x"])
+def test_who_hunts_flaky_tests_or_wants_the_first_failure_sees_it_once(tmp_path, word):
+    tests = "".join(f"def test_{k}(): fails('{k}', [0])\n" for k in range(2))
+    status, passed, failed, output = run(tmp_path, tests, word)
+    assert status == 1
+    assert failed
+    assert not passed
+    assert "again, alone" not in output
 
 
 def test_a_test_that_is_skipped_when_it_is_run_again_has_not_passed(tmp_path):
@@ -117,37 +127,10 @@ def test_a():
     assert (status, passed, failed) == (1, 0, 1)
 
 
-def test_where_many_fail_something_is_broken(tmp_path):
-    tests = "".join(f"def test_{k}(): fails('{k}', [0])\n" for k in range(3))
-    status, _, failed, _ = run(tmp_path, tests)
-    assert (status, failed) == (1, 3)
-
-
-def test_the_first_failure_ends_a_run_that_asks_for_it(tmp_path):
-    status, _, failed, _ = run(tmp_path, "def test_a(): fails('a', [0])\n", "-x")
-    assert status == 1
-    assert failed
-
-
 def test_a_file_that_cannot_be_imported_is_a_failure(tmp_path):
     status, _, failed, _ = run(tmp_path, "raise RuntimeError('no')\n")
     assert status == 1
     assert failed
-
-
-def test_a_run_keeps_its_files_apart_from_those_of_other_runs(tmp_path):
-    tests = "def test_a(tmp_path): assert 'pytest-of-' not in str(tmp_path)\n"
-    status, passed, _, output = run(tmp_path, tests)
-    assert (status, passed) == (0, 1), output
-    assert list(tmp_path.glob("rq-tests-*")) == []
-
-
-def test_what_failed_tests_leave_is_kept_and_told_of(tmp_path):
-    tests = "def test_a(tmp_path): (tmp_path / 'left').touch(); assert False\n"
-    status, _, failed, output = run(tmp_path, tests)
-    assert (status, failed) == (1, 1), output
-    [told] = re.findall(r"^what the failed tests have left: (.+)$", output, LINES)
-    assert list(Path(told).glob("unit/**/left"))
 
 
 SLOW = """
@@ -162,42 +145,20 @@ def test_quick(): pass
 
 
 @pytest.mark.parametrize(
-    ("ci", "commit", "words", "expected"),
-    [
-        ("", "7", [], 3),
-        ("", "7", ["-k", "slow"], 10),
-        ("true", "7", [], 3),
-        ("true", "", [], 11),
-    ],
-    ids=["every day", "named", "in CI", "in CI, of no commit"],
+    ("ci", "words", "expected"),
+    [("", [], 3), ("", ["-k", "slow"], 10), ("true", [], 5), ("", ["--all"], 11)],
+    ids=["every day", "named", "in CI", "all"],
 )
-def test_of_the_slow_tests_a_share_is_run(tmp_path, ci, commit, words, expected):
+def test_of_the_slow_tests_a_share_is_run(tmp_path, ci, words, expected):
     for shared in ("conftest.py", "harness/__init__.py", "harness/extent.py"):
         (tmp_path / "test/harness").mkdir(parents=True, exist_ok=True)
         shutil.copy(CHECKOUT / "test" / shared, tmp_path / "test" / shared)
-    said = {"CI": ci, "RQ_TEST_COMMIT": commit}
+    said = {"CI": ci, "RQ_TEST_COMMIT": "9"}
     status, passed, failed, _ = run(tmp_path, SLOW, *words, **said)
     assert (status, passed, failed) == (0, expected, 0)
 
 
-def test_signals_that_are_ignored_where_it_starts_are_not_in_tests(tmp_path):
-    tests = """import signal
-def test_a():
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    assert signal.getsignal(signal.SIGQUIT) is signal.SIG_DFL
-"""
-    before = {
-        n: signal.signal(n, signal.SIG_IGN) for n in (signal.SIGINT, signal.SIGQUIT)
-    }
-    try:
-        status, passed, _, output = run(tmp_path, tests)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    assert (status, passed) == (0, 1), output
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_runner_that_is_ended_ends_what_its_tests_started(tmp_path, number):
     tests = """import os, subprocess
 def test_a():

@@ -25,18 +25,18 @@ from parts import PARTS, Part, soak_seconds
 from processes import CHECKOUT, become_subreaper, call, end_leftovers, take_signals
 from table import Row
 
-FULL = os.environ.get("CI") == "true"
-STRICT = FULL or os.geteuid() == 0
 BEGUN = time.monotonic()
-# Of so many slow tests one is run every day, and in CI others with each commit; prime to
-# what else is shared.
+# Of so many slow tests one is run: by a person, and in CI, others with each commit.
 SLOW_SHARE = 7
+SLOW_SHARE_IN_CI = 3
 
 
 def main() -> int:
     options = parse()
     become_subreaper()
-    if FULL:
+    if options.all:
+        os.environ.update({"CI": "true", commit.NAME: ""})
+    if is_full():
         commit.name_it()
     rows = []
     scratch = Path(tempfile.mkdtemp(prefix="rq-tests-"))
@@ -52,7 +52,12 @@ def main() -> int:
             print(f"\nwhat the failed tests have left: {scratch}", flush=True)
         else:
             remove(scratch)
-    return table.close(rows, STRICT)
+    return table.close(rows, strict=is_full() or os.geteuid() == 0)
+
+
+def is_full() -> bool:
+    """Return whether this is a run of CI, or of all."""
+    return os.environ.get("CI") == "true"
 
 
 def remove(directory: Path) -> None:
@@ -63,7 +68,8 @@ def remove(directory: Path) -> None:
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="run_tests.sh",
-        usage="./test/run_tests.sh [PART...] [-k EXPR] [-x] [--no-retry] [--without PART]",
+        usage="./test/run_tests.sh [PART...] [-k EXPR] [-x] [--all] [--no-retry] "
+        "[--without PART]",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="parts (none named: all but those on request):\n" + listing(),
     )
@@ -73,6 +79,9 @@ def parse() -> argparse.Namespace:
     )
     parser.add_argument(
         "-x", dest="exitfirst", action="store_true", help="stop at the first failure"
+    )
+    parser.add_argument(
+        "--all", action="store_true", help="thin nothing, as CI would for no commit"
     )
     parser.add_argument(
         "--no-retry", action="store_true", help="a flaky test is a failed one"
@@ -121,7 +130,7 @@ def run(part: Part, options: argparse.Namespace, scratch: Path) -> Row:
         row.skipped, row.left_out = 1, True
         row.whys.append(f"left out -> ./test/run_tests.sh {part.name}")
     elif part.folder:
-        if part.takes_rest and FULL:
+        if part.takes_rest and is_full() and not options.all:
             take_rest(row)
         get_programs(part)
         if get_extras(part, row):
@@ -139,7 +148,7 @@ def run(part: Part, options: argparse.Namespace, scratch: Path) -> Row:
 def thinned(part: Part) -> list[str]:
     """Return what is said of a part of which not all is run."""
     why = f"{part.thinned}; more with CI=true" if part.thinned else ""
-    why = commit.taken(part.thinned_in_ci) if FULL else why
+    why = commit.taken(part.thinned_in_ci) if is_full() else why
     return [why] if why else []
 
 
@@ -230,7 +239,7 @@ def selection(options: argparse.Namespace) -> list[str]:
     """Return the words that say which tests of a part are run."""
     if options.k:  # who names tests wants to see them run
         return ["-k", options.k]
-    return ["-o", f"slow_share={SLOW_SHARE}"]
+    return ["-o", f"slow_share={SLOW_SHARE_IN_CI if is_full() else SLOW_SHARE}"]
 
 
 def pytest(part: Part, cache: Path, place: Path) -> list[str | Path]:
