@@ -292,3 +292,17 @@ def test_a_service_that_is_handed_its_lease_is_not_ended(queue, tmp_path):
         finally:
             service.kill()
     assert queue.ended(msg_id)["state"] == "done"
+
+
+def test_a_token_that_cannot_be_written_costs_no_descriptor():
+    with open_root() as root, running_queue(root, user=NOBODY) as queue:
+        queue.run(param1="echo done >&3")
+        before = len(os.listdir(f"/proc/{queue.pid}/fd"))
+        shutil.rmtree(queue.root.attempt_tokens)
+        queue.root.attempt_tokens.touch()
+        msg_id = queue.send(param1="echo done >&3")
+        wait_until(lambda: queue.ok("detail")["oper"] == "SCRIPTERROR")
+        assert len(os.listdir(f"/proc/{queue.pid}/fd")) <= before
+        queue.root.attempt_tokens.unlink()
+        queue.ok("run_message", {"msg_id": msg_id})
+        assert queue.ended(msg_id)["state"] == "done"

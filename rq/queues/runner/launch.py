@@ -54,6 +54,10 @@ class Launcher:
         self.check()
         owner, msg_id = self._owner, attempt.msg_id
         path = f"{folder(State.RUN, msg_id)}/{JOB}"
+        # All that can fail without the log comes before it, which holds descriptors.
+        values = self._values(attempt.message, f"{owner.spool.queue.path}/{path}")
+        values.update(self.token(msg_id))
+        program = self.program()
         directory = self._opened(msg_id)
         attempt.stamp = owner.spool.run_folders.stamp(msg_id)
         output = self.log(path, directory, attempt.message.attempt)
@@ -63,11 +67,8 @@ class Launcher:
             on_line=functools.partial(self._reports.take, attempt),
             on_exit=functools.partial(on_exit, attempt),
         )
-        values = self._values(attempt.message, f"{owner.spool.queue.path}/{path}")
-        values.update(self.token(msg_id))
         attempt.limits = limits.of(owner.settings.limits, attempt.message.limits)
-        start = self.program().start
-        script = start(attempt.slot, values, output, make, attempt.limits)
+        script = program.start(attempt.slot, values, output, make, attempt.limits)
         last_printed = output.last_printed if owner.config.success == EXIT else None
         attempt.start(Work(script=script, log=output, last_printed=last_printed))
         self._limit(attempt)
