@@ -86,12 +86,23 @@ static int fails(const char *call, const char *path)
 static int fails_at(const char *call, int dir, const char *path)
 {
 	const char *root = getenv("NTH_ROOT");
+	char link[64], whole[8400];
+	int before = errno;
+	ssize_t got;
 
 	if (!root || !path)
 		return 0;
-	if (path[0] == '/' ? !strstr(path, root) : dir == AT_FDCWD)
+	if (path[0] == '/')
+		return strstr(path, root) ? fails(call, path) : 0;
+	if (dir == AT_FDCWD)
 		return 0;
-	return fails(call, path);
+	snprintf(link, sizeof link, "/proc/self/fd/%d", dir);
+	got = syscall(SYS_readlinkat, AT_FDCWD, link, whole, 4096);
+	errno = before;
+	if (got <= 0)
+		return 0;
+	snprintf(whole + got, sizeof whole - got, "/%s", path);
+	return strstr(whole, root) ? fails(call, path) : 0;
 }
 
 static int fails_on(const char *call, int fd)
