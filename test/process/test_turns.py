@@ -86,7 +86,7 @@ def resident(pid):
 MANY = 40_000  # messages that wait; as many as a transaction may hold
 ERRS = 1_000
 SOME = (
-    15_000  # of a decision, which is one turn: far from the limit on a busy machine too
+    8_000  # of a decision, which is one turn: far from the limit on a busy machine too
 )
 LATER = 4e9
 
