@@ -165,6 +165,15 @@ PARTS = (
         hang=SOAK,
     ),
     Part(
+        name="mutants",
+        about="bugs planted by chance; RQ_MUTANTS=N, RQ_TEST_SEED=N for others",
+        folder="faults/mutants",
+        everyday=False,
+        marker="mutants",
+        limit=36_000.0,
+        hang=36_000.0,
+    ),
+    Part(
         name="stress",
         about="long and random",
         folder=".",

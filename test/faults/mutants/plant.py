@@ -65,16 +65,22 @@ def copied_tree() -> Iterator[Path]:
 
 def judge(mutant: Mutant, tree: Path) -> Verdict:
     """Plant a bug in `tree`, run its tests, and take it out again."""
-    file = tree / mutant.file
-    sound = file.read_text()
+    sound = (tree / mutant.file).read_text()
     if sound.count(mutant.old) != 1:
         return Verdict("stale", f"{mutant.file} has changed", 0.0)
     changed = sound.replace(mutant.old, mutant.new)
-    compile(changed, mutant.file, "exec")  # a syntax error would be killed by any test
+    return tried(mutant.file, changed, mutant.killed_by, tree)
+
+
+def tried(name: str, changed: str, tests: list[str], tree: Path) -> Verdict:
+    """Let a file of `tree` be changed while tests run."""
+    compile(changed, name, "exec")  # a syntax error would be killed by any test
+    file = tree / name
+    sound = file.read_text()
     file.write_text(changed)
     with tempfile.TemporaryDirectory(prefix="rq-mutant-") as base:
         try:
-            return _run(mutant.killed_by, tree, base)
+            return _run(tests, tree, base)
         finally:
             file.write_text(sound)
             _end_left(base)
