@@ -283,6 +283,21 @@ def test_a_group_larger_than_a_segment_gets_one_that_holds_it(owner):
     assert states(owner, ids) == [State.QUE] * 25
 
 
+def test_a_reader_gets_no_segment_of_which_it_has_all(owner):
+    for _ in range(3):
+        groups(owner, 1)
+        owner.spool.journal.seal()
+
+    def after(seq):
+        read = history.events_after(owner.queue.journal_dir, seq)
+        found = [[event["seq"] for event in content.events] for content in read]
+        return [numbers for numbers in found if numbers]
+
+    assert after(3) == [[3, 4], [5, 6]]
+    assert after(4) == [[5, 6]]
+    assert after(6) == []
+
+
 def test_a_gap_in_the_history_is_reported(owner):
     for _ in range(3):
         groups(owner, 1)
