@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tarfile
 
+from harness import cli
 from harness.checkout import CHECKOUT
 from harness.waiting import wait_until
 
@@ -34,17 +35,23 @@ class Agent:
         if config:
             (self.script / "config.json").write_text(config)
 
-    def command(self, *words):
+    def words(self, *words):
         root = [] if self.root is None else ["--root", str(self.root)]
-        at = [sys.executable, "-m", "rq.cli", *root, "work", self.host.url]
+        at = [*root, "work", self.host.url]
         return [*at, "--dir", str(self.dir), "--grace", "2", *words]
 
-    def once(self, *words, file_limit=-1):
+    def command(self, *words):
+        return [sys.executable, "-m", "rq.cli", *self.words(*words)]
+
+    def once(self, *words, file_limit=None):
         """Run until nothing is due; return how it ended and what it wrote. `file_limit`:
         bytes that it can write into a file."""
         script = ["--script", str(self.script)] if self.script.exists() else []
+        words = ["--once", *script, *words]
+        if file_limit is None:
+            return cli.rq(*self.words(*words), cwd=CHECKOUT)
         return subprocess.run(
-            ["prlimit", f"--fsize={file_limit}", *self.command("--once", *script, *words)],
+            ["prlimit", f"--fsize={file_limit}", *self.command(*words)],
             cwd=CHECKOUT, capture_output=True, text=True, timeout=60, check=False,
         )  # fmt: skip
 

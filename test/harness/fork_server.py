@@ -56,6 +56,7 @@ def tool() -> Program:
     for module in pkgutil.iter_modules(cli.__path__):
         if module.name != "__main__":
             importlib.import_module(f"rq.cli.{module.name}")
+    importlib.import_module("rq.work.process")  # of `rq work`, once it begins
     return run_tool
 
 
