@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-from rq.broker.admin import watching
-from rq.broker.figures import SYNC
+from rq.broker.figures import SYNC, Figures
+from rq.broker.node import Node
+from rq.broker.store import Store
+from rq.config.broker import BrokerConfig
 from rq.errors import DiskFailed, Displaced
 from rq.logs import fields
-
-if TYPE_CHECKING:
-    from rq.broker.server import Server
 
 _LOOK = 1.0  # seconds between two looks for room
 _PLACE = 5.0  # seconds between two looks at the directory of a node with nothing to do
@@ -24,11 +23,26 @@ log = logging.getLogger(__name__)
 class Durability:
     """What happened at a node, on its way to the disk."""
 
-    def __init__(self, server: Server, loop: asyncio.AbstractEventLoop) -> None:
-        self._server = server
-        self._node = server.node
-        self._store = server.store
+    def __init__(
+        self,
+        node: Node,
+        store: Store,
+        figures: Figures,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        settings: Callable[[], BrokerConfig],
+        soon: Callable[[], None],
+        give_up: Callable[[str], None],
+    ) -> None:
+        """`settings`: those of now; `soon` asks for a turn of the server; `give_up` ends
+        it, for the reason given, once its directory is not the node's any more."""
+        self._node = node
+        self._store = store
+        self._figures = figures
         self._loop = loop
+        self._settings = settings
+        self._soon = soon
+        self._give_up = give_up
         self._sync_at: asyncio.TimerHandle | None = None
         self._failing: str | None = None
         self._look_at: asyncio.TimerHandle | None = None
@@ -55,7 +69,7 @@ class Durability:
     def _syncs_later(self) -> bool:
         """Whether answers may leave before what they say is durable, as somebody has set;
         then a sync follows within a second, or when the system likes."""
-        how = self._server.settings.appendfsync
+        how = self._settings().appendfsync
         if how == "everysec" and self._sync_at is None:
             self._sync_at = self._loop.call_later(1.0, self._sync_now)
         return how != "always"
@@ -63,7 +77,7 @@ class Durability:
     def _sync_now(self) -> None:
         self._sync_at = None
         if not self._commit():
-            self._server.soon()
+            self._soon()
 
     def watch_room(self) -> None:
         """Tell when there is no room for anything new, and when there is again; until then
@@ -82,21 +96,21 @@ class Durability:
 
     def _look(self) -> None:
         self._look_at = None
-        self._server.soon()
+        self._soon()
 
     def _look_at_place(self) -> None:
         """See whether the directory is still the node's; if not, it ends."""
         self._place_at = self._loop.call_later(_PLACE, self._look_at_place)
         self._store.look_at_place()
         if self._store.displaced:
-            self._server.give_up(self._store.displaced)
+            self._give_up(self._store.displaced)
 
     def _commit(self) -> bool:
         began = time.monotonic()
         try:
             self._store.commit()
         except Displaced as error:
-            self._server.give_up(str(error))
+            self._give_up(str(error))
             return False
         except DiskFailed as error:
             if self._failing is None:
@@ -105,7 +119,8 @@ class Durability:
             return False
         self._failing = None
         self._node.must_sync = False
-        watching.note_time(self._server, SYNC, time.monotonic() - began)
+        took, threshold = time.monotonic() - began, self._settings().latency_threshold
+        self._figures.note_time(SYNC, took, threshold)
         return True
 
     def close(self) -> None:

@@ -1,14 +1,22 @@
-"""What the commands of a broker cost: how many, how long, and the slow ones. Pure.
+"""What an operator sees of the commands of a broker: how many there were, how long they
+took, which were slow (INFO, SLOWLOG, LATENCY), and each one as it comes (MONITOR).
 
-Times are seconds; `now` runs on by itself, `at` is the time of day.
+Times are seconds; `now` is monotonic, `at` is the time of day.
 """
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
+
+from rq.access.roles import Role
+from rq.broker.connection import Connection
+from rq.broker.hidden import quoted, visible_words
+from rq.config.broker import BrokerConfig
+from rq.resp import Status
 
 COMMAND = "command"  # the spikes of LATENCY: of a command, of a sync
 SYNC = "aof-fsync-always"
@@ -38,9 +46,10 @@ class SlowCommand:
 
 
 class Figures:
-    """What the commands have cost."""
+    """What the commands have cost, and the clients that watch them."""
 
     def __init__(self) -> None:
+        self.monitors: dict[int, Connection] = {}  # clients that said MONITOR
         self.spikes: dict[str, deque[tuple[int, int]]] = {}  # when, milliseconds
         self.worst: dict[str, int] = {}
         self._slow: deque[SlowCommand] = deque()  # the newest first
@@ -76,22 +85,37 @@ class Figures:
         number = sum(count for second, count in latest if since <= second < int(now))
         return round(number / _SECONDS)
 
+    def show(self, connection: Connection, command: Sequence[bytes]) -> None:
+        """Show a command to the clients that watch, as long as they may: a password may
+        have been set since, or they may have logged in as another user."""
+        words = " ".join(map(quoted, visible_words(command)))
+        line = Status(f"{time.time():.6f} [0 {connection.address}] {words}")
+        for watcher in list(self.monitors.values()):
+            if watcher.may_all(Role.ADMIN):
+                watcher.show(line)
+            else:
+                del self.monitors[watcher.number]
+
     # ---- the slow ones
 
-    def add_slow(
+    def note_slow(
         self,
-        at: int,
-        microseconds: int,
-        words: Sequence[bytes],
-        who: tuple[str, str],
-        most: int,
+        connection: Connection,
+        command: Sequence[bytes],
+        took: float,
+        settings: BrokerConfig,
     ) -> None:
-        """Keep a command that took long, with `most` others; `who` is the address of the
-        client and its name."""
-        self._slow.appendleft(SlowCommand(self._numbers, at, microseconds, words, *who))
-        self._numbers += 1
-        while len(self._slow) > most:
-            self._slow.pop()
+        """Keep a command that took `took` seconds, if that is slow by the settings."""
+        if 0 <= settings.slowlog_slower <= took * 1e6:
+            words, at = visible_words(command), int(time.time())
+            who = connection.address, connection.name
+            slow = SlowCommand(self._numbers, at, int(took * 1e6), words, *who)
+            self._slow.appendleft(slow)
+            self._numbers += 1
+            while len(self._slow) > settings.slowlog_length:
+                self._slow.pop()
+        if settings.latency_threshold:
+            self.note_time(COMMAND, took, settings.latency_threshold)
 
     def slow(self, count: int) -> list[SlowCommand]:
         """Return the newest slow commands."""
@@ -108,7 +132,13 @@ class Figures:
 
     # ---- spikes
 
-    def add_spike(self, kind: str, seconds: float, at: int) -> None:
+    def note_time(self, kind: str, took: float, threshold: int) -> None:
+        """Keep a spike, `took` seconds in which all clients had to wait, if that is not
+        below `threshold` milliseconds; 0: keep none."""
+        if threshold and took * 1000 >= threshold:
+            self._add_spike(kind, took, int(time.time()))
+
+    def _add_spike(self, kind: str, seconds: float, at: int) -> None:
         """Keep a spike; of one second the worst counts."""
         ms = int(seconds * 1000)
         spikes = self.spikes.setdefault(kind, deque(maxlen=_SPIKES))

@@ -18,6 +18,7 @@ from random import SystemRandom
 from rq import client, config, durable, helper, logs, passwords
 from rq.access.tls import Certificate
 from rq.broker import place as place_of_node
+from rq.broker.admin.table import TABLE as ADMIN
 from rq.broker.bus.channel import Channel
 from rq.broker.door import People, people_of
 from rq.broker.node import Node
@@ -207,7 +208,7 @@ async def _serve(setup: Setup, sockets: Sockets) -> int:
         store = open_store(place, node, threads)
         _begin(node, store, place)
         collector.collect_young()
-        server = Server(node, store, chosen, setup.people, loop, setup.root)
+        server = Server(node, store, chosen, setup.people, ADMIN, loop, setup.root)
         held = sockets.held
         try:
             if sockets.bus is not None:  # bound since the start, and listening only now

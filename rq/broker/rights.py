@@ -78,6 +78,31 @@ def check(
             )
 
 
+def require(principal: Principal | None, role: Role, what: str) -> None:
+    """Refusal unless a client may do what `role` may; `what` names the command. What takes
+    the role of an admin is about all queues."""
+    if principal is None or not principal.may(role):
+        raise Refusal(
+            f"NOPERM this user ({_name(principal)}) may not ask {what}: it takes "
+            f"the role {role}"
+        )
+    if role is Role.ADMIN:
+        require_all_queues(principal, what)
+
+
+def require_all_queues(principal: Principal | None, what: str) -> None:
+    """Refusal for a client that may ask of some queues alone."""
+    if principal is None or principal.is_limited:
+        raise Refusal(
+            f"NOPERM {_name(principal)} may ask of some queues alone, and {what} tells "
+            "of all"
+        )
+
+
+def _name(principal: Principal | None) -> str:
+    return "nobody" if principal is None else principal.name
+
+
 def _admitted(principal: Principal | None) -> Principal:
     """Return who asks; Refusal when the password was changed while a body was written."""
     if principal is None:

@@ -11,22 +11,27 @@ import functools
 import logging
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from rq.access.tls import Certificate
-from rq.broker import large, refusals, rights
-from rq.broker.admin import watching
-from rq.broker.admin.command import AdminCommand
-from rq.broker.admin.table import TABLE as _ADMIN
+from rq.broker import large, rights
 from rq.broker.anew import Anew
 from rq.broker.arrivals import Arrivals
 from rq.broker.backlog import Backlog, send_some
-from rq.broker.bounds import LONGEST_WORD
+from rq.broker.bounds import LONGEST_WORD, has_long_word
 from rq.broker.bridge.bridge import Bridge
 from rq.broker.bus.cluster import Cluster
 from rq.broker.connection import PIECE, Connection
-from rq.broker.dialects.call import BLOCKED, Blocked, Call, Command, Refusal
-from rq.broker.dialects.table import TABLE as _DIALECTS
+from rq.broker.dialects.call import (
+    BLOCKED,
+    NO_MEMORY,
+    Blocked,
+    Call,
+    Command,
+    Refusal,
+)
+from rq.broker.dialects.table import TABLE as DIALECTS
 from rq.broker.door import Door, People
 from rq.broker.durability import Durability
 from rq.broker.figures import Figures
@@ -38,11 +43,31 @@ from rq.config.broker import EVICTS, BrokerConfig
 from rq.layout import Root
 from rq.resp import Failure, Inline, Value
 
-_COMMANDS: Mapping[bytes, Command | AdminCommand] = {**_ADMIN, **_DIALECTS}
+Args = list[bytes]
 _AGAIN = 0.5  # seconds until a sync that failed is tried again
 _SLICE = 0.002  # seconds between two slices of a snapshot
+# A page that a person visits must not be able to send jobs.
+_HTTP = frozenset(
+    b"GET HEAD POST PUT DELETE CONNECT OPTIONS TRACE PATCH PRI HOST:".split()
+)
+_NO_AUTH = Failure("NOAUTH Authentication required.")
+_NO_MEMORY = Failure(NO_MEMORY)
+_LONG_WORD = Failure(f"ERR a name or a number has at most {LONGEST_WORD} bytes")
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class AdminCommand:
+    """What a name does about the broker itself; `arity` as in `Command`."""
+
+    function: Callable[[Server, Connection, Args], Value | Blocked]
+    arity: int
+    before_auth: bool = False  # a client need not have logged in
+
+    def takes(self, words: int) -> bool:
+        """Whether a command may have so many words, its name counted."""
+        return words == self.arity if self.arity >= 0 else words >= -self.arity
 
 
 class Server:
@@ -54,10 +79,13 @@ class Server:
         store: Store,
         settings: BrokerConfig,
         people: People,
+        admin: Mapping[bytes, AdminCommand],
         loop: asyncio.AbstractEventLoop,
         root: Root | None = None,
     ) -> None:
+        """`admin`: the commands about the broker itself."""
         self.node = node
+        self.commands: Mapping[bytes, Command | AdminCommand] = {**DIALECTS, **admin}
         self.bridge = Bridge(root, node)
         self.has_supervisor = root is not None
         self.config_file = store.settings_file if root is None else root.broker_config
@@ -69,17 +97,30 @@ class Server:
         self.connections = self.arrivals.connections
         self.piece = memoryview(bytearray(PIECE))
         self.figures = Figures()
-        self.monitors: dict[int, Connection] = {}
-        self.admin = _ADMIN
         self.backlog = Backlog(loop)
         self.later = Later(loop, self.connections, self.backlog)
         self._handing = Handing(node, store, self.connections, self.later, self.soon)
         self._anew = Anew(loop, self._name_again)
-        self.cluster = Cluster(self, loop)
+        self.durability = Durability(
+            node,
+            store,
+            self.figures,
+            loop,
+            settings=lambda: self.settings,
+            soon=self.soon,
+            give_up=self.give_up,
+        )
+        self.cluster = Cluster(
+            node,
+            store,
+            self.durability,
+            loop,
+            settings=lambda: self.settings,
+            soon=self.soon,
+        )
         node.presence = self._is_there
         self.began = time.time()
         self.stop = loop.create_future()
-        self.durability = Durability(self, loop)
         self._loop = loop
         self._touched: dict[int, Connection] = {}
         self._turn_at: asyncio.Handle | None = None
@@ -116,7 +157,7 @@ class Server:
         self._anew.begin(self.connections)
         self._anew.forget(by)
         self._name(by)
-        for watcher in list(self.monitors.values()):
+        for watcher in list(self.figures.monitors.values()):
             self._anew.settle(watcher)
 
     def settle(self, connection: Connection) -> None:
@@ -129,7 +170,7 @@ class Server:
 
     def _name_again(self, connection: Connection) -> None:
         self._name(connection)
-        hears = connection.waits or connection.number in self.monitors
+        hears = connection.waits or connection.number in self.figures.monitors
         if hears and connection.principal is None:
             connection.kill()
 
@@ -139,7 +180,7 @@ class Server:
         self.bridge.lost(connection)
         self.arrivals.lost(connection)
         self._anew.forget(connection)
-        self.monitors.pop(connection.number, None)
+        self.figures.monitors.pop(connection.number, None)
         self._handing.lost(connection)
         self.soon()  # what it waited for is cleared in slices
 
@@ -163,7 +204,7 @@ class Server:
         began = connection.used = time.monotonic()
         is_first = not connection.last_name
         connection.last_name = name[:32]
-        entry = _COMMANDS.get(name)
+        entry = self.commands.get(name)
         if entry is None:
             return _unknown(connection, name, command, is_first=is_first)
         value: Value | Blocked = None
@@ -171,21 +212,21 @@ class Server:
             connection.principal is None
             or not entry.takes(len(command))
             or max(map(len, command)) > LONGEST_WORD
-        ):  # else there is nothing that `refused` could find
-            value = refusals.refused(connection, command, entry)
+        ):  # else there is nothing that `_refused` could find
+            value = _refused(connection, command, entry)
         if value is None:
-            if self.monitors:
-                watching.show(self, connection, command)
+            if self.figures.monitors:
+                self.figures.show(connection, command)
             value = self._obeyed(entry, connection, name, command[1:])
         took = time.monotonic() - began
         self.figures.note(name, took, began, refused=isinstance(value, Failure))
-        watching.note(self, connection, command, took)
+        self.figures.note_slow(connection, command, took, self.settings)
         return value
 
     def note(self, connection: Connection, command: list[bytes]) -> None:
         """Count a command that is obeyed with the one before it."""
-        if self.monitors:
-            watching.show(self, connection, command)
+        if self.figures.monitors:
+            self.figures.show(connection, command)
         self.figures.note(command[0].upper(), 0.0, time.monotonic(), refused=False)
 
     def _obeyed(
@@ -222,7 +263,7 @@ class Server:
         number, size = self.store.bodies.weight(name, args)
         more = number * ENTRY_BYTES + size
         if self.node.is_full(self.store.clock.now(), more):
-            return refusals.NO_MEMORY
+            return _NO_MEMORY
         if (why := self.durability.trouble) is not None:
             return Failure(f"MISCONF Errors writing to the AOF file: {why}")
         return None
@@ -372,9 +413,38 @@ def _unknown(
     """Refuse what is no command, and end who is no client: a browser, or another program
     whose first line is one. Clients ask first for what there may not be, too (`SENTINEL`,
     `SELECT`), but never as a line."""
-    if refusals.is_http(name, command):
+    if _is_http(name, command):
         connection.refuse_browser()
         return BLOCKED
     if is_first and isinstance(command, Inline):
         connection.close()
-    return refusals.refused(connection, command, None)
+    typed = command[0].decode(errors="replace")
+    return Failure(f"ERR unknown command '{typed:.128}'")
+
+
+def _is_http(name: bytes, command: list[bytes]) -> bool:
+    """Whether an unknown command is the first line of an HTTP request. GET with the name
+    of a key is none."""
+    if name == b"GET" and not command[-1].startswith((b"/", b"HTTP/")):
+        return False
+    return name in _HTTP or command[-1].startswith(b"HTTP/")
+
+
+def _refused(
+    connection: Connection, command: list[bytes], entry: Command | AdminCommand
+) -> Failure | None:
+    """Return why a command is not obeyed, before its words are read: it has too few or too
+    many of them, its client has not logged in, or a name in it is too long."""
+    if not entry.takes(len(command)):
+        typed = command[0].decode(errors="replace").lower()
+        return Failure(f"ERR wrong number of arguments for '{typed}' command")
+    if connection.principal is None and not _is_before_auth(entry):
+        return _NO_AUTH
+    is_of_jobs = isinstance(entry, Command)
+    if is_of_jobs and has_long_word(command[0].upper(), command[1:]):
+        return _LONG_WORD
+    return None
+
+
+def _is_before_auth(entry: Command | AdminCommand) -> bool:
+    return isinstance(entry, AdminCommand) and entry.before_auth

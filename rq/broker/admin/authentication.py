@@ -5,22 +5,17 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from rq import __version__
 from rq.broker.admin import cluster
 from rq.broker.admin.clients import client_name
-from rq.broker.admin.command import Args
 from rq.broker.connection import Connection
 from rq.broker.dialects.call import SYNTAX, Blocked, Refusal, whole
 from rq.broker.door import DEFAULT
+from rq.broker.server import Args, Server
 from rq.errors import TooOften
 from rq.resp import OK, Failure, Value
 
-if TYPE_CHECKING:
-    from rq.broker.server import Server
-
-BEFORE_AUTH = frozenset({b"AUTH", b"HELLO", b"QUIT"})
 _WRONG = "WRONGPASS invalid username-password pair or user is disabled."
 
 

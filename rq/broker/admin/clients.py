@@ -6,16 +6,13 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from rq.access.roles import Role
-from rq.broker.admin.command import Args, require
 from rq.broker.connection import Connection
 from rq.broker.dialects.call import SYNTAX, Blocked, Refusal, at_least, whole
+from rq.broker.rights import require
+from rq.broker.server import Args, Server
 from rq.resp import OK, Failure, Value
-
-if TYPE_CHECKING:
-    from rq.broker.server import Server
 
 _USE = (
     "ERR CLIENT subcommand must be one of LIST, INFO, ID, GETNAME, SETNAME, SETINFO, KILL, "
@@ -33,7 +30,7 @@ def client(server: Server, connection: Connection, args: Args) -> Value | Blocke
     """Tell of clients, name them, let them wait, end them."""
     word, rest = args[0].upper(), args[1:]
     if word in _CHANGES:
-        require(connection, Role.ADMIN, f"CLIENT {word.decode()}")
+        require(connection.principal, Role.ADMIN, f"CLIENT {word.decode()}")
         return _CHANGES[word](server, connection, rest)
     match [word, *rest]:
         case [b"LIST", *filters]:

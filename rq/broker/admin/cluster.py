@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import ipaddress
 import time
-from typing import TYPE_CHECKING
 
 from rq.access.roles import Role
-from rq.broker.admin.command import Args, require
 from rq.broker.admin.nodes import flags_of
 from rq.broker.cluster.gossip import Address
 from rq.broker.cluster.member import Member
 from rq.broker.connection import Connection
 from rq.broker.dialects.call import SYNTAX, Blocked, Refusal, whole
+from rq.broker.rights import require
+from rq.broker.server import Args, Server
 from rq.config.broker import BUS_ABOVE
 from rq.errors import cause_of
 from rq.resp import OK, Failure, Status, Value
-
-if TYPE_CHECKING:
-    from rq.broker.server import Server
 
 _ID = 40  # characters of a node's id
 _LAST_PORT = 65_535
@@ -37,7 +34,7 @@ def cluster(server: Server, connection: Connection, args: Args) -> Value | Block
         case [b"LEAVING"]:
             return Status("yes" if server.node.jobs.leaving else "no")
         case words:
-            require(connection, Role.ADMIN, "CLUSTER")
+            require(connection.principal, Role.ADMIN, "CLUSTER")
             return _change(server, connection, words)
 
 

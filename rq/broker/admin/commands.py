@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from rq.broker import rights
-from rq.broker.admin.command import MOST_ROWS, AdminCommand, Args, fitting
+from rq.broker.bounds import MOST_ROWS
 from rq.broker.connection import Connection
-from rq.broker.dialects.call import SYNTAX, Command, Refusal, at_most
-from rq.broker.dialects.table import TABLE as DIALECTS
+from rq.broker.dialects.call import SYNTAX, Command, Refusal, at_most, fitting
+from rq.broker.server import AdminCommand, Args, Server
 from rq.resp import Status, Value
-
-if TYPE_CHECKING:
-    from rq.broker.server import Server
 
 Entry = Command | AdminCommand
 
 
 def command(server: Server, connection: Connection, args: Args) -> Value:
     """Tell of all commands, or of those that are named."""
-    table: Mapping[bytes, Entry] = {**DIALECTS, **server.admin}
+    table = server.commands
     if not args:
         return [_info(name, entry) for name, entry in table.items()]
     words = at_most(MOST_ROWS, args[1:], "names")

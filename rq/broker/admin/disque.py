@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from rq.access.roles import Role
-from rq.broker.admin.command import Args, require, require_all_queues
 from rq.broker.connection import Connection
 from rq.broker.dialects.call import Refusal
+from rq.broker.rights import require, require_all_queues
+from rq.broker.server import Args, Server
 from rq.resp import OK, Value
-
-if TYPE_CHECKING:
-    from rq.broker.server import Server
 
 
 def disque(server: Server, connection: Connection, args: Args) -> Value:
     """DISQUE INFO [name], DISQUE FLUSHALL: as the module of 2020 has them."""
-    require_all_queues(connection, "DISQUE")
+    require_all_queues(connection.principal, "DISQUE")
     jobs = server.node.jobs
     figures = {
         "cluster.nodes.reachable": len(server.cluster.members.reachable),
@@ -29,7 +25,7 @@ def disque(server: Server, connection: Connection, args: Args) -> Value:
         case [b"INFO", name]:
             return figures.get(name.decode(errors="replace").lower())
         case [b"FLUSHALL"]:
-            require(connection, Role.ADMIN, "DISQUE FLUSHALL")
+            require(connection.principal, Role.ADMIN, "DISQUE FLUSHALL")
             server.node.desk.flush(server.store.clock.now())
             return OK
     raise Refusal("ERR Unknown DISQUE subcommand")

@@ -8,18 +8,15 @@ import heapq
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import TYPE_CHECKING
 
-from rq.broker.admin.command import MOST_ROWS
+from rq.broker.bounds import MOST_ROWS
 from rq.broker.groups import EventQueue
 from rq.broker.job import Job, State
 from rq.broker.node import Node
 from rq.broker.reliable import ReliableQueue
+from rq.broker.server import Server
 from rq.broker.traffic import BANANAQ, DISQUE, REDISRQ
 from rq.resp import Value
-
-if TYPE_CHECKING:
-    from rq.broker.server import Server
 
 _SLICE = 500  # jobs, or queues, that are looked at until others have their turn
 

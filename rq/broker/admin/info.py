@@ -8,17 +8,13 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rq import __version__
 from rq.access.roles import Role
-from rq.broker.admin.command import Args
 from rq.broker.connection import Connection
 from rq.broker.dialects.call import SYNTAX, Refusal
+from rq.broker.server import Args, Server
 from rq.resp import Value
-
-if TYPE_CHECKING:
-    from rq.broker.server import Server
 
 Facts = Mapping[str, object]
 _DAY = 86_400
@@ -71,7 +67,7 @@ def _clients(server: Server) -> Facts:
         "client_biggest_input_buf": max((each.held for each in every), default=0),
         "client_largest_output": max((each.unsent for each in every), default=0),
         "blocked_clients": server.blocked,
-        "monitors": len(server.monitors),
+        "monitors": len(server.figures.monitors),
         "strangers": len(server.arrivals.strangers),
     }
 

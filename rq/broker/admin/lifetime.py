@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
 from rq.access.roles import Role
-from rq.broker.admin.command import Args, require
 from rq.broker.connection import Connection
 from rq.broker.dialects.call import SYNTAX, Blocked, Refusal, decimal
+from rq.broker.rights import require
+from rq.broker.server import Args, Server
 from rq.resp import OK, Status, Value
-
-if TYPE_CHECKING:
-    from rq.broker.server import Server
 
 # All is on disk in any case.
 _HOW_TO_END = (b"REWRITE-AOF", b"SAVE", b"NOSAVE")
@@ -46,7 +43,7 @@ def quit_(server: Server, connection: Connection, args: Args) -> Value:
 def debug(server: Server, connection: Connection, args: Args) -> Value | Blocked:
     """FLUSHALL: remove all jobs and queues; SLEEP: obey nothing for some seconds;
     RESTART: let the supervisor start the broker again."""
-    require(connection, Role.ADMIN, "DEBUG")
+    require(connection.principal, Role.ADMIN, "DEBUG")
     match [args[0].upper(), *args[1:]]:
         case [b"FLUSHALL"]:
             server.node.desk.flush(server.store.clock.now())
@@ -68,7 +65,7 @@ def debug(server: Server, connection: Connection, args: Args) -> Value | Blocked
 
 def flushall(server: Server, connection: Connection, args: Args) -> Value:
     """Remove all keys of RedisRQ; jobs and events are none."""
-    require(connection, Role.ADMIN, "FLUSHALL")
+    require(connection.principal, Role.ADMIN, "FLUSHALL")
     if [word.upper() for word in args] not in ([], [b"SYNC"], [b"ASYNC"]):
         raise Refusal(SYNTAX)
     server.node.messages.clear(server.store.clock.now())
@@ -96,7 +93,7 @@ def _seconds(text: bytes) -> float:
 
 def shutdown(server: Server, connection: Connection, args: Args) -> Value | Blocked:
     """End the broker; the supervisor starts it again, unless it is disabled."""
-    require(connection, Role.ADMIN, "SHUTDOWN")
+    require(connection.principal, Role.ADMIN, "SHUTDOWN")
     if len(args) > 1 or any(word.upper() not in _HOW_TO_END for word in args):
         raise Refusal(SYNTAX)
     return _end(server)
@@ -104,7 +101,7 @@ def shutdown(server: Server, connection: Connection, args: Args) -> Value | Bloc
 
 def rewrite(server: Server, connection: Connection, args: Args) -> Value:
     """Write a snapshot, so that the journal before it can go."""
-    require(connection, Role.ADMIN, "BGREWRITEAOF")
+    require(connection.principal, Role.ADMIN, "BGREWRITEAOF")
     server.store.want_snapshot()
     server.soon()
     return Status("Background append only file rewriting started")

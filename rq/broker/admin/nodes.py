@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from rq.broker.cluster.gossip import Address
 from rq.broker.cluster.member import Member
 from rq.broker.cluster.spread import Spread
+from rq.broker.server import Server
 from rq.errors import cause_of
 from rq.resp import Failure, Value
-
-if TYPE_CHECKING:
-    from rq.broker.server import Server
 
 MYSELF = ["myself"]
 _MOST_NAMED = 5  # nodes that do not answer

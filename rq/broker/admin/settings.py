@@ -5,21 +5,19 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 from rq import passwords
 from rq.access.roles import Role
-from rq.broker.admin.command import MOST_PATTERNS, Args, fitting, require
+from rq.broker.bounds import MOST_PATTERNS
 from rq.broker.connection import Connection
-from rq.broker.dialects.call import Blocked, Refusal, at_most, whole
+from rq.broker.dialects.call import Blocked, Refusal, at_most, fitting, whole
+from rq.broker.rights import require
+from rq.broker.server import Args, Server
 from rq.config import broker as config_of_broker
 from rq.config import files
 from rq.config.broker import BrokerConfig
 from rq.errors import BadConfig
 from rq.resp import OK, Failure, Value
-
-if TYPE_CHECKING:
-    from rq.broker.server import Server
 
 _UNITS = {
     b"": 1,
@@ -99,7 +97,7 @@ def config(server: Server, connection: Connection, args: Args) -> Value | Blocke
         wanted = set[str]().union(*(fitting(settings, each) for each in patterns))
         return {name: value for name, value in settings.items() if name in wanted}
     if (word, count) in ((b"SET", 3), (b"RESETSTAT", 1), (b"REWRITE", 1)):
-        require(connection, Role.ADMIN, f"CONFIG {word.decode()}")
+        require(connection.principal, Role.ADMIN, f"CONFIG {word.decode()}")
         if word == b"SET":
             return _set(server, connection, _text(args[1]), args[2])
         return _rewrite(server, connection) if word == b"REWRITE" else _reset(server)

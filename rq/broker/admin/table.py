@@ -16,12 +16,12 @@ from rq.broker.admin import (
     views,
     watching,
 )
-from rq.broker.admin.command import AdminCommand
+from rq.broker.server import AdminCommand
 
 TABLE: Mapping[bytes, AdminCommand] = {
-    b"AUTH": AdminCommand(authentication.auth, -2),
-    b"HELLO": AdminCommand(authentication.hello, -1),
-    b"QUIT": AdminCommand(lifetime.quit_, -1),
+    b"AUTH": AdminCommand(authentication.auth, -2, before_auth=True),
+    b"HELLO": AdminCommand(authentication.hello, -1, before_auth=True),
+    b"QUIT": AdminCommand(lifetime.quit_, -1, before_auth=True),
     b"PING": AdminCommand(lifetime.ping, -1),
     b"ECHO": AdminCommand(lifetime.echo, 2),
     b"TIME": AdminCommand(lifetime.clock, 1),

@@ -5,22 +5,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from rq.access.roles import Role
 from rq.broker import groups, ids, queue_list
 from rq.broker.admin import held, nodes
-from rq.broker.admin.command import MOST_ROWS, Args, require, require_all_queues
 from rq.broker.body import size_of
+from rq.broker.bounds import MOST_ROWS
 from rq.broker.connection import Connection
 from rq.broker.dialects.call import Blocked, Refusal, whole
 from rq.broker.job import Job
 from rq.broker.node import Node
+from rq.broker.rights import require, require_all_queues
+from rq.broker.server import Args, Server
 from rq.broker.traffic import BANANAQ, DISQUE, REDISRQ
 from rq.resp import Value
-
-if TYPE_CHECKING:
-    from rq.broker.server import Server
 
 _START = 512  # bytes of a body in a list
 _MOST_BODY = 64 * 1024  # bytes of a body on a page of its own
@@ -32,12 +30,12 @@ _USE = (
 
 def broker(server: Server, connection: Connection, args: Args) -> Value | Blocked:
     """Show what a subcommand names."""
-    require_all_queues(connection, "BROKER")
+    require_all_queues(connection.principal, "BROKER")
     match [args[0].upper(), *args[1:]]:
         case [b"HELD"]:
             return server.later.answer(connection, held.held(server))
         case [b"FORGET", node_id]:
-            require(connection, Role.ADMIN, "BROKER FORGET")
+            require(connection.principal, Role.ADMIN, "BROKER FORGET")
             return server.later.answer(connection, nodes.forget(server, node_id))
     return _view(server, connection, args)
 

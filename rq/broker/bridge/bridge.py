@@ -10,7 +10,6 @@ from collections.abc import Coroutine, Sequence
 from typing import Protocol
 
 from rq.access.roles import Role
-from rq.broker.admin.command import require
 from rq.broker.bridge import bananaq, disque, failures, ids, looks, redisrq
 from rq.broker.bridge.holdings import Holdings
 from rq.broker.bridge.leases import HUNG_UP, Leases, Presence
@@ -19,6 +18,7 @@ from rq.broker.bridge.request import MOST_MESSAGES, Bridged, Request, check_numb
 from rq.broker.connection import Connection
 from rq.broker.dialects.call import BLOCKED, Blocked, Refusal
 from rq.broker.node import Node
+from rq.broker.rights import require
 from rq.errors import RQError
 from rq.kinds import Kind
 from rq.layout import Root
@@ -93,7 +93,9 @@ class Bridge:
             raise Refusal(_NO_ROOT)
         entry, count = _NAMED.get(name) or _OF_JOBS[name], 0
         if entry.role is not Role.PRODUCER:  # whom a queue lets send, whatever they are
-            require(connection, entry.role, f"{name.decode()} of queues of RQ")
+            require(
+                connection.principal, entry.role, f"{name.decode()} of queues of RQ"
+            )
         if name in _OF_JOBS and entry.role is Role.WORKER:
             args, count = self._without_own(args, local)
         work = [self._request(connection, entry, args)]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+from collections.abc import Callable
 from random import SystemRandom
-from typing import TYPE_CHECKING
 
 from rq.broker.bus import large_copies
 from rq.broker.bus.bus import Bus
@@ -15,13 +15,14 @@ from rq.broker.bus.lanes import Lanes
 from rq.broker.cluster.gossip import Address, Forget
 from rq.broker.cluster.members import Members
 from rq.broker.cluster.messages import Letter, Message, Need, Replicate, Yours
+from rq.broker.durability import Durability
 from rq.broker.kept_members import Kept
+from rq.broker.node import Node
+from rq.broker.store import Store
+from rq.config.broker import BrokerConfig
 from rq.errors import cause_of
 from rq.logs import fields
 from rq.proc.listening import Bound
-
-if TYPE_CHECKING:
-    from rq.broker.server import Server
 
 _LOOK = 0.1  # seconds between two looks at whether something is to be kept
 _FORGETTING = 3.0  # seconds until a node that has not answered is told of
@@ -32,15 +33,29 @@ log = logging.getLogger(__name__)
 class Cluster:
     """Starts and ends the bus, and keeps the members on disk."""
 
-    def __init__(self, server: Server, loop: asyncio.AbstractEventLoop) -> None:
-        self._server = server
+    def __init__(
+        self,
+        node: Node,
+        store: Store,
+        durability: Durability,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        settings: Callable[[], BrokerConfig],
+        soon: Callable[[], None],
+    ) -> None:
+        """`settings`: those of now; `soon` asks for a turn of the server."""
+        self._node = node
+        self._store = store
+        self._durability = durability
         self._loop = loop
+        self._settings = settings
+        self._soon = soon
         self._writing = asyncio.Lock()
         self._look_at: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
         self.bus: Bus | None = None
         self._doubted: frozenset[str] = frozenset()
-        bodies = server.store.bodies
+        bodies = store.bodies
         self._outgoing = Lanes(
             loop,
             large_copies.have_places,
@@ -53,14 +68,14 @@ class Cluster:
             functools.partial(large_copies.kept, bodies),
             self._take,
         )
-        kept = server.store.kept_members()
-        address = Address(kept.host, server.settings.port, 0)
-        self.members = Members(server.node.node_id, SystemRandom(), address)
-        self.members.load(kept.members, server.store.clock.now())
-        self.members.lines = server.store.durable_lines
-        server.node.peers = self.members
+        kept = store.kept_members()
+        address = Address(kept.host, settings().port, 0)
+        self.members = Members(node.node_id, SystemRandom(), address)
+        self.members.load(kept.members, store.clock.now())
+        self.members.lines = store.durable_lines
+        node.peers = self.members
         if self.members.size > 1:
-            server.node.hold_once(server.store.clock.now())
+            node.hold_once(store.clock.now())
 
     def begin(self, bound: Bound, secret: bytes, channel: Channel | None = None) -> str:
         """Take part: other nodes come in at sockets, as through a channel over TLS. Return
@@ -68,7 +83,7 @@ class Cluster:
         bus_port = int(bound.socks[0].getsockname()[1])
         members = self.members
         members.address = members.address._replace(bus_port=bus_port)
-        clock = self._server.store.clock.now
+        clock = self._store.clock.now
         self.bus = Bus(members, secret, self._loop, clock, self, channel)
         self._look()
         return self.bus.begin(bound)
@@ -88,23 +103,23 @@ class Cluster:
 
     def greeted(self, node: str) -> None:
         """A member has given a sign of life."""
-        self._server.node.desk.holding.heard(node, self._server.store.clock.now())
+        self._node.desk.holding.heard(node, self._store.clock.now())
 
     def linked(self, node: str) -> None:
         """Our link to a member stands."""
         self._outgoing.linked(node)
-        self._server.node.replication.linked(node, self._server.store.clock.now())
-        self._server.soon()
+        self._node.replication.linked(node, self._store.clock.now())
+        self._soon()
 
     def linked_from(self, node: str) -> None:
         """The link of a member to us stands."""
         self._incoming.linked(node)
-        self._server.node.desk.holding.linked(node, self._server.store.clock.now())
+        self._node.desk.holding.linked(node, self._store.clock.now())
 
     def _mind_returns(self) -> None:
         """See who does not answer, and whether this node stood still: then nothing that
         was said over its links can be told from what others took for lost."""
-        node, now = self._server.node, self._server.store.clock.now()
+        node, now = self._node, self._store.clock.now()
         doubted, before = self.members.doubted, self._doubted
         for name in doubted - before:
             node.desk.holding.silent(name)
@@ -116,26 +131,25 @@ class Cluster:
             node.desk.holding.stood_still = False
             self.bus.cut_all()
         if node.replication.telling.is_busy:
-            self._server.soon()
+            self._soon()
 
     def _take(self, sender: str, message: Message) -> None:
-        server = self._server
         is_news = isinstance(message, Replicate | Yours | Need)
-        if is_news and server.durability.trouble is not None:
+        if is_news and self._durability.trouble is not None:
             return  # the disk takes nothing: it is as if it had been lost
-        server.node.receive(sender, message, server.store.clock.now())
-        server.soon()
+        self._node.receive(sender, message, self._store.clock.now())
+        self._soon()
 
     def send_early(self) -> None:
         """Send what need not wait for the disk."""
-        letters = self._server.node.letters
+        letters = self._node.letters
         if any(letter.is_early for letter in letters):
-            self._server.node.letters = [each for each in letters if not each.is_early]
+            self._node.letters = [each for each in letters if not each.is_early]
             self._send_all([each for each in letters if each.is_early])
 
     def send_letters(self) -> None:
         """Send what the node has written; all events before it are durable."""
-        letters, self._server.node.letters = self._server.node.letters, []
+        letters, self._node.letters = self._node.letters, []
         self._send_all(letters)
 
     def _send_all(self, letters: list[Letter]) -> None:
@@ -158,11 +172,10 @@ class Cluster:
     def _look(self) -> None:
         """Tell the members what has been set, and keep what has changed of them."""
         self._look_at = self._loop.call_later(_LOOK, self._look)
-        server = self._server
         self._mind_returns()
-        self.members.leaving = server.node.jobs.leaving
-        self.members.timeout = server.settings.node_timeout / 1000
-        self.members.lines = server.store.durable_lines
+        self.members.leaving = self._node.jobs.leaving
+        self.members.timeout = self._settings().node_timeout / 1000
+        self.members.lines = self._store.durable_lines
         if self.members.is_outdated:
             self._be_another()
         if self.members.changed and (self._task is None or self._task.done()):
@@ -173,12 +186,12 @@ class Cluster:
         old copy, and what it says of itself is not true any more. First no job may come
         again that comes at most once; while the disk takes nothing, the next look tries
         again."""
-        server, now = self._server, self._server.store.clock.now()
-        server.node.disown(now)
-        server.durability.keep(now)
-        if not server.durability.reach():
+        node, now = self._node, self._store.clock.now()
+        node.disown(now)
+        self._durability.keep(now)
+        if not self._durability.reach():
             return
-        before = server.node.node_id
+        before = node.node_id
         log.error(
             "the disk is an older copy than what has run since: this node goes on under a "
             "new id, and jobs that come at most once do not come any more; say CLUSTER "
@@ -187,13 +200,12 @@ class Cluster:
         )
 
     def _take_new_id(self) -> str:
-        server = self._server
-        new_id = server.store.new_node_id()
-        server.node.rename(new_id, server.store.clock.now())
+        new_id = self._store.new_node_id()
+        self._node.rename(new_id, self._store.clock.now())
         self.members.rename(new_id)
         if self.bus is not None:
             self.bus.cut_all()
-        server.soon()
+        self._soon()
         return new_id
 
     async def _keep_later(self) -> None:
@@ -212,7 +224,7 @@ class Cluster:
             rows = tuple((m.node_id, m.address) for m in others if m.address.host)
             kept = Kept(members.address.host, rows)
             try:
-                await asyncio.to_thread(self._server.store.keeping(kept))
+                await asyncio.to_thread(self._store.keeping(kept))
             except OSError:
                 members.changed = True
                 raise
@@ -232,12 +244,12 @@ class Cluster:
             await asyncio.sleep(_LOOK / 4)
         done = expected & members.forgotten
         members.forgotten -= expected
-        members.forget(node_id, self._server.store.clock.now())
+        members.forget(node_id, self._store.clock.now())
         await self.keep()
         return [(name, (name, node_id) in done) for name in others if name != node_id]
 
     def reset(self) -> None:
         """Be alone, under the node's id, which may be another one by now."""
-        self.members.reset(self._server.node.node_id)
+        self.members.reset(self._node.node_id)
         if self.bus is not None:
             self.bus.cut_all()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import TypeVar
 
 from rq.broker import ids
@@ -14,6 +15,7 @@ from rq.broker.waiters import Waiter, Waiters, Want
 from rq.resp import Failure, Value
 
 _LARGEST = 2**63
+_LONGEST_PATTERN = 128  # bytes; no client is served while one is compiled
 Word = TypeVar("Word", bytes, int)
 
 
@@ -141,3 +143,12 @@ def timeout(data: bytes) -> int:
     if number < 0:
         raise Refusal("ERR timeout is negative")
     return number
+
+
+def fitting(names: Iterable[str], pattern: bytes) -> set[str]:
+    """Return the names that fit a pattern, upper or lower case; Refusal: it is longer
+    than a useful one."""
+    if len(pattern) > _LONGEST_PATTERN:
+        raise Refusal(f"ERR a pattern has at most {_LONGEST_PATTERN} bytes")
+    text = pattern.decode(errors="replace").lower()
+    return {name for name in names if fnmatchcase(name, text)}
