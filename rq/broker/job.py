@@ -1,4 +1,4 @@
-"""A job, its queue, and the events that change them. Pure."""
+"""A job, its queue, and the events that change them and their copies. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from sortedcontainers import SortedKeyList
 
-from rq.broker.cluster.events import Acked, Buried, Copied
 from rq.broker.deadlines import Timed
 
 
@@ -81,6 +80,33 @@ class Leaving(NamedTuple):
     """Whether the node is about to leave its cluster."""
 
     leaving: bool
+
+
+class Copied(NamedTuple):
+    """Which nodes may have a copy of a job that is here."""
+
+    job: str
+    wanted: int  # copies that were asked for
+    may_have: tuple[str, ...]  # ids of nodes, this one too if it keeps it
+    announces: bool  # its next queueing, to the other nodes
+    waits: bool  # its producer waits for copies
+    moves: int  # how often it went to another node for good
+
+
+class Acked(NamedTuple):
+    """A job is acknowledged, and copies elsewhere are to be collected."""
+
+    job: str
+    expires: float  # when the job is not here: until when this is kept; else 0
+
+
+class Buried(NamedTuple):
+    """An id is gone, and does not come back before a time."""
+
+    job: str
+    until: float  # seconds of the broker's clock
+    is_over: bool  # no copy of it shall live anywhere
+    moves: int
 
 
 OfCopies = Copied | Acked | Buried

@@ -15,14 +15,16 @@ from sortedcontainers import SortedDict, SortedKeyList
 from rq.broker.body import Place, Weight
 from rq.broker.bounds import MOST_NUMBER
 from rq.broker.cluster import spread
-from rq.broker.cluster.events import Acked, Buried, Copied
 from rq.broker.cluster.spread import BURIED, Spread, Spreads
 from rq.broker.deadlines import Deadlines
 from rq.broker.freeing import Freeing
 from rq.broker.job import (
     HERE_ONLY,
     MOVED,
+    Acked,
     Added,
+    Buried,
+    Copied,
     Event,
     Flushed,
     Given,

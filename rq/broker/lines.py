@@ -13,7 +13,6 @@ from typing import cast
 
 from rq.broker import groups, job, reliable
 from rq.broker.body import Place, PlaceOf, no_file
-from rq.broker.cluster import events
 
 Record = dict[str, object]
 _Texts = Sequence[str]
@@ -30,9 +29,9 @@ _WORDS: Mapping[type[Event], str] = {
     job.Newest: "newest",
     job.Flushed: "flush_jobs",
     job.Leaving: "leave",
-    events.Copied: "copied",
-    events.Acked: "acked",
-    events.Buried: "buried",
+    job.Copied: "copied",
+    job.Acked: "acked",
+    job.Buried: "buried",
     reliable.Pushed: "push",
     reliable.Popped: "pop",
     reliable.Acked: "ack",

@@ -14,8 +14,7 @@ from random import Random
 from typing import get_args
 
 from rq.broker import groups, jobs, reliable
-from rq.broker.cluster.alone import Nobody
-from rq.broker.cluster.messages import Letter, Message, Peers
+from rq.broker.cluster.messages import Letter, Message, NoPeers, Peers
 from rq.broker.cluster.replication import Replication
 from rq.broker.cluster.returning import HOLD
 from rq.broker.deadlines import Alarm
@@ -24,7 +23,6 @@ from rq.broker.job import Event as JobEvent
 from rq.broker.job import Put, Removed, State
 from rq.broker.job_desk import JobDesk
 from rq.broker.lines import Event
-from rq.broker.memory import Memory
 from rq.broker.outlet import TakeBack
 from rq.broker.reliable_desk import ReliableDesk
 from rq.broker.traffic import Traffic
@@ -43,8 +41,31 @@ _QUEUE_BYTES = 2560  # that a queue or a group takes, its name included
 _COPIES_BYTES = 500  # what is known of a job's copies, or of one that is gone
 _PLACE_BYTES = 300  # that the place of a body takes which lies in a file
 _HELD_BYTES = 300  # that an event takes which a group has
+_SHORT = 0.75  # of the limit: no copies of jobs are kept from here on
+_FULL = 0.95  # nothing comes in
+_GB = 1024 * 1024 * 1024
 _OF_JOBS = frozenset(get_args(JobEvent))  # to look a kind up is quick
 _OF_MESSAGES = frozenset(get_args(reliable.Event))
+
+
+class Memory:
+    """The limit of a node."""
+
+    def __init__(self) -> None:
+        self.limit = _GB  # bytes
+        self.evicts = True  # jobs that nobody will be handed again, when it is full
+
+    def level(self, used: int) -> int:
+        """Return 0, 1 when memory is short, or 2 when there is none left.
+
+        >>> memory = Memory()
+        >>> memory.limit = 100
+        >>> memory.level(74), memory.level(75), memory.level(95)
+        (0, 1, 2)
+        """
+        if used < _SHORT * self.limit:
+            return 0
+        return 2 if used >= _FULL * self.limit else 1
 
 
 def _there(_client: int) -> bool:
@@ -56,7 +77,7 @@ class Node:
 
     def __init__(self, node_id: str, random: Random) -> None:
         self.node_id = node_id
-        self.peers: Peers = Nobody()
+        self.peers: Peers = NoPeers()
         self.desk = JobDesk(self, random)
         self.messages = ReliableDesk(self)
         self.consumers = GroupDesk(self)

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import ipaddress
+import json
 import os
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from rq import durable
-from rq.errors import Busy
+from rq.broker.cluster.gossip import Address
+from rq.errors import Busy, Damaged
 from rq.journal import history, mark
 from rq.layout import HISTORY, JOURNAL, JournalDir
 from rq.proc import locks
 
-MEMBERS = "members"  # files of the directory
+_MEMBERS = "members"  # files of the directory
 _NODE = "node"
 _NODE_ID = 20  # bytes
 # What a person can do about one that cannot be believed.
@@ -64,7 +68,7 @@ class Place:
     @property
     def members(self) -> Path:
         """Who else belongs to its cluster."""
-        return self.path / MEMBERS
+        return self.path / _MEMBERS
 
 
 def take(place: Place) -> int:
@@ -130,3 +134,50 @@ def accept(place: Place, *, copy: bool) -> None:
                 mark.accept(journal, dir_fd, before, copy=copy)
     finally:
         os.close(lock)
+
+
+# ---- who belongs to the cluster
+
+
+@dataclass(frozen=True, slots=True)
+class KeptMembers:
+    """What a node keeps of its cluster."""
+
+    host: str  # its own address, as others reach it; "": nobody has
+    members: tuple[tuple[str, Address], ...]  # the others
+
+
+def read_members(place: Place) -> KeptMembers:
+    """Return what is kept. Damaged: it cannot be believed."""
+    try:
+        content = json.loads(place.members.read_bytes())
+        rows = [_member(row) for row in content["members"]]
+        return KeptMembers(_host(content["host"]), tuple(rows))
+    except FileNotFoundError:
+        return KeptMembers("", ())
+    except (ValueError, LookupError, TypeError) as error:
+        raise Damaged(
+            f"{place.members} is not what this node has written ({error}): remove it, and "
+            "let the node meet the others again"
+        ) from None
+
+
+def write_members(dir_fd: int, kept: KeptMembers) -> None:
+    """Keep it, durably, in the directory of the node. OSError: the disk does not take it."""
+    rows = [{"id": node_id, **address._asdict()} for node_id, address in kept.members]
+    text = json.dumps({"host": kept.host, "members": rows}, indent=1)
+    durable.replace_durable(_MEMBERS, f"{text}\n".encode(), dir_fd)
+
+
+def _member(row: object) -> tuple[str, Address]:
+    content = cast("dict[str, object]", row)
+    node_id = str(content["id"])
+    if len(node_id) != 2 * _NODE_ID or set(node_id) - set("0123456789abcdef"):
+        raise ValueError(f"{node_id!r:.60} is no id of a node")
+    ports = [content["port"], content["bus_port"]]
+    port, bus_port = (each for each in ports if isinstance(each, int))
+    return node_id, Address(_host(content["host"]), port, bus_port)
+
+
+def _host(text: object) -> str:
+    return str(ipaddress.ip_address(str(text))) if text else ""

@@ -12,15 +12,15 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from pathlib import Path
 
-from rq.broker import kept_members, lines
+from rq.broker import lines
+from rq.broker import place as files
 from rq.broker.bodies import Bodies
 from rq.broker.clock import CLOCK, Clock, Machine
 from rq.broker.compaction import Compaction
-from rq.broker.kept_members import Kept
 from rq.broker.lines import Event
 from rq.broker.moving import Moving
 from rq.broker.node import Node
-from rq.broker.place import Place, copied, new_node_id
+from rq.broker.place import KeptMembers, Place, copied, new_node_id
 from rq.broker.recovery import Recovery
 from rq.errors import Damaged, DiskFailed, cause_of
 from rq.journal import mark
@@ -65,11 +65,11 @@ class Store:
         """Let the node have another id, durably; return it."""
         return new_node_id(self._dir_fd)
 
-    def kept_members(self) -> Kept:
+    def kept_members(self) -> KeptMembers:
         """Return who else belongs to the cluster. Damaged: it cannot be believed."""
-        return kept_members.read(self._place)
+        return files.read_members(self._place)
 
-    def keeping(self, kept: Kept) -> Callable[[], None]:
+    def keeping(self, kept: KeptMembers) -> Callable[[], None]:
         """Return what keeps, called once and in a thread, who else belongs to the cluster.
         It writes into the directory that the node began with, wherever the path leads by
         then, and may end after the store. OSError: the disk does not take it."""
@@ -77,7 +77,7 @@ class Store:
 
         def keep() -> None:
             try:
-                kept_members.write(dir_fd, kept)
+                files.write_members(dir_fd, kept)
             finally:
                 os.close(dir_fd)
 

@@ -10,14 +10,13 @@ import pytest
 from harness.broker_store import KeptNode
 from harness.broker_world import Clocks
 
-from rq.broker import check, compaction, kept_members, reliable
+from rq.broker import check, compaction, reliable
 from rq.broker import place as place_of_node
 from rq.broker.bounds import Room
 from rq.broker.clock import LONG, Clock, Machine, Reading
 from rq.broker.cluster.gossip import Address
 from rq.broker.group_desk import Getting
-from rq.broker.kept_members import Kept
-from rq.broker.place import Place
+from rq.broker.place import KeptMembers, Place, read_members
 from rq.errors import Damaged
 from rq.journal import history
 
@@ -329,7 +328,7 @@ def came(number, until):
 
 
 def test_what_a_node_keeps_of_its_cluster_goes_into_its_own_directory_alone(kept):
-    members = Kept("127.0.0.1", (("a" * 40, Address("127.0.0.1", 1, 2)),))
+    members = KeptMembers("127.0.0.1", (("a" * 40, Address("127.0.0.1", 1, 2)),))
     node_id = kept.place.node.read_text() if kept.place.node.exists() else ""
     away = kept.place.path.with_name("away")
     kept.place.path.rename(away)
@@ -337,5 +336,5 @@ def test_what_a_node_keeps_of_its_cluster_goes_into_its_own_directory_alone(kept
     kept.store.keeping(members)()
     new_id = kept.store.new_node_id()
     assert list(kept.place.path.iterdir()) == []
-    assert kept_members.read(Place(away)) == members
+    assert read_members(Place(away)) == members
     assert (away / "node").read_text() == f"{new_id}\n" != node_id

@@ -6,7 +6,8 @@ import pytest
 from harness.broker_node import Run
 from harness.steps import lines, steps
 
-from rq.broker import bounds, queue_list
+from rq.broker import bounds
+from rq.broker.admin.views import queues_named
 from rq.broker.freeing import Freeing
 from rq.resp import NIL_ARRAY, Failure
 
@@ -322,7 +323,7 @@ def test_a_queue_without_queued_jobs_is_forgotten_and_comes_again_with_them():
     run.pass_by(1.1)
     assert run.ask("QSTAT", "q") is NIL_ARRAY
     assert run.node.used_memory < before
-    (row,) = queue_list.of_name(run.node, b"q", run.now)
+    (row,) = queues_named(run.node, b"q", run.now)
     assert row[2:4] == (0, 1), "an operator sees what is handed out"
     run.pass_by(100)
     assert run.ask("QLEN", "q") == 1

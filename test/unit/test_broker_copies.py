@@ -3,8 +3,8 @@
 from harness.broker_cluster import Cluster, Members
 
 from rq.broker.bounds import MOST_NUMBER
-from rq.broker.cluster.events import Buried
 from rq.broker.cluster.messages import IsQueued, Mark, Need, SetAck
+from rq.broker.job import Buried
 from rq.broker.node import MOST_LETTERS
 
 A, B, C = range(3)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rq.broker import groups, job, lines, reliable
-from rq.broker.cluster.events import Copied
+from rq.broker.job import Copied
 
 
 @given(st.lists(COMMANDS, max_size=40), st.data())

@@ -7,17 +7,17 @@ from collections.abc import Iterator
 from itertools import islice
 
 from rq.access.roles import Role
-from rq.broker import groups, ids, queue_list
+from rq.broker import groups, ids, reliable
 from rq.broker.admin import held, nodes
 from rq.broker.body import size_of
 from rq.broker.bounds import MOST_ROWS
 from rq.broker.connection import Connection
 from rq.broker.dialects.call import Blocked, Refusal, whole
-from rq.broker.job import Job
+from rq.broker.job import Job, Queue
 from rq.broker.node import Node
 from rq.broker.rights import require, require_all_queues
 from rq.broker.server import Args, Server
-from rq.broker.traffic import BANANAQ, DISQUE, REDISRQ
+from rq.broker.traffic import BANANAQ, DISQUE, REDISRQ, Name
 from rq.resp import Value
 
 _START = 512  # bytes of a body in a list
@@ -46,9 +46,11 @@ def _view(server: Server, connection: Connection, args: Args) -> Value:
         case [b"TOTALS"]:
             return _flat(_totals(server))
         case [b"QUEUES"]:
-            return [list(row) for row in islice(queue_list.rows(node, now), MOST_ROWS)]
+            return [list(row) for row in islice(queue_rows(node, now), MOST_ROWS)]
         case [b"QUEUE", name]:
-            return [_with_minutes(node, row, now) for row in _of_name(node, name, now)]
+            return [
+                _with_minutes(node, row, now) for row in queues_named(node, name, now)
+            ]
         case [b"CLIENTS"]:
             others = (
                 each for each in server.connections.values() if each != connection
@@ -97,11 +99,7 @@ def _totals(server: Server) -> dict[str, Value]:
     }
 
 
-def _of_name(node: Node, name: bytes, now: float) -> Iterator[queue_list.Row]:
-    return queue_list.of_name(node, name, now)
-
-
-def _with_minutes(node: Node, row: queue_list.Row, now: float) -> Value:
+def _with_minutes(node: Node, row: QueueRow, now: float) -> Value:
     """Return a row, and what came, was handed out and waited in each minute of the last
     hour."""
     dialect, name = row[:2]
@@ -117,6 +115,79 @@ def _of_client(server: Server, connection: Connection) -> Value:
     waits = int(connection.waits)
     last = connection.last_command
     return [connection.number, connection.name, connection.address, age, waits, last]
+
+
+# ---- queues, whatever dialect they are of
+
+# Dialect, name, how many wait, are handed out, and wait for one; how many came and were
+# handed out since the start; how it is paused; seconds that its oldest is there; how many
+# a second come and are handed out, as text.
+QueueRow = tuple[Value, ...]
+
+
+def queue_rows(node: Node, now: float) -> Iterator[QueueRow]:
+    """Give the rows of all queues."""
+    for table in (node.jobs.queues, node.jobs.resting):
+        for queue in table.values():
+            yield _of_disque(node, queue, now)
+    for key, messages in node.reliable.by_key.items():
+        yield _of_redisrq(node, key, messages, now)
+    for name, events in node.groups.by_name.items():
+        yield _of_bananaq(node, name, events, now)
+
+
+def queues_named(node: Node, name: bytes, now: float) -> Iterator[QueueRow]:
+    """Give the rows of the queues of a name: each dialect may have one."""
+    for table in (node.jobs.queues, node.jobs.resting):
+        if (queue := table.get(name)) is not None:
+            yield _of_disque(node, queue, now)
+    if (messages := node.reliable.by_key.get(name)) is not None:
+        yield _of_redisrq(node, name, messages, now)
+    if (events := node.groups.by_name.get(name)) is not None:
+        yield _of_bananaq(node, name, events, now)
+
+
+def _of_disque(node: Node, queue: Queue, now: float) -> QueueRow:
+    oldest = 0
+    if queue.jobs:
+        oldest = max(0, int(now - queue.jobs[0].created))
+    out, blocked = queue.held - len(queue), node.desk.waiters.count(queue.name)
+    return _row(node, (DISQUE, queue.name), out, blocked, queue.paused, oldest, now)
+
+
+def _of_redisrq(
+    node: Node, key: bytes, queue: reliable.ReliableQueue, now: float
+) -> QueueRow:
+    out, blocked = len(queue.delivered), node.messages.waiters.count(key)
+    return _row(node, (REDISRQ, key), out, blocked, "none", 0, now)
+
+
+def _of_bananaq(
+    node: Node, name: bytes, queue: groups.EventQueue, now: float
+) -> QueueRow:
+    out = sum(len(group.in_progress) for group in queue.groups.values())
+    oldest = 0
+    if queue.events:
+        oldest = max(0, int(now - queue.events.keys()[0] / 1e6))
+    blocked = node.consumers.waiters.count(name)
+    return _row(node, (BANANAQ, name), out, blocked, "none", oldest, now)
+
+
+def _row(
+    node: Node,
+    queue: Name,
+    out: int,
+    blocked: int,
+    paused: str,
+    oldest: int,
+    now: float,
+) -> QueueRow:
+    dialect, name = queue
+    flow = node.traffic.of(queue, now)
+    rates = (f"{rate:.1f}" for rate in flow.rates(now))
+    waits = node.traffic.depth(queue)
+    counts = (waits, out, blocked, flow.came, flow.went)
+    return (dialect, name, *counts, paused, oldest, *rates)
 
 
 # ---- jobs

@@ -16,7 +16,6 @@ from typing import NamedTuple, cast
 
 from rq import client, names
 from rq.broker.bridge import ids
-from rq.broker.bridge.returns import Returns
 from rq.errors import BadInput, NoSuchQueue, OutcomeUnknown, RQError, Unreachable
 from rq.kinds import PASSING
 from rq.layout import Root
@@ -31,6 +30,7 @@ MOST_WAIT = 60.0  # seconds that an owner lets somebody wait
 PATIENCE = 10.0  # seconds for an answer that was lost
 PAUSE = 0.2  # seconds between two tries
 _LOOK = 1.0  # seconds between two looks for queues that are new
+_FIRST_LOOK, _LONGEST_LOOK = 0.1, 2.0  # seconds between two for an owner
 
 Fields = Mapping[str, Json]
 
@@ -48,7 +48,7 @@ class Queues:
     def __init__(self, root: Root) -> None:
         self._root = root
         self._owners = Owners(root)
-        self._returns = Returns(self._owners)
+        self._returns = _Returns(self._owners)
         self._names: dict[int, str] = {}  # by their digests
         self._looked = 0.0
 
@@ -185,3 +185,48 @@ def name_in(data: bytes) -> str:
     if not names.is_queue_name(name):
         raise NoSuchQueue(f"rq:{name:.60} names no queue of RQ: {names.RULE}")
     return name
+
+
+class _Returns:
+    """Waits for owners that do not answer: one of all clients that wait looks for each."""
+
+    def __init__(self, owners: Owners) -> None:
+        self._owners = owners
+        self._looks: dict[str, asyncio.Task[None]] = {}  # by queue
+        self._waiting: dict[str, int] = {}  # how many do
+
+    async def wait(self, queue: str, seconds: float, gone: asyncio.Event) -> None:
+        """Wait until the owner of a queue answers again, so long at most, or until
+        `gone` is set."""
+        if queue not in self._looks:
+            self._looks[queue] = asyncio.ensure_future(self._look(queue))
+        self._waiting[queue] = self._waiting.get(queue, 0) + 1
+        left = asyncio.ensure_future(gone.wait())
+        try:
+            await asyncio.wait(
+                {self._looks[queue], left},
+                timeout=seconds,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+        finally:
+            left.cancel()
+            self._waiting[queue] -= 1
+            self._forget_if_unwanted(queue)
+
+    def _forget_if_unwanted(self, queue: str) -> None:
+        if not self._waiting[queue]:
+            del self._waiting[queue]
+            self._looks.pop(queue).cancel()
+
+    async def _look(self, queue: str) -> None:
+        pause = _FIRST_LOOK
+        while True:
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_LOOK)
+            try:
+                await self._owners.ask(queue, "ping")
+            except (Unreachable, OutcomeUnknown):
+                continue
+            except RQError:
+                return  # who waits asks it, and is told what is wrong
+            return

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable
 from random import SystemRandom
 
-from rq.broker.bus import large_copies
+from rq.broker.bus import lanes
 from rq.broker.bus.bus import Bus
 from rq.broker.bus.channel import Channel
 from rq.broker.bus.lanes import Lanes
@@ -16,8 +16,8 @@ from rq.broker.cluster.gossip import Address, Forget
 from rq.broker.cluster.members import Members
 from rq.broker.cluster.messages import Letter, Message, Need, Replicate, Yours
 from rq.broker.durability import Durability
-from rq.broker.kept_members import Kept
 from rq.broker.node import Node
+from rq.broker.place import KeptMembers
 from rq.broker.store import Store
 from rq.config.broker import BrokerConfig
 from rq.errors import cause_of
@@ -58,14 +58,14 @@ class Cluster:
         bodies = store.bodies
         self._outgoing = Lanes(
             loop,
-            large_copies.have_places,
-            functools.partial(large_copies.read, bodies),
+            lanes.have_places,
+            functools.partial(lanes.read_bodies, bodies),
             self._send,
         )
         self._incoming = Lanes(
             loop,
-            large_copies.are_large,
-            functools.partial(large_copies.kept, bodies),
+            lanes.are_large,
+            functools.partial(lanes.keep_bodies, bodies),
             self._take,
         )
         kept = store.kept_members()
@@ -222,7 +222,7 @@ class Cluster:
             members.changed = False
             others = [members.by_id[name] for name in members.others]
             rows = tuple((m.node_id, m.address) for m in others if m.address.host)
-            kept = Kept(members.address.host, rows)
+            kept = KeptMembers(members.address.host, rows)
             try:
                 await asyncio.to_thread(self._store.keeping(kept))
             except OSError:

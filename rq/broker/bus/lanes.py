@@ -1,5 +1,5 @@
-"""Messages of each node in their order, though some wait for the disk. Beside the loop
-bodies are read before they are sent, and written before they are taken."""
+"""Messages of each node in their order, though some wait for the disk: large bodies of
+copies are read before they are sent and written before they are taken, in a thread."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 
-from rq.broker.bus import large_copies
-from rq.broker.cluster.messages import Mark, Message
+from rq.broker.bodies import LARGE, Bodies
+from rq.broker.body import Place
+from rq.broker.cluster.messages import Copy, Mark, Message, Replicate, Yours
 from rq.errors import Damaged, cause_of
 from rq.logs import fields
 from rq.resp import BULK_LIMIT
@@ -82,7 +83,7 @@ class Lanes:
         self._lossy.add(node)
 
     def _line_up(self, node: str, lane: _Lane, message: Message) -> None:
-        size = large_copies.size_of(message)
+        size = _size_of(message)
         if len(lane.messages) >= MOST_MESSAGES or lane.bytes + size > MOST_BYTES:
             self._lose(node)
             return
@@ -98,7 +99,7 @@ class Lanes:
                 await self._go_on_first(node, lane.messages[0])
                 lane.messages.popleft()
                 if lane.messages:
-                    lane.bytes -= large_copies.size_of(lane.messages[0])
+                    lane.bytes -= _size_of(lane.messages[0])
                 gone += 1
                 if gone % _SLICE == 0:
                     await asyncio.sleep(0)
@@ -121,3 +122,66 @@ class Lanes:
             self._lossy.add(node)
         else:
             self._go_on(node, changed)
+
+
+# ---- copies of jobs whose bodies lie in files
+
+
+def _copies(message: Message) -> tuple[Copy, ...]:
+    match message:
+        case Replicate():
+            return (message.copy,)
+        case Yours():
+            return message.copies
+    return ()
+
+
+def have_places(message: Message) -> bool:
+    """Whether bodies have to be read before a message is sent."""
+    return any(isinstance(copy.body, Place) for copy in _copies(message))
+
+
+def are_large(message: Message) -> bool:
+    """Whether bodies have to be written before a message is taken."""
+    return any(_is_large(copy.body) for copy in _copies(message))
+
+
+def _is_large(body: bytes) -> bool:
+    return not isinstance(body, Place) and len(body) > LARGE
+
+
+def _size_of(message: Message) -> int:
+    """Return the bytes of its bodies that are in memory."""
+    return sum(
+        len(copy.body) for copy in _copies(message) if not isinstance(copy.body, Place)
+    )
+
+
+async def read_bodies(bodies: Bodies, message: Message) -> Message:
+    """Return a message with its bodies. OSError, Damaged: one cannot be read."""
+
+    def body_of(body: bytes) -> bytes:
+        return bodies.read_body(body) if isinstance(body, Place) else body
+
+    return await asyncio.to_thread(_changed, message, body_of)
+
+
+async def keep_bodies(bodies: Bodies, message: Message) -> Message:
+    """Return a message whose large bodies are durable, and lie in files. OSError: the
+    disk takes nothing more."""
+
+    def place_of(body: bytes) -> bytes:
+        return bodies.keep_body(body) if _is_large(body) else body
+
+    return await asyncio.to_thread(_changed, message, place_of)
+
+
+def _changed(message: Message, change: Callable[[bytes], bytes]) -> Message:
+    """Return a message with each body as `change` has it."""
+    copies = tuple(copy._replace(body=change(copy.body)) for copy in _copies(message))
+    match message:
+        case Replicate():
+            return message._replace(copy=copies[0])
+        case Yours():
+            return message._replace(copies=copies)
+    return message

@@ -11,10 +11,9 @@ from random import Random
 
 from rq.broker import ids
 from rq.broker.cluster.copies import CopyDesk
-from rq.broker.cluster.events import Acked, Buried
 from rq.broker.cluster.messages import Delete, GotAck, SetAck
 from rq.broker.cluster.spread import BURIED, Spread
-from rq.broker.job import Job, Removed, State
+from rq.broker.job import Acked, Buried, Job, Removed, State
 from rq.broker.job_desk import JITTER, JobDesk
 from rq.broker.outlet import Outlet
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from random import Random
 
-from rq.broker.cluster.events import Copied
 from rq.broker.cluster.messages import (
     Copy,
     Delete,
@@ -21,7 +20,7 @@ from rq.broker.cluster.messages import (
 )
 from rq.broker.cluster.returning import HOLD
 from rq.broker.cluster.spread import Spread, copied_of
-from rq.broker.job import MOVED, Added, Job, Put, Queued, Removed, State
+from rq.broker.job import MOVED, Added, Copied, Job, Put, Queued, Removed, State
 from rq.broker.job_desk import JobDesk
 from rq.broker.outlet import Outlet
 from rq.broker.waiters import Waiter, Waiters

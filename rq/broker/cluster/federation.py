@@ -13,10 +13,9 @@ from math import ceil, inf
 from rq.broker.body import size_of
 from rq.broker.bounds import Room
 from rq.broker.cluster.copies import CopyDesk, copy_of
-from rq.broker.cluster.events import Buried
 from rq.broker.cluster.messages import Copy, IsQueued, Need, SetAck, Yours
 from rq.broker.deadlines import Deadlines, Timed
-from rq.broker.job import MOVED, Given, Job, Queued, Removed, State
+from rq.broker.job import MOVED, Buried, Given, Job, Queued, Removed, State
 from rq.broker.job_desk import JobDesk
 from rq.broker.outlet import Outlet
 

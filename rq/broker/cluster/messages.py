@@ -167,3 +167,24 @@ class Peers(Protocol):
     @property
     def size(self) -> int:
         """How many members there are, with this one."""
+
+
+class NoPeers:
+    """The peers of a node that has none."""
+
+    others: tuple[str, ...] = ()
+    reachable: tuple[str, ...] = ()
+    counted: tuple[str, ...] = ()
+    size = 1
+
+    def is_member(self, _node_id: str) -> bool:
+        """Return False: there is no other member."""
+        return False
+
+    def has_room(self, _node_id: str) -> bool:
+        """Return False: there is no link."""
+        return False
+
+    def takes_marks(self, _node_id: str) -> bool | None:
+        """Return False: there is no node that does."""
+        return False

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
 from rq.broker import ids
-from rq.broker.cluster.events import Acked, Buried, Copied
 from rq.broker.deadlines import Deadlines, Timed
+from rq.broker.job import Acked, Buried, Copied
 
 AHEAD = 0.5  # seconds before a job comes again, to say so
 BURIED = 600.0  # seconds at least that an id which is gone stays known
