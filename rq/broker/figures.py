@@ -14,7 +14,7 @@ from itertools import islice
 
 from rq.access.roles import Role
 from rq.broker.connection import Connection
-from rq.broker.hidden import quoted, visible_words
+from rq.broker.redaction import quoted, visible_words
 from rq.config.broker import BrokerConfig
 from rq.resp import Status
 

@@ -13,16 +13,16 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 
 from rq.access.tls import Certificate
-from rq.broker import large, rights
-from rq.broker.anew import Anew
-from rq.broker.arrivals import Arrivals
-from rq.broker.backlog import Backlog, send_some
+from rq.broker import rights
+from rq.broker.admission import Admission
 from rq.broker.bounds import LONGEST_WORD, has_long_word
 from rq.broker.bridge.bridge import Bridge
 from rq.broker.bus.cluster import Cluster
-from rq.broker.connection import PIECE, Connection
+from rq.broker.connection import PIECE, SLICE, Connection
+from rq.broker.deliveries import Deliveries
 from rq.broker.dialects.call import (
     BLOCKED,
     NO_MEMORY,
@@ -35,9 +35,8 @@ from rq.broker.dialects.table import TABLE as DIALECTS
 from rq.broker.door import Door, People
 from rq.broker.durability import Durability
 from rq.broker.figures import Figures
-from rq.broker.handing import Handing
-from rq.broker.later import Later
 from rq.broker.node import ENTRY_BYTES, Node
+from rq.broker.scheduler import Scheduler
 from rq.broker.store import Store
 from rq.config.broker import EVICTS, BrokerConfig
 from rq.layout import Root
@@ -93,14 +92,16 @@ class Server:
         self.use(settings)
         self.idle_settings: dict[str, str] = {}  # told by CONFIG GET, of no effect
         self.door = Door(settings.password, people)
-        self.arrivals = Arrivals(self, self.door, loop, lambda: self.settings)
-        self.connections = self.arrivals.connections
-        self.piece = memoryview(bytearray(PIECE))
         self.figures = Figures()
-        self.backlog = Backlog(loop)
-        self.later = Later(loop, self.connections, self.backlog)
-        self._handing = Handing(node, store, self.connections, self.later, self.soon)
-        self._anew = Anew(loop, self._name_again)
+        self.admission = Admission(
+            self, self.door, loop, lambda: self.settings, self.figures.monitors
+        )
+        self.connections = self.admission.connections
+        self.piece = memoryview(bytearray(PIECE))
+        self.scheduler = Scheduler(loop, self.connections)
+        self._deliveries = Deliveries(
+            node, store, self.connections, self.scheduler, self.soon
+        )
         self.durability = Durability(
             node,
             store,
@@ -135,13 +136,13 @@ class Server:
         self, sock: socket.socket, certificate: Certificate | None = None
     ) -> None:
         """Take clients from a listening socket; over TLS with a certificate."""
-        self.arrivals.listen(sock, certificate)
+        self.admission.listen(sock, certificate)
         self.soon()
 
     @property
     def is_paused(self) -> bool:
-        """Whether nobody is obeyed now, except the operator."""
-        return self.later.is_paused
+        """Whether no client is obeyed now, except the operator."""
+        return self.scheduler.is_paused
 
     def use(self, settings: BrokerConfig) -> None:
         """Go by these settings from now on; the node, too, which others send copies to."""
@@ -149,39 +150,17 @@ class Server:
         self.node.memory.limit = settings.maxmemory
         self.node.memory.evicts = settings.maxmemory_policy == EVICTS
 
-    def use_password(self, stored: str, by: Connection) -> None:
-        """Let in who has another password from now on; who came before has to give it
-        too, unless the kernel's word is enough. Whoever waits or watches is sent away,
-        for nothing that comes is for them; not `by`, who waits for this."""
-        self.door.use_password(stored)
-        self._anew.begin(self.connections)
-        self._anew.forget(by)
-        self._name(by)
-        for watcher in list(self.figures.monitors.values()):
-            self._anew.settle(watcher)
-
     def settle(self, connection: Connection) -> None:
-        """See who a client is before anything is done for it."""
-        self._anew.settle(connection)
-
-    def _name(self, connection: Connection) -> None:
-        connection.principal = self.door.named(connection.sock)
-        self.arrivals.strangers.note(connection)
-
-    def _name_again(self, connection: Connection) -> None:
-        self._name(connection)
-        hears = connection.waits or connection.number in self.figures.monitors
-        if hears and connection.principal is None:
-            connection.kill()
+        """Identify a client before anything is done for it."""
+        self.admission.settle(connection)
 
     def lost(self, connection: Connection) -> None:
         """A client is gone."""
         self.node.hung_up(connection.number, self.store.clock.now())
         self.bridge.lost(connection)
-        self.arrivals.lost(connection)
-        self._anew.forget(connection)
+        self.admission.lost(connection)
         self.figures.monitors.pop(connection.number, None)
-        self._handing.lost(connection)
+        self._deliveries.lost(connection)
         self.soon()  # what it waited for is cleared in slices
 
     def _is_there(self, client: int) -> bool:
@@ -197,7 +176,7 @@ class Server:
 
     def obey(self, connection: Connection, command: list[bytes]) -> Value | Blocked:
         """Do what a client asks; return its answer."""
-        return self._handing.answered(connection, self._obey(connection, command))
+        return self._deliveries.answered(connection, self._obey(connection, command))
 
     def _obey(self, connection: Connection, command: list[bytes]) -> Value | Blocked:
         name = command[0].upper()
@@ -255,9 +234,22 @@ class Server:
         self, entry: Command, connection: Connection, name: bytes, args: list[bytes]
     ) -> Blocked:
         rights.check(connection.principal, name, entry, self.node, args)
-        call = functools.partial(self._call, entry, connection, name)
-        kept = large.call(self.store.bodies, name, args, call)
-        return self.later.answer(connection, kept)
+        obeyed = self._obey_large(entry, connection, name, args)
+        return self.scheduler.answer_later(connection, obeyed)
+
+    async def _obey_large(
+        self, entry: Command, connection: Connection, name: bytes, args: list[bytes]
+    ) -> Value | Blocked:
+        """Obey a command with large bodies, once these are durable in files."""
+        try:
+            kept = await asyncio.to_thread(self.store.bodies.keep, name, args)
+        except OSError as error:
+            return Failure(f"MISCONF Errors writing to the AOF file: {error.strerror}")
+        try:
+            return self._call(entry, connection, name, kept)
+        except Refusal as refusal:
+            kept.clear()  # the thread may hold the list still: these bodies are to go now
+            return refusal.failure
 
     def _no_room(self, name: bytes, args: list[bytes]) -> Failure | None:
         number, size = self.store.bodies.weight(name, args)
@@ -299,7 +291,7 @@ class Server:
 
     def go_on_later(self, connection: Connection) -> None:
         """There are commands that have come, which others need not wait for."""
-        self.backlog.add(connection)
+        self.scheduler.resume_later(connection)
 
     def soon(self) -> None:
         """Ask for a turn, after all that has come by now."""
@@ -328,7 +320,7 @@ class Server:
         self._turn_at = None
         now = self.store.clock.now()
         self.node.tick(now)
-        self._handing.answer_waiting()
+        self._deliveries.answer_waiting()
         self.cluster.send_early()
         self.durability.keep(now)
         if not self.durability.reach():
@@ -340,12 +332,19 @@ class Server:
         self._go_on()
 
     def _send(self) -> None:
-        """Let answers leave for some time; what is left of many leaves in the next turn."""
+        """Send replies for a slice; the others leave in the next turn."""
         touched, self._touched = self._touched, {}
-        if left := send_some(touched):
-            self._touched = left | self._touched
-            self.soon()
-        self._handing.have_left()
+        until = time.monotonic() + SLICE
+        for done, connection in enumerate(touched.values()):
+            if time.monotonic() > until:
+                self._touched = {
+                    **dict(islice(touched.items(), done, None)),
+                    **self._touched,
+                }
+                self.soon()
+                break
+            connection.send()
+        self._deliveries.have_left()
 
     def _go_on(self) -> None:
         """Ask for the next turn: when something is due, or a snapshot goes on."""
@@ -388,17 +387,16 @@ class Server:
 
     def close(self) -> None:
         """End cleanly: what was answered is durable, what was not is not answered."""
-        self.arrivals.close()
+        self.admission.close()
         self.cluster.close()
-        self.backlog.close()
-        self._anew.close()
+        self.scheduler.close()
         self.bridge.close()
         if not self.store.displaced:
             self.durability.keep(self.store.clock.now())
             if self.durability.reach():
                 for connection in self._touched.values():
                     connection.send()
-        self.arrivals.end()
+        self.admission.end()
         self._is_over = True
         for handle in (self._turn_at, self._timer):
             if handle is not None:

@@ -49,10 +49,10 @@ def _let_in(
             return Failure(f"ERR {error}")
         if principal is not None:
             connection.principal = principal
-            server.arrivals.strangers.note(connection)
+            server.admission.unauthenticated.note(connection)
         return answer(principal is not None)
 
-    return server.later.answer(connection, decide())
+    return server.scheduler.answer_later(connection, decide())
 
 
 def hello(server: Server, connection: Connection, args: Args) -> Value | Blocked:

@@ -37,7 +37,7 @@ def client(server: Server, connection: Connection, args: Args) -> Value | Blocke
             wanted = _wanted(_visible(server, connection), filters)
             if len(wanted) <= _AT_ONCE:
                 return "".join(map(_listed, wanted))
-            return server.later.answer(connection, _in_slices(wanted))
+            return server.scheduler.answer_later(connection, _in_slices(wanted))
         case [b"INFO"]:
             return _listed(connection)
         case [b"ID"]:
@@ -213,14 +213,14 @@ def _pause(server: Server, connection: Connection, args: Args) -> Value:
         case [number] | [number, b"ALL" | b"all" | b"WRITE" | b"write"]:
             why = "ERR timeout is not an integer or out of range"
             ms = min(at_least(0, number, why), _LONGEST_PAUSE)
-            server.later.pause(ms / 1000)
+            server.scheduler.pause(ms / 1000)
             return OK
     raise Refusal(SYNTAX)
 
 
 def _unpause(server: Server, connection: Connection, args: Args) -> Value:
     """Obey all again."""
-    server.later.pause(0.0)
+    server.scheduler.pause(0.0)
     return OK
 
 

@@ -122,7 +122,7 @@ def _change(server: Server, connection: Connection, words: Args) -> Value | Bloc
             pass
         case _:
             raise Refusal("ERR Wrong CLUSTER subcommand or number of arguments")
-    return server.later.answer(connection, _kept(server))
+    return server.scheduler.answer_later(connection, _kept(server))
 
 
 async def _kept(server: Server) -> Value:

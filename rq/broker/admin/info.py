@@ -63,13 +63,13 @@ def _clients(server: Server) -> Facts:
     every = server.connections.values()
     return {
         "connected_clients": len(server.connections),
-        "maxclients": server.arrivals.places,
+        "maxclients": server.admission.places,
         "client_longest_output_list": max((each.answers for each in every), default=0),
         "client_biggest_input_buf": max((each.held for each in every), default=0),
         "client_largest_output": max((each.unsent for each in every), default=0),
         "blocked_clients": server.blocked,
         "monitors": len(server.figures.monitors),
-        "strangers": len(server.arrivals.strangers),
+        "strangers": len(server.admission.unauthenticated),
     }
 
 
@@ -114,8 +114,8 @@ def _persistence(server: Server) -> Facts:
 def _stats(server: Server) -> Facts:
     figures = server.figures
     return {
-        "total_connections_received": server.arrivals.accepted,
-        "rejected_connections": server.arrivals.refused,
+        "total_connections_received": server.admission.accepted,
+        "rejected_connections": server.admission.refused,
         "total_commands_processed": figures.commands,
         "instantaneous_ops_per_sec": figures.per_second(time.monotonic()),
         "total_jobs_in": server.node.traffic.came,

@@ -49,7 +49,7 @@ def debug(server: Server, connection: Connection, args: Args) -> Value | Blocked
             server.node.desk.flush(server.store.clock.now())
             return OK
         case [b"SLEEP", text]:
-            server.later.pause(_seconds(text))
+            server.scheduler.pause(_seconds(text))
             return OK
         case [b"LOADAOF"]:
             return OK  # memory holds what the journal does, in any case

@@ -123,7 +123,9 @@ def _set(
     server: Server, connection: Connection, name: str, value: bytes
 ) -> Value | Blocked:
     if name == "requirepass":
-        return server.later.answer(connection, _use_password(server, connection, value))
+        return server.scheduler.answer_later(
+            connection, _use_password(server, connection, value)
+        )
     if name in _ALWAYS and _text(value) == _ALWAYS[name]:
         return OK
     if not (name in _SETTABLE or name in _ALWAYS or name in _IDLE):
@@ -165,7 +167,7 @@ async def _use_password(server: Server, connection: Connection, value: bytes) ->
     except BadConfig as error:
         return Failure(f"ERR {error}")
     server.use(wanted)
-    server.use_password(stored, connection)
+    server.admission.use_password(stored, connection)
     return OK
 
 
@@ -181,7 +183,7 @@ def _rewrite(server: Server, connection: Connection) -> Blocked:
             return Failure(f"ERR Rewriting config file: {path}: {error.strerror}")
         return OK
 
-    return server.later.answer(connection, write())
+    return server.scheduler.answer_later(connection, write())
 
 
 def _reset(server: Server) -> Value:

@@ -33,10 +33,12 @@ def broker(server: Server, connection: Connection, args: Args) -> Value | Blocke
     require_all_queues(connection.principal, "BROKER")
     match [args[0].upper(), *args[1:]]:
         case [b"HELD"]:
-            return server.later.answer(connection, held.held(server))
+            return server.scheduler.answer_later(connection, held.held(server))
         case [b"FORGET", node_id]:
             require(connection.principal, Role.ADMIN, "BROKER FORGET")
-            return server.later.answer(connection, nodes.forget(server, node_id))
+            return server.scheduler.answer_later(
+                connection, nodes.forget(server, node_id)
+            )
     return _view(server, connection, args)
 
 

@@ -25,7 +25,7 @@ from rq.broker.dialects.call import (
 )
 from rq.broker.group_desk import Getting
 from rq.broker.groups import Came, Done, Flushed
-from rq.broker.hidden import quoted
+from rq.broker.redaction import quoted
 from rq.broker.waiters import Waiter
 from rq.resp import OK, Value
 

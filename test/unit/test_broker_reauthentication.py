@@ -1,9 +1,9 @@
-"""Of many clients it is asked who they are without holding the loop."""
+"""After a password change many clients are identified again without holding the loop."""
 
 import asyncio
 from types import SimpleNamespace
 
-from rq.broker.anew import Anew
+from rq.broker.admission import Reauthentication
 
 CLIENTS = 1_000
 
@@ -20,13 +20,13 @@ async def _asked():
         if len(asked) == CLIENTS:
             over.set()
 
-    anew = Anew(asyncio.get_running_loop(), ask)
+    again = Reauthentication(asyncio.get_running_loop(), ask)
     clients = {n: SimpleNamespace(number=n, principal="who") for n in range(CLIENTS)}
-    anew.begin(clients)
+    again.begin(clients)
     assert asked == []
     assert {client.principal for client in clients.values()} == {None}
-    anew.settle(clients[0])
-    anew.settle(clients[0])
+    again.settle(clients[0])
+    again.settle(clients[0])
     assert asked == [0]
     await over.wait()
     assert sorted(asked) == list(clients)
@@ -38,12 +38,12 @@ def test_of_who_is_gone_or_after_the_end_nobody_is_asked():
 
 async def _none_asked():
     asked = []
-    anew = Anew(asyncio.get_running_loop(), asked.append)
+    again = Reauthentication(asyncio.get_running_loop(), asked.append)
     clients = {n: SimpleNamespace(number=n, principal=None) for n in (1, 2)}
-    anew.begin(clients)
-    anew.forget(clients[1])
-    anew.settle(clients[1])
-    anew.close()
+    again.begin(clients)
+    again.forget(clients[1])
+    again.settle(clients[1])
+    again.close()
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert asked == []
