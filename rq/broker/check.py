@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
-from rq.broker.bodies import Bodies
-from rq.broker.body import Place as BodyPlace
-from rq.broker.lines import Event
-from rq.broker.node import Node
-from rq.broker.place import Place, copied
-from rq.broker.recovery import Recovery
+from rq.broker.desks.node import Node
+from rq.broker.state.body import Place as BodyPlace
+from rq.broker.state.lines import Event
+from rq.broker.store.bodies import Bodies
+from rq.broker.store.place import Place, copied
+from rq.broker.store.recovery import Recovery
 from rq.errors import Damaged
 from rq.journal import mark
 

@@ -17,14 +17,14 @@ from random import SystemRandom
 
 from rq import client, config, durable, helper, logs, passwords
 from rq.access.tls import Certificate
-from rq.broker import place as place_of_node
 from rq.broker.admin.table import TABLE as ADMIN
 from rq.broker.bus.channel import Channel
-from rq.broker.door import People, people_of
-from rq.broker.node import Node
-from rq.broker.place import Place
+from rq.broker.clients.door import People, people_of
+from rq.broker.desks.node import Node
 from rq.broker.server import Server
-from rq.broker.store import Store, open_store
+from rq.broker.store import place as place_of_node
+from rq.broker.store.place import Place
+from rq.broker.store.store import Store, open_store
 from rq.config import broker as broker_settings
 from rq.config import broker_secret
 from rq.config.broker import BrokerConfig

@@ -16,13 +16,16 @@ from dataclasses import dataclass
 from itertools import islice
 
 from rq.access.tls import Certificate
-from rq.broker import rights
-from rq.broker.admission import Admission
-from rq.broker.bounds import LONGEST_WORD, has_long_word
 from rq.broker.bridge.bridge import Bridge
 from rq.broker.bus.cluster import Cluster
-from rq.broker.connection import PIECE, SLICE, Connection
-from rq.broker.deliveries import Deliveries
+from rq.broker.clients import rights
+from rq.broker.clients.admission import Admission
+from rq.broker.clients.connection import PIECE, SLICE, Connection
+from rq.broker.clients.deliveries import Deliveries
+from rq.broker.clients.door import Door, People
+from rq.broker.clients.figures import Figures
+from rq.broker.clients.scheduler import Scheduler
+from rq.broker.desks.node import ENTRY_BYTES, Node
 from rq.broker.dialects.call import (
     BLOCKED,
     NO_MEMORY,
@@ -32,12 +35,9 @@ from rq.broker.dialects.call import (
     Refusal,
 )
 from rq.broker.dialects.table import TABLE as DIALECTS
-from rq.broker.door import Door, People
-from rq.broker.durability import Durability
-from rq.broker.figures import Figures
-from rq.broker.node import ENTRY_BYTES, Node
-from rq.broker.scheduler import Scheduler
-from rq.broker.store import Store
+from rq.broker.state.bounds import LONGEST_WORD, has_long_word
+from rq.broker.store.durability import Durability
+from rq.broker.store.store import Store
 from rq.config.broker import EVICTS, BrokerConfig
 from rq.layout import Root
 from rq.resp import Failure, Inline, Value

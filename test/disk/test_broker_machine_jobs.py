@@ -9,8 +9,8 @@ from harness.broker_world import CALM, ENDS, SLOT, BrokerMachine, World
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from rq.broker.job import State
-from rq.broker.job_desk import JITTER
+from rq.broker.desks.job_desk import JITTER
+from rq.broker.state.job import State
 from rq.resp import NIL_ARRAY, Status
 
 QUEUES = st.sampled_from([b"a", b"\xff:"])

@@ -4,10 +4,10 @@ came, whatever happens between."""
 import pytest
 from harness.broker_store import KeptNode
 
-from rq.broker import moving
-from rq.broker.body import Place
-from rq.broker.bounds import Room
-from rq.broker.groups import Came
+from rq.broker.state.body import Place
+from rq.broker.state.bounds import Room
+from rq.broker.state.groups import Came
+from rq.broker.store import moving
 from rq.errors import Damaged
 
 BODIES = [b"%04d " % n + bytes(range(256)) * 8 for n in range(60)]

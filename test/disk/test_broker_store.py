@@ -10,13 +10,15 @@ import pytest
 from harness.broker_store import KeptNode
 from harness.broker_world import Clocks
 
-from rq.broker import check, compaction, reliable
-from rq.broker import place as place_of_node
-from rq.broker.bounds import Room
-from rq.broker.clock import LONG, Clock, Machine, Reading
+from rq.broker import check
 from rq.broker.cluster.gossip import Address
-from rq.broker.group_desk import Getting
-from rq.broker.place import KeptMembers, Place, read_members
+from rq.broker.desks.group_desk import Getting
+from rq.broker.state import reliable
+from rq.broker.state.bounds import Room
+from rq.broker.store import compaction
+from rq.broker.store import place as place_of_node
+from rq.broker.store.clock import LONG, Clock, Machine, Reading
+from rq.broker.store.place import KeptMembers, Place, read_members
 from rq.errors import Damaged
 from rq.journal import history
 
@@ -322,7 +324,7 @@ def test_jobs_and_events_outlive_a_boot_whose_time_of_day_may_be_wrong(kept):
 
 
 def came(number, until):
-    from rq.broker.groups import Came
+    from rq.broker.state.groups import Came
 
     return Came(b"e", number, int(until * 1e6), b"contents")
 

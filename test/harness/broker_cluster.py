@@ -6,10 +6,10 @@ from random import Random
 
 import orjson
 
-from rq.broker import lines
+from rq.broker.desks.node import Node
 from rq.broker.dialects.call import Blocked, Call, Refusal
 from rq.broker.dialects.table import TABLE
-from rq.broker.node import Node
+from rq.broker.state import lines
 from rq.resp import Status
 
 WALL = 1_700_000_000_000

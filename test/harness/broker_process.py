@@ -6,7 +6,8 @@ from __future__ import annotations
 import os
 import sys
 
-from rq.broker import bodies, compaction, process
+from rq.broker import process
+from rq.broker.store import bodies, compaction
 from rq.journal import segments
 
 

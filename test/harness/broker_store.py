@@ -8,12 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random, SystemRandom
 
-from rq.broker import place as place_of_node
-from rq.broker import store
-from rq.broker.clock import Machine
-from rq.broker.node import Node
-from rq.broker.place import Place
-from rq.broker.store import Store
+from rq.broker.desks.node import Node
+from rq.broker.store import place as place_of_node
+from rq.broker.store.clock import Machine
+from rq.broker.store.place import Place
+from rq.broker.store.store import Store, store
 
 HOUR = 3600.0
 

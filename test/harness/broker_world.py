@@ -20,11 +20,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from harness.broker_store import KeptNode
-from rq.broker import groups, jobs, reliable, snapshot
-from rq.broker.clock import Machine
+from rq.broker.desks.node import Node
 from rq.broker.dialects.call import Call, Refusal
 from rq.broker.dialects.table import TABLE
-from rq.broker.node import Node
+from rq.broker.state import groups, jobs, reliable
+from rq.broker.store import snapshot
+from rq.broker.store.clock import Machine
 
 World = dict[tuple[object, ...], object]
 WALL = 1_700_000_000.0

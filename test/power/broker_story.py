@@ -16,14 +16,14 @@ from harness.broker_store import HOUR, KeptNode
 from power.recovering import Recovered
 from power.tale import BEFORE, NOWHERE, Seen, in_small, mark, take_marks
 
-from rq.broker import bodies as files
-from rq.broker import place as place_of_node
-from rq.broker.bounds import Room
-from rq.broker.group_desk import Getting
-from rq.broker.groups import Came, EventQueue
-from rq.broker.jobs import Job, State
-from rq.broker.place import Place
-from rq.broker.reliable import Acked
+from rq.broker.desks.group_desk import Getting
+from rq.broker.state.bounds import Room
+from rq.broker.state.groups import Came, EventQueue
+from rq.broker.state.jobs import Job, State
+from rq.broker.state.reliable import Acked
+from rq.broker.store import bodies as files
+from rq.broker.store import place as place_of_node
+from rq.broker.store.place import Place
 from rq.errors import RQError
 from rq.journal import mark as journal_mark
 

@@ -11,9 +11,9 @@ from harness.waiting import wait_until
 
 from rq.access.roles import Principal, Role
 from rq.broker.bridge.bridge import Bridge
-from rq.broker.connection import Connection
-from rq.broker.later import Later
-from rq.broker.node import Node
+from rq.broker.clients.connection import Connection
+from rq.broker.clients.scheduler import Scheduler
+from rq.broker.desks.node import Node
 
 pytestmark = pytest.mark.process
 LEASED = {"num_workers": 0, "pull": {"seconds": 30}}
@@ -108,8 +108,8 @@ async def answered_after_its_end():
         theirs.close()
         return 7
 
-    later = Later(asyncio.get_running_loop(), {1: client}, None)
-    later.answer(client, answer())
+    scheduler = Scheduler(asyncio.get_running_loop(), {1: client})
+    scheduler.answer_later(client, answer())
     await asyncio.sleep(0)  # the answer is made, and the end is not read
     return turn.is_ready.is_set(), client.transport.is_closing()
 

@@ -98,9 +98,9 @@ def test_a_password_that_cannot_be_compared_lets_nobody_wait_for_ever(tmp_path):
     script = (
         "from pathlib import Path\n"
         "from rq.access.logins import User\n"
-        "from rq.broker.door import People\n"
+        "from rq.broker.clients.door import People\n"
         "from rq.broker.process import Setup, run\n"
-        "from rq.broker.store import Place\n"
+        "from rq.broker.store.place import Place\n"
         "from rq.config.broker import BrokerConfig\n"
         "people = People(users={'ann': User(name='ann', stored='scrypt:damaged')})\n"
         f"run(Setup(place=Place(Path({str(tmp_path / 'node')!r})),\n"

@@ -14,7 +14,7 @@ from harness.processes import standing_still
 from harness.queues import SETTINGS, running_queue
 from harness.waiting import wait_until
 
-from rq.broker.connection import HELD
+from rq.broker.clients.connection import HELD
 
 pytestmark = pytest.mark.process
 # What waits, what lets it go on, and how the next client asks.

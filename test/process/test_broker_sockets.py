@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from rq.broker import sockets
+from rq.broker.clients import sockets
 
 pytestmark = [
     pytest.mark.process,

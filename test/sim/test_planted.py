@@ -9,9 +9,9 @@ from harness.simulation.ledger import Broken
 from harness.simulation.runs import Run, run
 from harness.simulation.steps import plan
 
-from rq.broker import job_desk, jobs, node
-from rq.broker.cluster import collection, copies, queueing, returning
+from rq.broker.desks import collection, copies, job_desk, node, queueing, returning
 from rq.broker.dialects import disque_jobs
+from rq.broker.state import jobs
 
 MOST = 1500  # seeds until a bug must have shown
 FIRST = 4928, 17881, 30588  # some that show bugs that most do not

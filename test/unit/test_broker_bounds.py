@@ -6,9 +6,9 @@ import pytest
 from harness.broker_node import Run
 from harness.steps import lines, steps
 
-from rq.broker import bounds
 from rq.broker.admin.views import queues_named
-from rq.broker.freeing import Freeing
+from rq.broker.state import bounds
+from rq.broker.state.freeing import Freeing
 from rq.resp import NIL_ARRAY, Failure
 
 MIB = 1024 * 1024

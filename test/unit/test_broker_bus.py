@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rq.broker.bounds import MOST_NUMBER
 from rq.broker.bus import outbox
 from rq.broker.bus.codec import decode, encode
 from rq.broker.bus.frames import MAGIC, PIECE, BadFrame, Opener, Sealer, keys, nonce_in
 from rq.broker.bus.outbox import Outbox
 from rq.broker.cluster import messages
 from rq.broker.cluster.gossip import Address, Greeting, HasFailed, Kind, Rumour
-from rq.broker.ids import job_id
+from rq.broker.state.bounds import MOST_NUMBER
+from rq.broker.state.ids import job_id
 
 NODES = st.binary(min_size=20, max_size=20).map(bytes.hex)
 JOBS = st.binary(min_size=18, max_size=18).map(lambda b: job_id("ab" * 20, b, 90, 1))

@@ -2,10 +2,10 @@
 
 from harness.broker_cluster import Cluster, Members
 
-from rq.broker.bounds import MOST_NUMBER
 from rq.broker.cluster.messages import IsQueued, Mark, Need, SetAck
-from rq.broker.job import Buried
-from rq.broker.node import MOST_LETTERS
+from rq.broker.desks.node import MOST_LETTERS
+from rq.broker.state.bounds import MOST_NUMBER
+from rq.broker.state.job import Buried
 
 A, B, C = range(3)
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rq.broker.deadlines import Deadline, Deadlines
+from rq.broker.state.deadlines import Deadline, Deadlines
 
 EXACT = 0.0101  # seconds: 10 ms, and what is lost in rounding
 AHEAD = st.sampled_from([-1.0, 0.0, 0.004, 0.013, 0.9, 7.0, 300.0, 86_400.0, 2.0**33])

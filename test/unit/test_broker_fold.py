@@ -7,8 +7,8 @@ from harness.broker_node import COMMANDS, Run, read, told, with_ids
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rq.broker import groups, job, lines, reliable
-from rq.broker.job import Copied
+from rq.broker.state import groups, job, lines, reliable
+from rq.broker.state.job import Copied
 
 
 @given(st.lists(COMMANDS, max_size=40), st.data())

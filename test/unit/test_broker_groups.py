@@ -6,7 +6,7 @@ import orjson
 import pytest
 from harness.broker_node import Run, read
 
-from rq.broker import groups, lines
+from rq.broker.state import groups, lines
 
 NOTHING = {}
 

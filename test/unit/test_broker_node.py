@@ -4,7 +4,7 @@ import pytest
 from harness.broker_node import Run, read
 
 from rq.broker.dialects.call import Blocked
-from rq.broker.reliable import page
+from rq.broker.state.reliable import page
 from rq.resp import NIL_ARRAY, NilArray, Status
 
 # ---- what Disque promises

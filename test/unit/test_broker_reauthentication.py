@@ -3,7 +3,7 @@
 import asyncio
 from types import SimpleNamespace
 
-from rq.broker.admission import Reauthentication
+from rq.broker.clients.admission import Reauthentication
 
 CLIENTS = 1_000
 

@@ -2,9 +2,9 @@
 
 from random import Random
 
-from rq.broker import reliable
-from rq.broker.node import Node
-from rq.broker.traffic import MINUTES, MOST
+from rq.broker.desks.node import Node
+from rq.broker.state import reliable
+from rq.broker.state.traffic import MINUTES, MOST
 
 
 def node_at_work():

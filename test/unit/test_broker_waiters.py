@@ -4,9 +4,9 @@ they leave behind is cleared in slices."""
 from harness.broker_cluster import Cluster
 from harness.broker_node import Run
 
-from rq.broker import ids
-from rq.broker import waiters as waiters_module
 from rq.broker.dialects.call import Blocked
+from rq.broker.state import ids
+from rq.broker.state import waiters as waiters_module
 
 QUEUES = [f"q{number}" for number in range(1000)]
 CROWD = range(10, 60)

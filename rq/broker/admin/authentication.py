@@ -9,9 +9,9 @@ from collections.abc import Callable
 from rq import __version__
 from rq.broker.admin import cluster
 from rq.broker.admin.clients import client_name
-from rq.broker.connection import Connection
+from rq.broker.clients.connection import Connection
+from rq.broker.clients.door import DEFAULT
 from rq.broker.dialects.call import SYNTAX, Blocked, Refusal, whole
-from rq.broker.door import DEFAULT
 from rq.broker.server import Args, Server
 from rq.errors import TooOften
 from rq.resp import OK, Failure, Value

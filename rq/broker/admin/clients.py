@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable, Sequence
 
 from rq.access.roles import Role
-from rq.broker.connection import Connection
+from rq.broker.clients.connection import Connection
+from rq.broker.clients.rights import require
 from rq.broker.dialects.call import SYNTAX, Blocked, Refusal, at_least, whole
-from rq.broker.rights import require
 from rq.broker.server import Args, Server
 from rq.resp import OK, Failure, Value
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from rq.broker import rights
-from rq.broker.bounds import MOST_ROWS
-from rq.broker.connection import Connection
+from rq.broker.clients import rights
+from rq.broker.clients.connection import Connection
 from rq.broker.dialects.call import SYNTAX, Command, Refusal, at_most, fitting
 from rq.broker.server import AdminCommand, Args, Server
+from rq.broker.state.bounds import MOST_ROWS
 from rq.resp import Status, Value
 
 Entry = Command | AdminCommand

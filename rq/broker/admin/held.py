@@ -9,13 +9,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
 
-from rq.broker.bounds import MOST_ROWS
-from rq.broker.groups import EventQueue
-from rq.broker.job import Job, State
-from rq.broker.node import Node
-from rq.broker.reliable import ReliableQueue
+from rq.broker.desks.node import Node
 from rq.broker.server import Server
-from rq.broker.traffic import BANANAQ, DISQUE, REDISRQ
+from rq.broker.state.bounds import MOST_ROWS
+from rq.broker.state.groups import EventQueue
+from rq.broker.state.job import Job, State
+from rq.broker.state.reliable import ReliableQueue
+from rq.broker.state.traffic import BANANAQ, DISQUE, REDISRQ
 from rq.resp import Value
 
 _SLICE = 500  # jobs, or queues, that are looked at until others have their turn

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from rq import __version__
 from rq.access.roles import Role
-from rq.broker.connection import Connection
+from rq.broker.clients.connection import Connection
+from rq.broker.clients.rights import require, require_all_queues
 from rq.broker.dialects.call import SYNTAX, Refusal
-from rq.broker.rights import require, require_all_queues
 from rq.broker.server import Args, Server
 from rq.resp import OK, Value
 

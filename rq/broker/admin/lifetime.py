@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 
 from rq.access.roles import Role
-from rq.broker.connection import Connection
+from rq.broker.clients.connection import Connection
+from rq.broker.clients.rights import require
 from rq.broker.dialects.call import SYNTAX, Blocked, Refusal, decimal
-from rq.broker.rights import require
 from rq.broker.server import Args, Server
 from rq.resp import OK, Status, Value
 

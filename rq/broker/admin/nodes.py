@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rq.broker.cluster.gossip import Address
 from rq.broker.cluster.member import Member
-from rq.broker.cluster.spread import Spread
 from rq.broker.server import Server
+from rq.broker.state.spread import Spread
 from rq.errors import cause_of
 from rq.resp import Failure, Value
 

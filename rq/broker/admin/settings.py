@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 
 from rq import passwords
 from rq.access.roles import Role
-from rq.broker.bounds import MOST_PATTERNS
-from rq.broker.connection import Connection
+from rq.broker.clients.connection import Connection
+from rq.broker.clients.rights import require
 from rq.broker.dialects.call import Blocked, Refusal, at_most, fitting, whole
-from rq.broker.rights import require
 from rq.broker.server import Args, Server
+from rq.broker.state.bounds import MOST_PATTERNS
 from rq.config import broker as config_of_broker
 from rq.config import files
 from rq.config.broker import BrokerConfig

@@ -7,17 +7,17 @@ from collections.abc import Iterator
 from itertools import islice
 
 from rq.access.roles import Role
-from rq.broker import groups, ids, reliable
 from rq.broker.admin import held, nodes
-from rq.broker.body import size_of
-from rq.broker.bounds import MOST_ROWS
-from rq.broker.connection import Connection
+from rq.broker.clients.connection import Connection
+from rq.broker.clients.rights import require, require_all_queues
+from rq.broker.desks.node import Node
 from rq.broker.dialects.call import Blocked, Refusal, whole
-from rq.broker.job import Job, Queue
-from rq.broker.node import Node
-from rq.broker.rights import require, require_all_queues
 from rq.broker.server import Args, Server
-from rq.broker.traffic import BANANAQ, DISQUE, REDISRQ, Name
+from rq.broker.state import groups, ids, reliable
+from rq.broker.state.body import size_of
+from rq.broker.state.bounds import MOST_ROWS
+from rq.broker.state.job import Job, Queue
+from rq.broker.state.traffic import BANANAQ, DISQUE, REDISRQ, Name
 from rq.resp import Value
 
 _START = 512  # bytes of a body in a list

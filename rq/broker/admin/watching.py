@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from rq.access.roles import Role
-from rq.broker.connection import Connection
+from rq.broker.clients.connection import Connection
+from rq.broker.clients.figures import SlowCommand
+from rq.broker.clients.rights import require
 from rq.broker.dialects.call import Refusal, whole
-from rq.broker.figures import SlowCommand
-from rq.broker.rights import require
 from rq.broker.server import Args, Server
 from rq.resp import OK, Value
 

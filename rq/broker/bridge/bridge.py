@@ -15,10 +15,10 @@ from rq.broker.bridge.holdings import Holdings
 from rq.broker.bridge.leases import HUNG_UP, Leases, Presence
 from rq.broker.bridge.queues import Asker, Queues, name_in
 from rq.broker.bridge.request import MOST_MESSAGES, Bridged, Request, check_number
-from rq.broker.connection import Connection
+from rq.broker.clients.connection import Connection
+from rq.broker.clients.rights import require
+from rq.broker.desks.node import Node
 from rq.broker.dialects.call import BLOCKED, Blocked, Refusal
-from rq.broker.node import Node
-from rq.broker.rights import require
 from rq.errors import RQError
 from rq.kinds import Kind
 from rq.layout import Root

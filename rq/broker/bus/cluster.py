@@ -15,10 +15,10 @@ from rq.broker.bus.lanes import Lanes
 from rq.broker.cluster.gossip import Address, Forget
 from rq.broker.cluster.members import Members
 from rq.broker.cluster.messages import Letter, Message, Need, Replicate, Yours
-from rq.broker.durability import Durability
-from rq.broker.node import Node
-from rq.broker.place import KeptMembers
-from rq.broker.store import Store
+from rq.broker.desks.node import Node
+from rq.broker.store.durability import Durability
+from rq.broker.store.place import KeptMembers
+from rq.broker.store.store import Store
 from rq.config.broker import BrokerConfig
 from rq.errors import cause_of
 from rq.logs import fields

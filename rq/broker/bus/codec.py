@@ -13,8 +13,6 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, TypeVar, cast
 
-from rq.broker import ids
-from rq.broker.bounds import MOST_NUMBER
 from rq.broker.bus.frames import BadFrame
 from rq.broker.cluster import messages
 from rq.broker.cluster.gossip import (
@@ -27,6 +25,8 @@ from rq.broker.cluster.gossip import (
     Rumour,
 )
 from rq.broker.cluster.messages import Copy, Message
+from rq.broker.state import ids
+from rq.broker.state.bounds import MOST_NUMBER
 from rq.resp import BULK_LIMIT
 
 Sent = Message | Gossip

@@ -8,9 +8,9 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 
-from rq.broker.bodies import LARGE, Bodies
-from rq.broker.body import Place
 from rq.broker.cluster.messages import Copy, Mark, Message, Replicate, Yours
+from rq.broker.state.body import Place
+from rq.broker.store.bodies import LARGE, Bodies
 from rq.errors import Damaged, cause_of
 from rq.logs import fields
 from rq.resp import BULK_LIMIT

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from rq.broker import groups
-from rq.broker.bounds import MOST_QUEUES
+from rq.broker.clients.redaction import quoted
+from rq.broker.desks.group_desk import Getting
 from rq.broker.dialects.call import (
     BLOCKED,
     NO_MEMORY,
@@ -23,10 +23,10 @@ from rq.broker.dialects.call import (
     queues_in,
     wait_at,
 )
-from rq.broker.group_desk import Getting
-from rq.broker.groups import Came, Done, Flushed
-from rq.broker.redaction import quoted
-from rq.broker.waiters import Waiter
+from rq.broker.state import groups
+from rq.broker.state.bounds import MOST_QUEUES
+from rq.broker.state.groups import Came, Done, Flushed
+from rq.broker.state.waiters import Waiter
 from rq.resp import OK, Value
 
 _SECONDS = 30.0  # that a group has for an event, unless it says others

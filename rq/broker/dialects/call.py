@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TypeVar
 
-from rq.broker import ids
-from rq.broker.bounds import MOST_MESSAGES, MOST_QUEUES
-from rq.broker.node import Node
-from rq.broker.waiters import Waiter, Waiters, Want
+from rq.broker.desks.node import Node
+from rq.broker.state import ids
+from rq.broker.state.bounds import MOST_MESSAGES, MOST_QUEUES
+from rq.broker.state.waiters import Waiter, Waiters, Want
 from rq.resp import Failure, Value
 
 _LARGEST = 2**63

@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from rq.broker.bounds import MOST_JOBS, MOST_MOVED
-from rq.broker.cluster.copies import TOO_FEW
+from rq.broker.desks.copies import TOO_FEW
+from rq.broker.desks.job_desk import LEAVING, job_answer
 from rq.broker.dialects.call import (
     BLOCKED,
     SYNTAX,
@@ -22,9 +22,9 @@ from rq.broker.dialects.call import (
     wait_at,
     whole,
 )
-from rq.broker.job import Added, Job, State
-from rq.broker.job_desk import LEAVING, job_answer
-from rq.broker.waiters import Waiter
+from rq.broker.state.bounds import MOST_JOBS, MOST_MOVED
+from rq.broker.state.job import Added, Job, State
+from rq.broker.state.waiters import Waiter
 from rq.resp import NIL_ARRAY, Status, Value
 
 TTL = 86_400

@@ -6,14 +6,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rq.broker import ids
-from rq.broker.body import size_of
-from rq.broker.bounds import MOST_JOBS, MOST_MESSAGES, Room
 from rq.broker.cluster.messages import Pause
+from rq.broker.desks.job_desk import job_answer
+from rq.broker.desks.node import Node
 from rq.broker.dialects.call import SYNTAX, Call, Command, Refusal, Table, whole
-from rq.broker.job import Job, Queue, State
-from rq.broker.job_desk import job_answer
-from rq.broker.node import Node
+from rq.broker.state import ids
+from rq.broker.state.body import size_of
+from rq.broker.state.bounds import MOST_JOBS, MOST_MESSAGES, Room
+from rq.broker.state.job import Job, Queue, State
 from rq.resp import NIL_ARRAY, Status, Value
 
 _COUNT = 100  # of a scan, unless it says another

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from rq.broker import reliable
-from rq.broker.bounds import MOST_MESSAGES, Room
 from rq.broker.dialects.call import (
     Blocked,
     Call,
@@ -15,8 +13,10 @@ from rq.broker.dialects.call import (
     wait_at,
 )
 from rq.broker.dialects.call import whole as number_in
-from rq.broker.reliable import Delivered, ReliableQueue
-from rq.broker.waiters import Waiter
+from rq.broker.state import reliable
+from rq.broker.state.bounds import MOST_MESSAGES, Room
+from rq.broker.state.reliable import Delivered, ReliableQueue
+from rq.broker.state.waiters import Waiter
 from rq.resp import Status, Value
 
 _EMPTY = "EMPTYKEY"

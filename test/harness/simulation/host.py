@@ -8,11 +8,11 @@ from random import Random
 
 import orjson
 
-from rq.broker import job, lines
 from rq.broker.cluster.messages import Need, Replicate, Yours
+from rq.broker.desks.node import Node
 from rq.broker.dialects.call import Blocked, Call, Refusal
 from rq.broker.dialects.table import TABLE
-from rq.broker.node import Node
+from rq.broker.state import job, lines
 from rq.resp import Failure
 
 _NEWS = Replicate, Yours, Need  # what a node does not take while its disk fails

@@ -7,8 +7,8 @@ from random import Random
 from harness.simulation.ledger import Broken
 from harness.simulation.steps import QUEUES, plan
 from harness.simulation.world import ACKS, STAYS, World
-from rq.broker.cluster.returning import LONGEST
-from rq.broker.job import State
+from rq.broker.desks.returning import LONGEST
+from rq.broker.state.job import State
 
 _PLENTY = 1 << 30
 _DRAIN = 60  # seconds in which consumers everywhere take what there is, at most
