@@ -23,7 +23,7 @@ from rq.broker.clients.admission import Admission
 from rq.broker.clients.connection import PIECE, SLICE, Connection
 from rq.broker.clients.deliveries import Deliveries
 from rq.broker.clients.door import Door, People
-from rq.broker.clients.figures import Figures
+from rq.broker.clients.figures import SYNC, Figures
 from rq.broker.clients.scheduler import Scheduler
 from rq.broker.desks.node import ENTRY_BYTES, Node
 from rq.broker.dialects.call import (
@@ -105,11 +105,11 @@ class Server:
         self.durability = Durability(
             node,
             store,
-            self.figures,
             loop,
             settings=lambda: self.settings,
             soon=self.soon,
             give_up=self.give_up,
+            note_sync=self._note_sync,
         )
         self.cluster = Cluster(
             node,
@@ -259,6 +259,9 @@ class Server:
         if (why := self.durability.trouble) is not None:
             return Failure(f"MISCONF Errors writing to the AOF file: {why}")
         return None
+
+    def _note_sync(self, took: float) -> None:
+        self.figures.note_time(SYNC, took, self.settings.latency_threshold)
 
     @property
     def blocked(self) -> int:

@@ -12,7 +12,7 @@ from rq.broker.desks.node import Node
 from rq.broker.store import place as place_of_node
 from rq.broker.store.clock import Machine
 from rq.broker.store.place import Place
-from rq.broker.store.store import Store, store
+from rq.broker.store.store import Store, open_store
 
 HOUR = 3600.0
 
@@ -48,9 +48,7 @@ class KeptNode:
         self._lock = place_of_node.take(self.place)
         self._threads = ThreadPoolExecutor(1)
         try:
-            self._store = store.open_store(
-                self.place, self.node, self._threads, self.machine
-            )
+            self._store = open_store(self.place, self.node, self._threads, self.machine)
         except BaseException:
             self._leave()
             raise

@@ -14,7 +14,8 @@ from itertools import islice
 
 from rq.access.roles import Role
 from rq.broker.clients.connection import Connection
-from rq.broker.clients.redaction import quoted, visible_words
+from rq.broker.clients.redaction import visible_words
+from rq.broker.dialects.call import quoted
 from rq.config.broker import BrokerConfig
 from rq.resp import Status
 

@@ -48,14 +48,3 @@ def _cut(word: bytes) -> bytes:
     if len(word) <= _MOST_BYTES:
         return word
     return word[:_MOST_BYTES] + b"... (%d more bytes)" % (len(word) - _MOST_BYTES)
-
-
-def quoted(word: bytes) -> str:
-    r"""Return a word as a person may read it.
-
-    >>> quoted(b'a"\xff\n')
-    '"a\\"\\xff\\n"'
-    """
-    text = word.decode("latin-1").encode("unicode_escape").decode()
-    escaped = text.replace('"', '\\"')
-    return f'"{escaped}"'

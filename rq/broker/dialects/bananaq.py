@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from rq.broker.clients.redaction import quoted
 from rq.broker.desks.group_desk import Getting
 from rq.broker.dialects.call import (
     BLOCKED,
@@ -21,6 +20,7 @@ from rq.broker.dialects.call import (
     at_most,
     decimal,
     queues_in,
+    quoted,
     wait_at,
 )
 from rq.broker.state import groups

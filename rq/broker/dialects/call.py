@@ -152,3 +152,14 @@ def fitting(names: Iterable[str], pattern: bytes) -> set[str]:
         raise Refusal(f"ERR a pattern has at most {_LONGEST_PATTERN} bytes")
     text = pattern.decode(errors="replace").lower()
     return {name for name in names if fnmatchcase(name, text)}
+
+
+def quoted(word: bytes) -> str:
+    r"""Return a word as a person may read it.
+
+    >>> quoted(b'a"\xff\n')
+    '"a\\"\\xff\\n"'
+    """
+    text = word.decode("latin-1").encode("unicode_escape").decode()
+    escaped = text.replace('"', '\\"')
+    return f'"{escaped}"'

@@ -7,7 +7,6 @@ import logging
 import time
 from collections.abc import Callable
 
-from rq.broker.clients.figures import SYNC, Figures
 from rq.broker.desks.node import Node
 from rq.broker.store.store import Store
 from rq.config.broker import BrokerConfig
@@ -27,22 +26,23 @@ class Durability:
         self,
         node: Node,
         store: Store,
-        figures: Figures,
         loop: asyncio.AbstractEventLoop,
         *,
         settings: Callable[[], BrokerConfig],
         soon: Callable[[], None],
         give_up: Callable[[str], None],
+        note_sync: Callable[[float], None],
     ) -> None:
         """`settings`: those of now; `soon` asks for a turn of the server; `give_up` ends
-        it, for the reason given, once its directory is not the node's any more."""
+        it, for the reason given, once its directory is not the node's any more;
+        `note_sync` is told how many seconds each sync took."""
         self._node = node
         self._store = store
-        self._figures = figures
         self._loop = loop
         self._settings = settings
         self._soon = soon
         self._give_up = give_up
+        self._note_sync = note_sync
         self._sync_at: asyncio.TimerHandle | None = None
         self._failing: str | None = None
         self._look_at: asyncio.TimerHandle | None = None
@@ -119,8 +119,7 @@ class Durability:
             return False
         self._failing = None
         self._node.must_sync = False
-        took, threshold = time.monotonic() - began, self._settings().latency_threshold
-        self._figures.note_time(SYNC, took, threshold)
+        self._note_sync(time.monotonic() - began)
         return True
 
     def close(self) -> None:
