@@ -11,7 +11,7 @@ import functools
 import logging
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -35,7 +35,8 @@ from rq.broker.dialects.call import (
     Refusal,
 )
 from rq.broker.dialects.table import TABLE as DIALECTS
-from rq.broker.state.bounds import LONGEST_WORD, has_long_word
+from rq.broker.state.bounds import LONGEST_WORD
+from rq.broker.store.bodies import are_large, size_in_memory
 from rq.broker.store.durability import Durability
 from rq.broker.store.store import Store
 from rq.config.broker import EVICTS, BrokerConfig
@@ -176,7 +177,8 @@ class Server:
 
     def obey(self, connection: Connection, command: list[bytes]) -> Value | Blocked:
         """Do what a client asks; return its answer."""
-        return self._deliveries.answered(connection, self._obey(connection, command))
+        reply = self._obey(connection, command)
+        return self._deliveries.answered(connection, reply)
 
     def _obey(self, connection: Connection, command: list[bytes]) -> Value | Blocked:
         name = command[0].upper()
@@ -222,9 +224,11 @@ class Server:
                 local = functools.partial(self._call, entry, connection, name)
                 return self.bridge.obey(connection, name, args, local)
             if entry.grows:
-                if (no_room := self._no_room(name, args)) is not None:
+                bodies = () if entry.bodies is None else args[entry.bodies]
+                is_large = are_large(bodies)
+                if (no_room := self._no_room(bodies, is_large)) is not None:
                     return no_room
-                if self.store.bodies.are_large(name, args):
+                if is_large:
                     return self._keep_large(entry, connection, name, args)
             return self._call(entry, connection, name, args)
         except Refusal as refusal:
@@ -233,7 +237,8 @@ class Server:
     def _keep_large(
         self, entry: Command, connection: Connection, name: bytes, args: list[bytes]
     ) -> Blocked:
-        rights.check(connection.principal, name, entry, self.node, args)
+        call = self.as_call(connection, args)
+        rights.check(connection.principal, name, entry, call)
         obeyed = self._obey_large(entry, connection, name, args)
         return self.scheduler.answer_later(connection, obeyed)
 
@@ -242,18 +247,24 @@ class Server:
     ) -> Value | Blocked:
         """Obey a command with large bodies, once these are durable in files."""
         try:
-            kept = await asyncio.to_thread(self.store.bodies.keep, name, args)
+            bodies = args[entry.bodies or slice(0)]
+            kept = await asyncio.to_thread(self.store.bodies.keep, bodies)
         except OSError as error:
             return Failure(f"MISCONF Errors writing to the AOF file: {error.strerror}")
+        words = list(args)
+        words[entry.bodies or slice(0)] = kept
         try:
-            return self._call(entry, connection, name, kept)
+            return self._call(entry, connection, name, words)
         except Refusal as refusal:
-            kept.clear()  # the thread may hold the list still: these bodies are to go now
+            # The thread may hold its list still, and these bodies are to go now.
+            kept.clear()
+            words.clear()
             return refusal.failure
 
-    def _no_room(self, name: bytes, args: list[bytes]) -> Failure | None:
-        number, size = self.store.bodies.weight(name, args)
-        more = number * ENTRY_BYTES + size
+    def _no_room(self, bodies: Sequence[bytes], is_large: bool) -> Failure | None:
+        """Return why nothing can be taken that has these bodies; None: it can."""
+        size = size_in_memory(bodies) if is_large else sum(map(len, bodies))
+        more = len(bodies) * ENTRY_BYTES + size
         if self.node.is_full(self.store.clock.now(), more):
             return _NO_MEMORY
         if (why := self.durability.trouble) is not None:
@@ -271,9 +282,9 @@ class Server:
     def _call(
         self, entry: Command, connection: Connection, name: bytes, args: list[bytes]
     ) -> Value | Blocked:
-        rights.check(connection.principal, name, entry, self.node, args)
         now = self.store.clock.now()
         call = Call(self.node, connection.number, args, now, int(time.time() * 1000))
+        rights.check(connection.principal, name, entry, call)
         value = entry.function(call)
         if isinstance(value, Blocked) and connection.number not in self.connections:
             # It went while its body was written, and would wait for ever.
@@ -283,6 +294,11 @@ class Server:
         if len(self.node.events) >= 1000:
             self.durability.keep(now)
         return value
+
+    def as_call(self, connection: Connection, args: list[bytes]) -> Call:
+        """Return the arguments of a command, and when it comes."""
+        now, wall_ms = self.store.clock.now(), int(time.time() * 1000)
+        return Call(self.node, connection.number, args, now, wall_ms)
 
     # ---- turns
 
@@ -441,8 +457,7 @@ def _refused(
         return Failure(f"ERR wrong number of arguments for '{typed}' command")
     if connection.principal is None and not _is_before_auth(entry):
         return _NO_AUTH
-    is_of_jobs = isinstance(entry, Command)
-    if is_of_jobs and has_long_word(command[0].upper(), command[1:]):
+    if isinstance(entry, Command) and entry.has_long_word(command[1:]):
         return _LONG_WORD
     return None
 

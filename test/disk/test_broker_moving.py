@@ -8,6 +8,7 @@ from rq.broker.state.body import Place
 from rq.broker.state.bounds import Room
 from rq.broker.state.groups import Came
 from rq.broker.store import moving
+from rq.broker.store.bodies import are_large
 from rq.errors import Damaged
 
 BODIES = [b"%04d " % n + bytes(range(256)) * 8 for n in range(60)]
@@ -136,11 +137,11 @@ def test_a_body_at_another_place_of_its_file_is_not_taken_for_it(kept):
 
 
 def test_the_bodies_of_a_long_command_share_a_file(kept):
-    words = [b"k", *BODIES, b"small", *BODIES]
-    many = words * 10
-    assert not kept.store.bodies.are_large(b"RQ.PUSH", words)
-    assert kept.store.bodies.are_large(b"RQ.PUSH", many)
-    stored = kept.store.bodies.keep(b"RQ.PUSH", many)
+    some = [b"k", *BODIES, b"small", *BODIES]
+    many = some * 10
+    assert not are_large(some)
+    assert are_large(many)
+    stored = kept.store.bodies.keep(many)
     assert len(files(kept)) == 1
     assert stored[0] == b"k"
     assert stored[len(BODIES) + 1] == b"small"

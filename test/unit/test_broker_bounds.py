@@ -7,6 +7,7 @@ from harness.broker_node import Run
 from harness.steps import lines, steps
 
 from rq.broker.admin.views import queues_named
+from rq.broker.dialects.table import TABLE
 from rq.broker.state import bounds
 from rq.broker.state.freeing import Freeing
 from rq.resp import NIL_ARRAY, Failure
@@ -381,8 +382,8 @@ def test_a_name_has_a_kib_at_most_and_a_body_more(command):
     name, *args = [str(word).encode().replace(b"body", bytes(5000)) for word in command]
     longest = [arg.replace(b"NAME", bytes(bounds.LONGEST_WORD)) for arg in args]
     too_long = [arg.replace(b"NAME", bytes(bounds.LONGEST_WORD + 1)) for arg in args]
-    assert not bounds.has_long_word(name, longest)
-    assert bounds.has_long_word(name, too_long)
+    assert not TABLE[name].has_long_word(longest)
+    assert TABLE[name].has_long_word(too_long)
 
 
 def test_counts_of_queues_begin_with_the_start():

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from rq.broker.clients import rights
 from rq.broker.clients.connection import Connection
-from rq.broker.dialects.call import SYNTAX, Command, Refusal, at_most, fitting
+from rq.broker.dialects.call import (
+    SYNTAX,
+    Call,
+    Command,
+    Places,
+    Refusal,
+    at_most,
+    fitting,
+)
 from rq.broker.server import AdminCommand, Args, Server
 from rq.broker.state.bounds import MOST_ROWS
 from rq.resp import Status, Value
@@ -33,10 +40,13 @@ def command(server: Server, connection: Connection, args: Args) -> Value:
         case [b"LIST", *how] if len(how) in (0, 3):
             return _list(table, how)
         case [b"GETKEYS", name, *rest]:
-            return list(_keys(table, name.upper(), rest))
+            return list(
+                _keys(table.get(name.upper()), server.as_call(connection, rest))
+            )
         case [b"GETKEYSANDFLAGS", name, *rest]:
             flags: Value = _key_flags(table.get(name.upper()))
-            return [[key, flags] for key in _keys(table, name.upper(), rest)]
+            call = server.as_call(connection, rest)
+            return [[key, flags] for key in _keys(table.get(name.upper()), call)]
     word = args[0].decode(errors="replace")
     raise Refusal(
         f"ERR Unknown subcommand or wrong number of arguments for '{word:.64}'"
@@ -59,25 +69,31 @@ def _list(table: Mapping[bytes, Entry], how: Sequence[bytes]) -> Value:
     raise Refusal(SYNTAX)
 
 
-def _keys(
-    table: Mapping[bytes, Entry], name: bytes, args: Sequence[bytes]
-) -> Sequence[bytes]:
+def _keys(entry: Entry | None, call: Call) -> Sequence[bytes]:
     """Return the names of queues that a command has."""
-    entry = table.get(name)
     if entry is None:
         raise Refusal("ERR Invalid command specified")
-    if name not in rights.PLACES and name not in rights.MOVING:
+    if _places(entry) is None and not _is_moving(entry):
         raise Refusal("ERR The command has no key arguments")
-    if not entry.takes(1 + len(args)):
+    if not entry.takes(1 + len(call.args)):
         raise Refusal("ERR Invalid number of arguments specified for command")
-    return rights.named_queues(name, args) or []
+    return (isinstance(entry, Command) and entry.queues_of(call)) or []
+
+
+def _places(entry: Entry) -> Places | None:
+    return entry.queues if isinstance(entry, Command) else None
+
+
+def _is_moving(entry: Entry) -> bool:
+    """Whether names of queues stand behind options."""
+    return isinstance(entry, Command) and entry.named is not None
 
 
 def _info(name: bytes, entry: Entry) -> Value:
     """Return what Redis 7 tells of a command: name, arity, flags, where the names of
     queues are, category, tips, where they are in detail, and subcommands."""
-    flags = [Status(flag) for flag in _flags(name, entry)]
-    first, last, step = rights.PLACES.get(name, (0, 0, 0))
+    flags = [Status(flag) for flag in _flags(entry)]
+    first, last, step = _places(entry) or (0, 0, 0)
     category: Value = [Status(_category(entry))]
     return [
         *(name.decode().lower(), entry.arity, flags, first, last, step),
@@ -85,13 +101,13 @@ def _info(name: bytes, entry: Entry) -> Value:
     ]
 
 
-def _flags(name: bytes, entry: Entry) -> Iterable[str]:
+def _flags(entry: Entry) -> Iterable[str]:
     if isinstance(entry, AdminCommand):
         return ["admin", "noscript"]
     return [
         "write" if entry.writes else "readonly",
         *(["denyoom"] if entry.grows else []),
-        *(["movablekeys"] if name in rights.MOVING else []),
+        *(["movablekeys"] if _is_moving(entry) else []),
     ]
 
 
@@ -108,14 +124,14 @@ def _key_flags(entry: Entry | None) -> Value:
 
 def _key_specs(name: bytes, entry: Entry) -> list[Value]:
     """Return where the names of queues are, in the form that finds them behind options."""
-    if name in rights.PLACES:
-        first, last, step = rights.PLACES[name]
+    if (places := _places(entry)) is not None:
+        first, last, step = places
         search: Value = {"type": "index", "spec": {"index": first}}
         keys = _range(last if last < 0 else last - first, step)
     elif name == b"GETJOB":
         search = {"type": "keyword", "spec": {"keyword": "FROM", "startfrom": 1}}
         keys = _range(-1, 1)
-    elif name in rights.MOVING:
+    elif _is_moving(entry):
         search = keys = {"type": "unknown", "spec": {}}
     else:
         return []

@@ -20,7 +20,7 @@ from rq.broker.bridge.request import (
 )
 from rq.broker.bridge.tokens import Key
 from rq.broker.dialects import disque_jobs
-from rq.broker.dialects.call import Refusal, timeout
+from rq.broker.dialects.call import Refusal
 from rq.nesting import Json
 from rq.resp import NIL_ARRAY, Status, Value
 
@@ -29,10 +29,10 @@ _FROM = b"FROM"
 
 async def addjob(request: Request) -> Value:
     """Send a message; the answer is that it was accepted."""
-    name, body, wait, *options = request.args
-    queue = request.queue(name)
-    adding, milliseconds = disque_jobs.adding_in(list(options)), timeout(wait)
-    fields = _with_options(fields_of(body), adding, request.now())
+    queue = request.queue(request.args[0])
+    adding = disque_jobs.adding_in(request.args)
+    milliseconds = adding.wait_ms
+    fields = _with_options(fields_of(adding.body), adding, request.now())
     if adding.maxlen and (await request.queues.counts(queue))["que"] >= adding.maxlen:
         raise Refusal("MAXLEN Queue is already longer than the specified MAXLEN count")
     try:

@@ -7,14 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from rq.access.roles import Role
 from rq.broker.desks.group_desk import Getting
 from rq.broker.dialects.call import (
     BLOCKED,
     NO_MEMORY,
+    QUEUE,
+    QUEUES,
     SYNTAX,
     Blocked,
     Call,
     Command,
+    Places,
     Refusal,
     Table,
     at_most,
@@ -306,7 +310,7 @@ def _replaced(name: bytes, by: str) -> Command:
         raise Refusal(f"ERR bananaq has no {name.decode()} any more: say {by}")
 
     refuse.__doc__ = f"Nothing: say {by}."
-    return Command(refuse, -1)
+    return Command(refuse, -1, queues=QUEUE)
 
 
 def register(_: Call) -> Value:
@@ -315,13 +319,21 @@ def register(_: Call) -> Value:
 
 
 TABLE: Table = {
-    b"QADD": Command(add, -4, writes=True, grows=True),
-    b"QGET": Command(get, -3, writes=True),
-    b"QACK": Command(ack, 4, writes=True),
-    b"QNOTIFY": Command(notify, -3),
-    b"QFLUSH": Command(flush, 2, writes=True),
+    b"QADD": Command(
+        add,
+        -4,
+        Role.PRODUCER,
+        writes=True,
+        grows=True,
+        queues=QUEUE,
+        bodies=slice(2, 3),
+    ),
+    b"QGET": Command(get, -3, Role.WORKER, writes=True, queues=QUEUE),
+    b"QACK": Command(ack, 4, Role.WORKER, writes=True, queues=QUEUE),
+    b"QNOTIFY": Command(notify, -3, Role.WORKER, queues=Places(3, -1)),
+    b"QFLUSH": Command(flush, 2, writes=True, queues=QUEUE),
     b"QSTATUS": Command(status, -1),
     b"QINFO": Command(info, -1),
-    b"QREGISTER": Command(register, -2),
+    b"QREGISTER": Command(register, -2, queues=QUEUES),
     **{name: _replaced(name, by) for name, by in _REPLACED.items()},
 }

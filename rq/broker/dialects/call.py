@@ -6,17 +6,19 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
+from rq.access.roles import Role
 from rq.broker.desks.node import Node
 from rq.broker.state import ids
-from rq.broker.state.bounds import MOST_MESSAGES, MOST_QUEUES
+from rq.broker.state.bounds import LONGEST_WORD, MOST_MESSAGES, MOST_QUEUES
 from rq.broker.state.waiters import Waiter, Waiters, Want
 from rq.resp import Failure, Value
 
 _LARGEST = 2**63
 _LONGEST_PATTERN = 128  # bytes; no client is served while one is compiled
 Word = TypeVar("Word", bytes, int)
+Read = TypeVar("Read")  # what words say
 
 
 class Refusal(Exception):
@@ -45,6 +47,15 @@ class Call:
     args: Sequence[bytes]
     now: float  # seconds of the broker's clock
     wall_ms: int  # the time of day
+    _read: object = None
+
+    def read(self, reader: Callable[[list[bytes]], Read]) -> Read:
+        """Return what the words say, as the one reader of their command has it. They are
+        read once, whether for the rights of the client or to be obeyed."""
+        read = self._read
+        if read is None:
+            read = self._read = reader(list(self.args))
+        return read  # type: ignore[return-value]
 
     def job_ids(self, most: int = MOST_MESSAGES) -> list[str]:
         """Return all arguments as ids; one that is none, or too many, refuse all."""
@@ -68,18 +79,65 @@ def wait_at(waiters: Waiters[Want], waiter: Waiter[Want]) -> Blocked:
 Function = Callable[[Call], Value | Blocked]
 
 
+class Places(NamedTuple):
+    """Where the names of queues stand among the words of a command, its name counted as 0:
+    the first, the last (-1: to the end), the step."""
+
+    first: int
+    last: int
+    step: int = 1
+
+
+QUEUE, QUEUES = Places(1, 1), Places(1, -1)
+
+
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What a name does. `arity` counts the name; below 0 it is the least number."""
+    """What a name does, who may say it, and what its words are.
+
+    Denied by default: a command that writes is for operators unless its row names another
+    role. One that does not tell of which queues it is (by `queues`, `named` or `of_jobs`)
+    is refused to a user of some queues alone.
+    """
 
     function: Function
-    arity: int
+    arity: int  # words, its name counted; below 0 the least number
+    role: Role | None = None
     writes: bool = False
     grows: bool = False  # refused when memory is short
+    queues: Places | None = None
+    named: Callable[[Call], Sequence[bytes]] | None = None  # queues, behind options
+    of_jobs: bool = False  # its words are ids of jobs
+    bodies: slice | None = None  # which of its arguments are bodies
+
+    @property
+    def takes_role(self) -> Role:
+        """The role that a client needs."""
+        return self.role or (Role.OPERATOR if self.writes else Role.VIEWER)
 
     def takes(self, words: int) -> bool:
         """Whether a command may have so many words, its name counted."""
         return words == self.arity if self.arity >= 0 else words >= -self.arity
+
+    def queues_of(self, call: Call) -> Sequence[bytes] | None:
+        """Return the queues that a call names; None: none. Refusal: its words make no
+        sense."""
+        if self.named is not None:
+            return self.named(call)
+        if self.queues is None:
+            return None
+        first, last, _ = self.queues
+        return call.args[first - 1 : None if last < 0 else last] or None
+
+    def has_long_word(self, args: Sequence[bytes]) -> bool:
+        """Whether a word that is no body is longer than a name or a number may be. What a
+        name takes of memory is not counted as bodies are."""
+        if not args or max(map(len, args)) <= LONGEST_WORD:
+            return False  # as nearly all
+        words = list(args)
+        if self.bodies is not None:
+            del words[self.bodies]
+        return any(len(word) > LONGEST_WORD for word in words)
 
 
 Table = Mapping[bytes, Command]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from rq.access.roles import Role
 from rq.broker.desks.copies import TOO_FEW
 from rq.broker.desks.job_desk import LEAVING, job_answer
 from rq.broker.dialects.call import (
     BLOCKED,
+    QUEUE,
     SYNTAX,
     Blocked,
     Call,
@@ -36,8 +38,11 @@ _LONGEST = 2**40  # seconds that a number may mean, and milliseconds by far
 
 @dataclass(slots=True)
 class Adding:
-    """The options of ADDJOB."""
+    """What ADDJOB says."""
 
+    queue: bytes
+    body: bytes
+    wait_ms: int = 0  # that its producer waits for copies; 0: for ever
     replicate: int | None = None  # None: as many as there are nodes, up to three
     delay: int = 0
     retry: int | None = None
@@ -69,12 +74,10 @@ _OPTIONS: dict[bytes, tuple[str, Callable[[bytes], int]]] = {
 }
 
 
-def adding_in(words: list[bytes]) -> Adding:
-    """Return what the words after a job say; Refusal for those that make no sense."""
-    adding = Adding()
-    if not words:
-        return adding
-    left = deque(words)
+def adding_in(args: Sequence[bytes]) -> Adding:
+    """Return what the arguments of ADDJOB say; Refusal for those that make no sense."""
+    queue, body, wait, *options = args
+    adding, left = Adding(queue, body), deque(options)
     while left:
         name = left.popleft().upper()
         if name == b"ASYNC":
@@ -84,14 +87,13 @@ def adding_in(words: list[bytes]) -> Adding:
             setattr(adding, option, read(left.popleft()))
         else:
             raise Refusal(SYNTAX)
+    adding.wait_ms = timeout(wait)
     return adding
 
 
 def addjob(call: Call) -> Value | Blocked:
     """Take a job; its id is the answer."""
-    queue, body, wait, *options = call.args
-    adding = adding_in(options)
-    wait_ms = timeout(wait)
+    adding = adding_in(call.args)
     copies = adding.replicate or min(_USUAL_COPIES, call.node.peers.size)
     if copies > 1 and adding.retry == 0:
         raise Refusal(
@@ -107,7 +109,7 @@ def addjob(call: Call) -> Value | Blocked:
     why_none = call.node.cannot_keep()
     if copies > 1 or why_none is not None:
         _need_copies(call, copies, why_none, waits=not adding.is_async)
-    target = call.node.jobs.queues.get(queue)
+    target = call.node.jobs.queues.get(adding.queue)
     if target is not None and adding.maxlen and len(target) >= adding.maxlen:
         raise Refusal("MAXLEN Queue is already longer than the specified MAXLEN count")
     if target is not None and target.into:
@@ -116,8 +118,8 @@ def addjob(call: Call) -> Value | Blocked:
     if retry is None:
         retry = min(_MOST_RETRY, max(1, ttl // 10))
     added = call.node.desk.new(
-        queue,
-        body,
+        adding.queue,
+        adding.body,
         ttl=ttl,
         delay=adding.delay,
         retry=retry,
@@ -126,20 +128,18 @@ def addjob(call: Call) -> Value | Blocked:
     )
     if copies == 1 and why_none is None:
         call.node.emit(added, call.now)
-        call.node.desk.serve(queue, call.now)
+        call.node.desk.serve(adding.queue, call.now)
         return Status(added.job)
-    return _copied(call, added, copies, adding, wait_ms)
+    return _copied(call, added, copies, adding)
 
 
-def _copied(
-    call: Call, added: Added, copies: int, adding: Adding, wait_ms: int
-) -> Value | Blocked:
+def _copied(call: Call, added: Added, copies: int, adding: Adding) -> Value | Blocked:
     """Take a job of which other nodes are to have copies."""
     node, now = call.node, call.now
     if adding.is_async:
         node.replication.copies.add_async(added, copies, now)
     else:
-        wait = min(wait_ms / 1000, _LONGEST)
+        wait = min(adding.wait_ms / 1000, _LONGEST)
         until = now + wait if wait else None
         node.replication.copies.add(added, copies, call.client, until, now)
         return BLOCKED
@@ -199,7 +199,7 @@ def getting_in(words: list[bytes]) -> Getting:
 
 def getjob(call: Call) -> Value | Blocked:
     """Give jobs that there are, or wait for one."""
-    getting, node = getting_in(list(call.args)), call.node
+    getting, node = call.read(getting_in), call.node
     given = node.desk.give_many(getting.queues, getting.count, call.client, call.now)
     if given:
         return [job_answer(queue, job, getting.counters) for queue, job in given]
@@ -215,6 +215,10 @@ def getjob(call: Call) -> Value | Blocked:
     queues = list(dict.fromkeys(getting.queues))
     waiter = Waiter(call.client, queues, getting.counters, until)
     return wait_at(node.desk.waiters, waiter)
+
+
+def _from(call: Call) -> Sequence[bytes]:
+    return call.read(getting_in).queues
 
 
 def ackjob(call: Call) -> Value:
@@ -282,13 +286,21 @@ def working(call: Call) -> Value:
 
 
 TABLE: Table = {
-    b"ADDJOB": Command(addjob, -4, writes=True, grows=True),
-    b"GETJOB": Command(getjob, -2, writes=True),
-    b"ACKJOB": Command(ackjob, -1, writes=True),
-    b"FASTACK": Command(fastack, -1, writes=True),
-    b"DELJOB": Command(deljob, -1, writes=True),
-    b"NACK": Command(nack, -1, writes=True, grows=True),
-    b"ENQUEUE": Command(enqueue, -1, writes=True, grows=True),
-    b"DEQUEUE": Command(dequeue, -1, writes=True),
-    b"WORKING": Command(working, 2, writes=True),
+    b"ADDJOB": Command(
+        addjob,
+        -4,
+        Role.PRODUCER,
+        writes=True,
+        grows=True,
+        queues=QUEUE,
+        bodies=slice(1, 2),
+    ),
+    b"GETJOB": Command(getjob, -2, Role.WORKER, writes=True, named=_from),
+    b"ACKJOB": Command(ackjob, -1, Role.WORKER, writes=True, of_jobs=True),
+    b"FASTACK": Command(fastack, -1, Role.WORKER, writes=True, of_jobs=True),
+    b"DELJOB": Command(deljob, -1, writes=True, of_jobs=True),
+    b"NACK": Command(nack, -1, Role.WORKER, writes=True, grows=True, of_jobs=True),
+    b"ENQUEUE": Command(enqueue, -1, writes=True, grows=True, of_jobs=True),
+    b"DEQUEUE": Command(dequeue, -1, writes=True, of_jobs=True),
+    b"WORKING": Command(working, 2, Role.WORKER, writes=True, of_jobs=True),
 }

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from rq.broker.cluster.messages import Pause
 from rq.broker.desks.job_desk import job_answer
 from rq.broker.desks.node import Node
-from rq.broker.dialects.call import SYNTAX, Call, Command, Refusal, Table, whole
+from rq.broker.dialects.call import QUEUE, SYNTAX, Call, Command, Refusal, Table, whole
 from rq.broker.state import ids
 from rq.broker.state.body import size_of
 from rq.broker.state.bounds import MOST_JOBS, MOST_MESSAGES, Room
@@ -295,11 +295,11 @@ def _pause_elsewhere(node: Node, name: bytes, queue: Queue | None) -> None:
 
 
 TABLE: Table = {
-    b"QLEN": Command(qlen, 2),
-    b"QPEEK": Command(qpeek, 3),
-    b"QSTAT": Command(qstat, 2),
-    b"SHOW": Command(show, 2),
+    b"QLEN": Command(qlen, 2, queues=QUEUE),
+    b"QPEEK": Command(qpeek, 3, queues=QUEUE),
+    b"QSTAT": Command(qstat, 2, queues=QUEUE),
+    b"SHOW": Command(show, 2, of_jobs=True),
     b"QSCAN": Command(qscan, -1),
     b"JSCAN": Command(jscan, -1),
-    b"PAUSE": Command(pause, -3, writes=True),
+    b"PAUSE": Command(pause, -3, writes=True, queues=QUEUE),
 }

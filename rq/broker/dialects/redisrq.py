@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from rq.access.roles import Role
 from rq.broker.dialects.call import (
+    QUEUE,
+    QUEUES,
     Blocked,
     Call,
     Command,
@@ -42,7 +45,7 @@ def push(call: Call) -> Value:
 
 def pop(call: Call) -> Value | Blocked:
     """Hand out messages, or wait for some."""
-    count, block, words = popping_in(list(call.args))
+    count, block, words = call.read(popping_in)
     given: list[Value] = []
     room = Room()
     for key in words:
@@ -65,6 +68,10 @@ def popping_in(words: list[bytes]) -> tuple[int, int, list[bytes]]:
     if count < 0 or not words:
         raise Refusal(_USE_POP)
     return min(count, MOST_MESSAGES), block, queues_in(words)
+
+
+def _keys(call: Call) -> list[bytes]:
+    return call.read(popping_in)[2]
 
 
 def _option(words: list[bytes], name: bytes, default: int) -> int:
@@ -158,14 +165,22 @@ def _there(call: Call, key: bytes) -> ReliableQueue:
 
 
 TABLE: Table = {
-    b"RQ.PUSH": Command(push, -3, writes=True, grows=True),
-    b"RQ.POP": Command(pop, -2, writes=True),
-    b"RQ.ACK": Command(ack, -3, writes=True),
-    b"RQ.RECOVER": Command(recover, 4, writes=True),
-    b"RQ.INSPECT": Command(inspect, -4),
-    b"RQ.INFO": Command(info, 2),
-    b"EXISTS": Command(exists, -2),
-    b"TYPE": Command(type_of, 2),
-    b"DEL": Command(delete, -2, writes=True),
-    b"UNLINK": Command(delete, -2, writes=True),
+    b"RQ.PUSH": Command(
+        push,
+        -3,
+        Role.PRODUCER,
+        writes=True,
+        grows=True,
+        queues=QUEUE,
+        bodies=slice(1, None),
+    ),
+    b"RQ.POP": Command(pop, -2, Role.WORKER, writes=True, named=_keys),
+    b"RQ.ACK": Command(ack, -3, Role.WORKER, writes=True, queues=QUEUE),
+    b"RQ.RECOVER": Command(recover, 4, Role.WORKER, writes=True, queues=QUEUE),
+    b"RQ.INSPECT": Command(inspect, -4, queues=QUEUE),
+    b"RQ.INFO": Command(info, 2, queues=QUEUE),
+    b"EXISTS": Command(exists, -2, queues=QUEUES),
+    b"TYPE": Command(type_of, 2, queues=QUEUE),
+    b"DEL": Command(delete, -2, writes=True, queues=QUEUES),
+    b"UNLINK": Command(delete, -2, writes=True, queues=QUEUES),
 }

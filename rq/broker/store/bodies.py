@@ -20,7 +20,6 @@ from zlib import crc32
 
 from rq import durable
 from rq.broker.state.body import BodyFile, Place
-from rq.broker.state.bounds import BODIES
 from rq.errors import Damaged, cause_of
 from rq.logs import fields
 from rq.resp import Value
@@ -58,45 +57,18 @@ class Bodies:
 
     # ---- written
 
-    def are_large(self, name: bytes, args: Sequence[bytes]) -> bool:
-        """Whether a command has a body that gets a file, or too many for a line."""
-        where = BODIES.get(name)
-        if where is None:
-            return False
-        if sum(map(len, args)) <= LARGE:  # as nearly all
-            return False
-        bodies = args[where]
-        largest = max(map(len, bodies), default=0)
-        may_be = largest > LARGE or largest * len(bodies) > LINE
-        return may_be and (largest > LARGE or sum(map(len, bodies)) > LINE)
-
-    def weight(self, name: bytes, args: Sequence[bytes]) -> tuple[int, int]:
-        """Return how many bodies a command has, and the bytes of those that will be in
-        memory, for they get no file."""
-        where = BODIES.get(name)
-        if where is None:
-            return 0, 0
-        sizes = list(map(len, args[where]))
-        if not self.are_large(name, args):
-            return len(sizes), sum(sizes)
-        kept = [size for size in sizes if size <= LARGE]
-        if sum(kept) > LINE:
-            kept = [size for size in kept if size < SMALLEST]
-        return len(sizes), sum(kept)
-
-    def keep(self, name: bytes, args: Sequence[bytes]) -> list[bytes]:
-        """Write the large bodies of a command, durably; return its arguments with their
-        places. Is called in a thread. OSError: the disk takes nothing more."""
-        kept = list(args)
-        where = range(len(kept))[BODIES[name]]
-        for at in where:
-            if len(kept[at]) > LARGE:
-                (kept[at],) = self._write([kept[at]])
-        if sum(len(kept[at]) for at in where) > LINE:
-            small = [at for at in where if len(kept[at]) >= SMALLEST]
-            for at, place in zip(
-                small, self._write([kept[at] for at in small]), strict=True
-            ):
+    def keep(self, bodies: Sequence[bytes]) -> list[bytes]:
+        """Write the bodies of a command that are large, or too many for a line, durably;
+        return all, as places where they are written. Is called in a thread. OSError: the
+        disk takes nothing more."""
+        kept = list(bodies)
+        for at, body in enumerate(kept):
+            if len(body) > LARGE:
+                (kept[at],) = self._write([body])
+        if sum(map(len, kept)) > LINE:
+            small = [at for at, body in enumerate(kept) if len(body) >= SMALLEST]
+            places = self._write([kept[at] for at in small])
+            for at, place in zip(small, places, strict=True):
                 kept[at] = place
         durable.sync_path(self.path)
         durable.crash_point("body:synced")
@@ -192,6 +164,23 @@ class Bodies:
         except OSError as error:
             path, why = self.path / name, cause_of(error)
             log.warning("this is no body, and stays: %s", fields(path=path, reason=why))
+
+
+def are_large(bodies: Sequence[bytes]) -> bool:
+    """Whether a body of a command gets a file, or all are too many for a line."""
+    size = sum(map(len, bodies))
+    if size <= LARGE:  # as nearly always
+        return False
+    return size > LINE or max(map(len, bodies)) > LARGE
+
+
+def size_in_memory(bodies: Sequence[bytes]) -> int:
+    """Return the bytes of large bodies of a command that will be in memory, for they get
+    no file."""
+    kept = [size for size in map(len, bodies) if size <= LARGE]
+    if sum(kept) > LINE:
+        kept = [size for size in kept if size < SMALLEST]
+    return sum(kept)
 
 
 def has_places(value: object) -> bool:
