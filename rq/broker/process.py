@@ -52,7 +52,7 @@ class Setup:
     chosen: BrokerConfig
     people: People = field(default_factory=People)
     say_ready: Callable[[str], None] = lambda held: None
-    life_fd: int | None = None  # readable at the end of whoever started us
+    life_fd: int | None = None  # readable at the end of the process that started us
     own: socket.socket | None = None  # listens for our own user
     root: Root | None = None  # whose queues its clients may use
     secret: bytes = b""  # that nodes share; b"": none

@@ -1,7 +1,24 @@
 """The broker at work: clients' commands go to the node, its events to the store, and
-answers leave when what they say is durable.
+replies leave when what they say is durable.
 
-All commands that came since the last turn share one sync.
+A command is obeyed as soon as it is read; its reply is only put behind the others of
+its client. Then the server asks for a turn, which comes after all that can be read now.
+A turn
+
+1. lets the node do what is due, and encodes the replies of clients that waited;
+2. sends early letters: copies of jobs, which other nodes write while this one does;
+3. writes the events of all commands since the last turn and, if one of them needs it,
+   syncs once for all;
+4. only then sends: replies to clients, letters to other nodes.
+
+At all times a reply or a letter that is sent speaks of durable events alone, unless the
+operator has set `appendfsync` to less than `always`. If the disk fails at 3, nothing is
+sent, and the turn is tried again in half a second; meanwhile what would add to the
+journal is refused. If the directory is not the node's any more, waiting clients get an
+error in place of their replies, and the process ends.
+
+No step holds the loop: commands, replies and what is due go on in slices, and a command
+with large bodies waits for these in a thread, beside the loop.
 """
 
 from __future__ import annotations
@@ -71,7 +88,7 @@ class AdminCommand:
 
 
 class Server:
-    """All clients of a node."""
+    """A node with its clients, its disk and its cluster."""
 
     def __init__(
         self,
@@ -146,7 +163,7 @@ class Server:
         return self.scheduler.is_paused
 
     def use(self, settings: BrokerConfig) -> None:
-        """Go by these settings from now on; the node, too, which others send copies to."""
+        """Use these settings from now on; the node, too, which other nodes send copies to."""
         self.settings = settings
         self.node.memory.limit = settings.maxmemory
         self.node.memory.evicts = settings.maxmemory_policy == EVICTS
@@ -165,8 +182,8 @@ class Server:
         self.soon()  # what it waited for is cleared in slices
 
     def _is_there(self, client: int) -> bool:
-        """Whether a client that waits can be answered. One that cannot is passed over; it
-        is ended, for nothing more is read of one that has sent too much ahead."""
+        """Whether a client that waits can be answered. One that has hung up is passed over,
+        and ended here: its end may never be read, if it has sent too much ahead."""
         connection = self.connections.get(client)
         if connection is None or connection.is_there:
             return connection is not None
@@ -176,7 +193,7 @@ class Server:
     # ---- commands
 
     def obey(self, connection: Connection, command: list[bytes]) -> Value | Blocked:
-        """Do what a client asks; return its answer."""
+        """Obey a command; return its reply, or that its client waits for it."""
         reply = self._obey(connection, command)
         return self._deliveries.answered(connection, reply)
 
@@ -287,7 +304,7 @@ class Server:
         rights.check(connection.principal, name, entry, call)
         value = entry.function(call)
         if isinstance(value, Blocked) and connection.number not in self.connections:
-            # It went while its body was written, and would wait for ever.
+            # It hung up while its body was written, and would wait for ever.
             self.node.hung_up(connection.number, now)
         if not self._wants_turn:
             self.soon()
@@ -303,13 +320,13 @@ class Server:
     # ---- turns
 
     def touched(self, connection: Connection) -> None:
-        """There are answers, which may not leave yet."""
+        """There are replies of a client, which may not leave yet."""
         self._touched[connection.number] = connection
         if not self._wants_turn:
             self.soon()
 
     def go_on_later(self, connection: Connection) -> None:
-        """There are commands that have come, which others need not wait for."""
+        """A client has more commands; other clients go first."""
         self.scheduler.resume_later(connection)
 
     def soon(self) -> None:
@@ -427,9 +444,9 @@ class Server:
 def _unknown(
     connection: Connection, name: bytes, command: list[bytes], *, is_first: bool
 ) -> Value | Blocked:
-    """Refuse what is no command, and end who is no client: a browser, or another program
-    whose first line is one. Clients ask first for what there may not be, too (`SENTINEL`,
-    `SELECT`), but never as a line."""
+    """Refuse an unknown command, and disconnect what is no client: a browser, or a program
+    that begins with a line of text. Clients may begin with a command that is not known
+    here, too (`SENTINEL`, `SELECT`), but never as a line of text."""
     if _is_http(name, command):
         connection.refuse_browser()
         return BLOCKED

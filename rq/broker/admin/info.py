@@ -19,7 +19,7 @@ from rq.resp import OK, Value
 
 Facts = Mapping[str, object]
 _DAY = 86_400
-# Figures of all queues, which are not for whoever may ask of some alone.
+# Figures of all queues, which are not for a user of some queues alone.
 _OF_ALL = frozenset({"clients", "memory", "jobs", "queues", "stats", "commandstats"})
 
 
@@ -82,7 +82,7 @@ def _memory(server: Server) -> Facts:
 
 
 def _rss() -> int:
-    """Return the bytes of memory that the process takes; 0 where nobody tells."""
+    """Return the bytes of memory that the process takes; 0 where the system does not tell."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
     except OSError:

@@ -54,7 +54,7 @@ def _row(server: Server, member: Member, now: float) -> Value:
 
 
 def _why(server: Server, member: Member) -> str:
-    """Return why no copies go over our link to a member; "": nobody knows."""
+    """Return why no copies go over our link to a member; "": not known."""
     if member.is_linked:
         return "that it is a member is not on our disk yet"
     bus = server.cluster.bus

@@ -197,7 +197,7 @@ def _row(
 
 def _peek(node: Node, dialect: str, name: bytes, now: float) -> Iterator[Value]:
     """Give the jobs that come next: id, start of the body, its bytes, seconds that it is
-    there (-1: nobody knows), how often it was handed out, whether it waits."""
+    there (-1: not known), how often it was handed out, whether it waits."""
     if dialect == DISQUE and (queue := node.jobs.queues.get(name)) is not None:
         for job in queue.jobs:
             times = job.nacks + job.deliveries

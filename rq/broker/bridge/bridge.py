@@ -185,7 +185,7 @@ class Bridge:
         await self._holdings.give_back(request.asker, request.taken, HUNG_UP)
 
     def close(self) -> None:
-        """Let nobody wait any more: the broker stops."""
+        """Let no client wait any more: the broker stops."""
         for task in self._tasks:
             task.cancel()
         if self._queues is not None:

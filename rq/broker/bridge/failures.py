@@ -19,7 +19,7 @@ _CLASS: Mapping[Kind, str] = {
 
 
 def refusal(queue: str, kind: Kind, text: str) -> Refusal:
-    """Return the answer that a command gets when a queue says so; "": one that nobody
+    """Return the answer that a command gets when a queue says so; "": one that is not
     named."""
     if kind is Kind.DOWN:
         text = f"queue {queue} is DOWN" if queue else "the queue is DOWN"

@@ -17,7 +17,7 @@ PREFIX = b"rq:"
 _QUEUE_BITS, _TIME_BITS, _NUMBER_BITS = 34, 43, 67  # of the 144 in an id of Disque
 _BYTES = 18
 _LENGTH = 40
-_TTL = "ffff"  # minutes, odd: it is delivered until somebody acknowledges it
+_TTL = "ffff"  # minutes, odd: it is delivered until a client acknowledges it
 _MOST_DIGITS = 20
 
 

@@ -26,7 +26,7 @@ from rq.nesting import Json
 from rq.replies import Counts, Grant, GrantsView, WordResult
 
 MOST_WORDS = 1000  # tokens in one request
-MOST_WAIT = 60.0  # seconds that an owner lets somebody wait
+MOST_WAIT = 60.0  # seconds that an owner lets a client wait
 PATIENCE = 10.0  # seconds for an answer that was lost
 PAUSE = 0.2  # seconds between two tries
 _LOOK = 1.0  # seconds between two looks for queues that are new
@@ -150,7 +150,7 @@ class Queues:
     # ----
 
     async def _ask(self, queue: str, command: str, request: Fields) -> Json:
-        """Ask for what is done once; ask again when nobody knows whether it was."""
+        """Ask for what is done once; ask again when it is not known whether it was."""
         loop = asyncio.get_running_loop()
         end = loop.time() + PATIENCE
         unknown: RQError | None = None
@@ -171,7 +171,7 @@ class Queues:
         self._names.setdefault(ids.digest(queue), queue)
 
     def end_waits(self) -> None:
-        """Let nobody wait any more: the broker stops."""
+        """Let no client wait any more: the broker stops."""
         self._owners.end_waits()
 
     def close(self) -> None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 MOST = 100_000  # that are held at a time
 _GRACE = 60.0  # seconds that a lease may last longer, by what its queue could not hear
-_FEW = 64  # dead entries of the heap that nobody minds
+_FEW = 64  # dead entries of the heap that may stay
 Key = tuple[str, int, str]  # of a user, the digest of a queue, and a message
 
 
@@ -59,5 +59,5 @@ class Tokens:
         return self._held.get(key)
 
     def drop(self, key: Key) -> None:
-        """Forget a message that nobody has any more."""
+        """Forget a message that no client holds any more."""
         self._held.pop(key, None)

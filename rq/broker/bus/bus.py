@@ -1,4 +1,36 @@
-"""Links to all other nodes, and the connections that these make to us."""
+"""Links to all other nodes, and the connections that these make to us.
+
+Between two nodes there are two connections: each makes one to the other, its link, and
+sends over that alone. What a node says about jobs it sends over its own link; over a
+connection that another has made it answers greetings and nothing else. So each side
+knows by itself whether it can be heard.
+
+What is true at all times:
+
+- There is one `Link` for each member and no other; it has a connection, or a try under
+  way, or a time for the next try. It stands under the id that `Members` has for the
+  member: drawn until the handshake has told the true one.
+- Nothing that a connection says is heard before the other side has proved that it has
+  the secret; what it says of jobs, only if it is a member.
+- Messages about jobs to one node arrive in their order as long as its link stands;
+  greetings may overtake them. Nothing is kept for a node that is away, and nothing is
+  sent again: copies, acknowledgements and the telling after a return ask again by
+  themselves (`desks`).
+
+What may happen:
+
+- A member is away: its link is tried again in pauses that grow from 0.1 to 2 seconds.
+  As soon as the member connects to us, it is tried at once, and a try that hangs is
+  dropped: what its packets sent is lost, and the kernel repeats them ever later.
+- A node connects a second time, for it has lost the first connection and we have not
+  seen that: the older one is closed.
+- A crowd of strangers connects: 64 may be in their handshake, and a new one drives out
+  the oldest. Not the newest, so that a node, which proves itself quickly, always gets
+  in.
+- More waits for a member than there is room for: the newest messages are dropped and
+  counted, and `Members.full` names it, so that what can wait (`returning.Telling`)
+  does.
+"""
 
 from __future__ import annotations
 
@@ -109,7 +141,7 @@ class Bus:
         self._clock = clock
         self._hears = listener
         self._coming: set[Connection] = set()
-        # Whoever came first, first.
+        # In the order in which they came.
         self._strangers: dict[Connection, socket.socket] = {}
         self._channel = channel
         self._tasks: set[asyncio.Task[None]] = set()
@@ -152,7 +184,7 @@ class Bus:
         return link.connection.outbox.bytes, link.connection.outbox.lost
 
     def trouble_of(self, name: str) -> str:
-        """Return why our connection to a member does not stand; "": nobody knows."""
+        """Return why our connection to a member does not stand; "": not known."""
         link = self.links.get(name)
         return "" if link is None else link.why
 
@@ -232,7 +264,7 @@ class Bus:
         self._follow_members(now)
 
     def _follow_members(self, now: float) -> None:
-        """Have a link to each member, and to nobody else."""
+        """Have a link to each member, and no other."""
         by_id = self._members.by_id
         for name in [name for name in self.links if name not in by_id]:
             self.links.pop(name).close()

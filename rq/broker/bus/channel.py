@@ -1,5 +1,5 @@
 """TLS of the links between nodes: it hides what they say. Who a node is, the secret proves,
-and the proof holds for the certificate of this very connection: whoever stands between two
+and the proof holds for the certificate of this very connection: a program between two
 nodes has another one, and fails."""
 
 from __future__ import annotations

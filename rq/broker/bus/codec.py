@@ -98,14 +98,14 @@ def _read_job(reader: Reader) -> str:
 def _read_number(reader: Reader) -> int:
     number = int(_NUMBER.unpack(reader.take(_NUMBER.size))[0])
     if not 0 <= number <= MOST_NUMBER:
-        raise BadFrame("a number that nobody counts to")
+        raise BadFrame("a number out of bounds")
     return number
 
 
 def _read_seconds(reader: Reader) -> float:
     seconds = float(_SECONDS.unpack(reader.take(_SECONDS.size))[0])
     if not math.isfinite(seconds) or not 0 <= seconds <= _LONG:
-        raise BadFrame("seconds that nobody counts")
+        raise BadFrame("seconds out of bounds")
     return seconds
 
 
@@ -151,9 +151,9 @@ def _read_figures(reader: Reader) -> Figures:
     ctime, ttl, delay, retry, wanted, nacks, deliveries = figures
     numbers = ctime, wanted, nacks, deliveries
     if min(numbers) < 0 or max(numbers) > MOST_NUMBER:
-        raise BadFrame("a number that nobody counts to")
+        raise BadFrame("a number out of bounds")
     if not (0 <= ttl <= _LONG and 0 <= delay <= _LONG and 0 <= retry <= _LONG):
-        raise BadFrame("seconds that nobody counts")
+        raise BadFrame("seconds out of bounds")
     return figures
 
 

@@ -182,7 +182,7 @@ class Connection(asyncio.Protocol):
             raise
 
     def _agree(self, nonce: bytes) -> None:
-        """Make the keys of both directions. Whoever connected proves first that it has
+        """Make the keys of both directions. The side that connected proves first that it has
         the secret: a stranger who asks gets nothing to guess by."""
         secret = self._identity.secret
         if not secret and not self._is_ours():
@@ -207,7 +207,7 @@ class Connection(asyncio.Protocol):
 
     def _is_ours(self) -> bool:
         """Whether root or our own user is at the other end, as the kernel says: of one
-        that has sent something, so that nobody has yet to accept it."""
+        that has sent something, so that no one has to accept it yet."""
         if self._transport is None:
             return False
         sock = self._transport.get_extra_info("socket")
@@ -305,7 +305,7 @@ class Connection(asyncio.Protocol):
 
 
 def _new_nonce(*, connects: bool) -> bytes:
-    """Return a nonce. That of whoever connects ends a line: a port for clients, which is
+    """Return a nonce. That of the side that connects ends a line: a port for clients, which is
     no port for nodes, then answers at once, and not only after `PATIENCE`."""
     end = b"\r\n" if connects else b""
     return os.urandom(NONCE - len(end)) + end

@@ -1,11 +1,11 @@
-"""Frames of a connection between two nodes, which nobody else can make, change, repeat
+"""Frames of a connection between two nodes, which no other program can make, change, repeat
 or send back. Pure.
 
-First both say MAGIC and a nonce; whoever connects goes first. From the shared secret and
+First both say MAGIC and a nonce; the side that connects goes first. From the shared secret and
 both nonces come two keys, one for each direction. Then a frame is its length, a tag, and
 the payload. The tag is an HMAC of the frame's number, its length and its payload, so a
 frame of another connection, direction or place has a wrong one. What is inside can be
-read by whoever carries it.
+read by what carries it.
 """
 
 from __future__ import annotations

@@ -29,9 +29,9 @@ from rq.resp.encoding import encode
 HELD = 1024 * 1024  # bytes of answers that a client has not taken; then it asks no more
 OUTPUT = 128 * 1024 * 1024  # bytes of them at the most; then the client is sent away
 PIECE = 128 * 1024  # bytes that are read at a time
-_WATCHED = 8 * 1024 * 1024  # bytes of what others asked, to whoever watches
-_STRANGE_PIECE = 16 * 1024  # of whoever has not come in
-_STRANGE = 48 * 1024  # bytes that are kept of them, beside a piece
+_WATCHED = 8 * 1024 * 1024  # bytes of other clients' commands, to one that watches
+_STRANGE_PIECE = 16 * 1024  # of a client that has not logged in
+_STRANGE = 48 * 1024  # bytes that are kept of it, beside a piece
 _SMALL = 16 * 1024  # bytes of an answer that is within the output limit, as HELD is
 _AT_ONCE = 1000  # commands of a client until others have their turn
 SLICE = 0.01  # seconds of them at the most, beside the last one
@@ -46,7 +46,7 @@ class Commands(Protocol):
 
     @property
     def is_paused(self) -> bool:
-        """Whether nobody is obeyed now, except the operator."""
+        """Whether no client is obeyed now, except the operator."""
 
     def obey(self, connection: Connection, command: Command) -> Value | Blocked: ...
 
@@ -54,13 +54,13 @@ class Commands(Protocol):
         """Count a command that is obeyed with the one before it."""
 
     def touched(self, connection: Connection) -> None:
-        """There are answers, which may not leave yet."""
+        """There are replies of a client, which may not leave yet."""
 
     def go_on_later(self, connection: Connection) -> None:
-        """There are commands that have come, which others need not wait for."""
+        """A client has more commands; other clients go first."""
 
     def settle(self, connection: Connection) -> None:
-        """See who a client is before anything is done for it."""
+        """Identify a client before anything is done for it."""
 
     def lost(self, connection: Connection) -> None:
         """A client is gone."""
@@ -81,7 +81,7 @@ class Connection(asyncio.BufferedProtocol):
         self.address = _address(sock)
         self.version = 2  # of the protocol
         self.name = ""
-        self.principal: Principal | None = None  # None: they have to come in first
+        self.principal: Principal | None = None  # None: it has to log in first
         self.is_spared = False  # the operator: not paused, nor one too many
         self.waits = False  # a command of it has no answer yet
         self.began = self.used = time.monotonic()
@@ -102,7 +102,7 @@ class Connection(asyncio.BufferedProtocol):
         self._error: ProtocolError | None = None  # behind the commands that were taken
 
     def may(self, role: Role) -> bool:
-        """Whether it has come in, and as somebody who may do what `role` may."""
+        """Whether it has logged in as a user who may do what `role` may."""
         return self.principal is not None and self.principal.may(role)
 
     def may_all(self, role: Role) -> bool:
@@ -249,7 +249,7 @@ class Connection(asyncio.BufferedProtocol):
             self._put(data)
 
     def show(self, value: Value) -> None:
-        """Give what it does not wait for; who takes that too slowly is sent away."""
+        """Send what it does not wait for; a client that reads it too slowly is ended."""
         if self.unsent > _WATCHED:
             self._send_away()
         else:

@@ -1,4 +1,4 @@
-"""Who comes in: by the kernel's word, or by a password."""
+"""Who a client is: identified by the kernel, or by a password."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rq.config.settings import RootConfig
 from rq.proc import peers
 from rq.users import kernel_name
 
-DEFAULT = "default"  # the user of whoever gives a password and no name
+DEFAULT = "default"  # the user of a client that gives a password and no name
 
 
 def _own() -> dict[int, Role]:
@@ -23,7 +23,7 @@ def _own() -> dict[int, Role]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class People:
-    """Whom a node knows, beside those who have its password."""
+    """Whom a node knows, beside clients that have its password."""
 
     local: Mapping[int, Role] = field(default_factory=_own)  # by uid, of this machine
     users: Mapping[str, User] = field(default_factory=dict)  # with passwords
@@ -48,7 +48,7 @@ class Door:
         self.use_password(password)
 
     def use_password(self, password: str) -> None:
-        """Let in who has this password from now on, and the users."""
+        """Let clients in that know this password from now on, and the users."""
         self.has_password = bool(password)
         users = dict(self._users)
         if password:
@@ -57,17 +57,17 @@ class Door:
 
     @property
     def has_users(self) -> bool:
-        """Whether there are users beside who has the password."""
+        """Whether there are users beside that of the password."""
         return bool(self._users)
 
     @property
     def takes_passwords(self) -> bool:
-        """Whether there is anybody who could give one."""
+        """Whether a client could give one."""
         return bool(self._logins.users)
 
     def named(self, sock: socket.socket) -> Principal | None:
         """Return who is at the other end by the kernel's word, if that is enough: over a
-        Unix socket it is, over loopback where nobody has set a password."""
+        Unix socket it is, over loopback where no password is set."""
         if sock.family == socket.AF_UNIX:
             uid: int | None = peers.peer_of(sock).uid
         else:
@@ -77,7 +77,7 @@ class Door:
     async def check(
         self, name: str, password: bytes, address: str, now: float
     ) -> Principal | None:
-        """Return who has this name and password; None: nobody. TooOften: this address
+        """Return who has this name and password; None: no user has. TooOften: this address
         has guessed too often."""
         host = address.rpartition(":")[0]
         text = password.decode(errors="backslashreplace")

@@ -52,7 +52,7 @@ class Sockets:
         self._epoll.close()
 
     def _go_on(self) -> None:
-        """Those that are left come first in the next turn: epoll, asked anew, would
+        """Those that are left come first in the next turn: epoll, asked again, would
         begin with the same ones, and a busy client would be all that is served."""
         self._before()
         try:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 class Address(NamedTuple):
     """Where a node is reached."""
 
-    host: str  # an IP address; "": nobody knows it yet
+    host: str  # an IP address; "": not known yet
     port: int  # for clients
     bus_port: int  # for other nodes
 
@@ -67,7 +67,7 @@ Gossip = Greeting | HasFailed | Forget
 
 
 class Ends(NamedTuple):
-    """The IP addresses of a connection over which something came; "": nobody knows."""
+    """The IP addresses of a connection over which something came; "": not known."""
 
     here: str
     there: str

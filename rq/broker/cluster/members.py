@@ -1,8 +1,7 @@
 """Who belongs to the cluster, and who answers. Pure.
 
 Inputs are commands, what comes from other nodes, links that stand or break, and a tick
-ten times a second; outputs are `letters`, `cut` and `changed`, which whoever carries
-messages takes. What this says steers where copies go; no work needs a majority.
+ten times a second; outputs are `letters`, `cut` and `changed`, which the bus takes. What this says steers where copies go; no work needs a majority.
 A node that is silent for the node time-out is suspected; when most nodes suspect it, it has
 failed; one answer clears both.
 """
@@ -48,7 +47,7 @@ class Members:
         self.timeout = TIMEOUT
         self.by_id: dict[str, Member] = {}
         self.letters: list[tuple[str, Gossip]] = []  # for links that stand
-        self.cut: list[str] = []  # links that are to be made anew
+        self.cut: list[str] = []  # links that are to be made again
         self.changed = False  # since it was kept on disk
         self.forgotten: set[tuple[str, str]] = set()  # by whom, who: as others say
         self.lines = 0  # durable lines of this node's journal, since ever
@@ -186,7 +185,7 @@ class Members:
         return node_id
 
     def _met_again(self, member: Member, shaken: Member, now: float) -> None:
-        """Take what a handshake with somebody we know has shown: where it is."""
+        """Take what a handshake with a known node has shown: where it is."""
         member.meets = member.meets or shaken.meets
         if member.is_linked:
             self._ping(member, now)
@@ -347,7 +346,7 @@ class Members:
             self._ping_all(now)
         if now - self._round_at >= _ROUND:
             self._round_at = now
-            self._ping_somebody(now)
+            self._ping_longest_silent(now)
         for member in self._members:
             self._look_at(member, now)
         self._banned = {name: end for name, end in self._banned.items() if end > now}
@@ -371,7 +370,7 @@ class Members:
         for name in over:
             del self.by_id[name]
 
-    def _ping_somebody(self, now: float) -> None:
+    def _ping_longest_silent(self, now: float) -> None:
         """Ping who is silent for longest, of some at random."""
         linked = [m for m in self._members if m.is_linked]
         drawn = self._random.sample(linked, min(_DRAWN, len(linked)))

@@ -61,7 +61,7 @@ class IsQueued(NamedTuple):
 
 
 class Working(NamedTuple):
-    """Somebody is at work on this job: out of your queue, and count from now."""
+    """A client works on this job: out of your queue, and count from now."""
 
     job: str
 
@@ -95,7 +95,7 @@ class Need(NamedTuple):
 
 
 class Yours(NamedTuple):
-    """Jobs of a queue for whoever needed them (YOURJOBS)."""
+    """Jobs of a queue for the node that needed them (YOURJOBS)."""
 
     copies: tuple[Copy, ...]
 

@@ -130,7 +130,7 @@ class Collection:
                 self._bury(job_id, now)
             self._outlet.send(sender, GotAck(job_id, False))
             return
-        if spread is None:  # nobody else has it
+        if spread is None:  # no other node has it
             self._desk.remove([job_id], "acknowledged", now)
             self._outlet.send(sender, GotAck(job_id, True))
             return
@@ -143,7 +143,7 @@ class Collection:
     def _answer(
         self, sender: str, job: Job, spread: Spread, theirs: set[str], now: float
     ) -> None:
-        """Whoever knows of more copies collects them."""
+        """The node that knows of more copies collects them."""
         own = set(spread.may_have)
         if not theirs or own <= theirs:
             self._outlet.send(sender, GotAck(job.job_id, True))

@@ -1,8 +1,42 @@
 """Copies of jobs on other nodes, which are there before the producer is answered. Pure.
 
-Copies leave at once, so that all nodes sync at the same time. The message that one is kept
-leaves when it is durable, as each other letter does; the producer is answered when the
-node's own copy is, too.
+ADDJOB with REPLICATE n promises: once its producer has the id, n nodes have the job on
+disk.
+
+    producer    ADDJOB ──►  node A: the job waits (WAIT_REPL), in no queue
+    A           Replicate ──►  n-1 nodes, drawn, first of those to which a link stands
+    each        writes the copy, syncs, then Kept ──►  A
+    A           n have it, A too: the id to the producer, the job into its queue
+
+Copies leave early, before the job is durable at A, so that all disks sync at the same
+time. Kept leaves when the copy is durable, and the reply of A when A's own sync is
+done, as any.
+
+What is true at all times:
+
+- `Spread.may_have` names every node that was sent a copy, as far as this node knows.
+  These are told when the job is withdrawn, or is done and can go.
+- While the producer waits `confirmed` holds the nodes that said Kept, and A if it keeps
+  the job. The job is in no queue of A, so no client can be handed what may be
+  withdrawn.
+- A producer is answered once: with the id, or with why not. An error means that the job
+  was withdrawn, as far as messages arrive; a copy that did not hear of it may still
+  come.
+
+What may happen:
+
+- A node does not answer within LOOK: the copies go to one node more, and again to the
+  others; a copy that comes twice is kept once and confirmed twice. If there is no other
+  node, those that have not answered are asked again, in pauses that double: they are
+  busy.
+- Too few nodes are left, or the producer's time is over, or it hangs up: the job is
+  withdrawn here and wherever a copy may be (Delete).
+- A itself cannot keep a job (memory is short, it leaves the cluster): it only passes
+  the job on, lets one of those that have it queue it, and forgets it (MOVED).
+- A dies while the producer waits. If nothing was durable at A, a copy elsewhere comes
+  into the queue there: its producer had no answer, and was heard all the same. Else the
+  start cannot know whether the producer had its answer: the job begins (`begin`), a
+  moment later, in which other nodes tell what became of it.
 """
 
 from __future__ import annotations
@@ -219,7 +253,7 @@ class CopyDesk:
 
     def fail(self, job: Job, why: Failure | None, now: float) -> None:
         """Let a job go whose producer waits, here and elsewhere; `why` is the answer,
-        None when nobody is there to have it."""
+        None when the producer is gone."""
         spread = self._jobs.spreads.by_job[job.job_id]
         if why is not None:
             self._answer(spread, why)
@@ -337,8 +371,8 @@ class CopyDesk:
     def begin(self, now: float) -> None:
         """After a start: let the others say what became of jobs with copies before these
         come again. A job that waited for copies may have had them, and its producer the
-        answer: after a power cut nobody knows. One that others were to keep is let go,
-        unless the disk turns out to be an old copy."""
+        answer: after a power cut that cannot be known. One that only others were to keep is
+        let go, unless the disk turns out to be an old copy."""
         for spread in list(self._jobs.spreads.by_job.values()):
             job = self._jobs.by_id.get(spread.job_id)
             if job is None:

@@ -254,7 +254,7 @@ class Federation:
 
 def _parts(copies: list[Copy]) -> Iterator[list[Copy]]:
     """Give the copies of one message each: one with a large body goes alone, for a
-    message has bounds, and whoever takes it is held up by it."""
+    message has bounds, and its receiver is held up by it."""
     part: list[Copy] = []
     size = 0
     for copy in copies:

@@ -60,7 +60,9 @@ class GroupDesk:
     def __init__(self, outlet: Outlet) -> None:
         self.queues = EventQueues()
         self.waiters = GroupWaiters()
-        self.unserved: dict[bytes, None] = {}  # queues with more who are to be answered
+        self.unserved: dict[
+            bytes, None
+        ] = {}  # queues at which more clients can be served
         self._outlet = outlet
 
     def get(

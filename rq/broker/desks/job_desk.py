@@ -1,4 +1,35 @@
-"""Jobs of Disque, and the clients that wait for them. Pure."""
+"""Jobs of Disque, and the clients that wait for them. Pure.
+
+A job is put into its queue, handed to a client, and removed when that acknowledges it.
+The client may never do so: hence each job has a moment, `due`, at which it comes into
+its queue again, and `expires`, at which it goes.
+
+What is true at all times:
+
+- A job stands in `Queue.jobs` exactly while its state is QUEUED. The order is that of
+  creation (`ctime`), so a job that comes again stands before younger ones.
+- `due` 0.0 means never again. A job with RETRY 0 comes at most once: `Given` sets its
+  `due` to 0.0 and is synced before the reply leaves, so that no crash hands it out
+  twice. A job with a RETRY needs no sync when it is handed out: after a crash it stands
+  in its queue, and comes once more, as it may.
+- A job that waits has a `due` as well. When that passes it is moved on, without a line
+  in the journal: the line of its delivery will tell the next one.
+- At a queue clients are served in the order in which they came. A crowd is served in
+  slices; until the rest is, the queue stands in `unserved`, and no new client takes a
+  job from it.
+
+What may happen:
+
+- The reply with a job was not sent at all: `take_back` puts the job back at its place.
+  If more has become of it since (acknowledged, or handed out again), its `due` or state
+  differs, and nothing is done.
+- Another node has a copy. The moments of both differ by up to JITTER, and each tells
+  the others when it queues the job, so that one of them has it in its queue at a time.
+- This node was away, and does not know which jobs others have done: `holding` keeps
+  jobs of before back until they have told.
+- A queue is used no more, and its name must not take memory for ever: it is forgotten,
+  and made again when a job of it that was handed out comes back.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +78,9 @@ class JobDesk:
     def __init__(self, outlet: Outlet, random: Random) -> None:
         self.jobs = Jobs()
         self.waiters: Waiters[bool] = Waiters(NIL_ARRAY)  # True: with counters
-        self.unserved: dict[bytes, None] = {}  # queues with more who are to be answered
+        self.unserved: dict[
+            bytes, None
+        ] = {}  # queues at which more clients can be served
         self.holding = Holding(outlet, self.jobs.spreads)
         self._outlet = outlet
         self._random = random
@@ -108,9 +141,7 @@ class JobDesk:
             return None
         # One that comes at most once must not come again after a power cut.
         due = job.due
-        if (
-            0 < due <= now
-        ):  # while it waited, and the time for that is not looked at yet
+        if 0 < due <= now:  # it passed while the job waited, and was not seen yet
             due = self.again(job.retry, now)
         self._outlet.emit(Given(job.job_id, due), now, sync=not job.retry)
         self._outlet.hand(client, partial(self.take_back, job.job_id, due))
@@ -143,7 +174,7 @@ class JobDesk:
                 if len(given) == count or room.left <= 0:
                     return given
                 if queue.name in self.unserved:
-                    continue  # who waited longer comes first
+                    continue  # clients that have waited longer come first
                 job = self.give(queue, client, now)
                 if job is not None:
                     room.left -= size_of(job.body)
@@ -178,8 +209,8 @@ class JobDesk:
         return True
 
     def withhold(self, now: float) -> None:
-        """Hand out no job that comes at most once: of this directory there is another,
-        or was, which has handed out some of them."""
+        """Hand out no job that comes at most once: there is, or was, another copy of this
+        directory, whose node has handed out some of them."""
         for job in list(self.jobs.by_id.values()):
             if job.comes_once:
                 self._outlet.emit(Put(job.job_id, 0.0), now)
@@ -194,20 +225,20 @@ class JobDesk:
         return len(there)
 
     def flush(self, now: float) -> None:
-        """Remove all jobs and queues; those who wait for a job are told that there is
+        """Remove all jobs and queues; clients that wait for a job are told that there is
         none."""
         self._outlet.emit(Flushed(self.jobs.last_ctime), now)
         self._let_go(NIL_ARRAY)
 
     def leave(self, leaving: bool, now: float) -> None:
-        """Take no new jobs, or take them again; who waits for one has to go elsewhere."""
+        """Take no new jobs, or take them again; clients that wait must go elsewhere."""
         if leaving != self.jobs.leaving:
             self._outlet.emit(Leaving(leaving), now)
         if leaving:
             self._let_go(LEAVING)
 
     def _let_go(self, answer: Value) -> None:
-        """Answer all who wait for jobs."""
+        """Answer all clients that wait for jobs."""
         for client in self.waiters.clients():
             self.waiters.remove(client)
             self._outlet.answer(client, answer)
@@ -231,8 +262,8 @@ class JobDesk:
     # ---- clients that wait
 
     def serve(self, name: bytes, now: float) -> None:
-        """Give a job each to those who wait at a queue, as long as there are some; all
-        but the first of a crowd are answered in the next ticks."""
+        """Give a job to each client that waits at a queue, as long as there are jobs; all
+        but the first clients of a crowd are answered in the next ticks."""
         queue, most = self.jobs.queues.get(name), _AT_ONCE
         self.unserved.pop(name, None)
         is_there = self._outlet.is_there
@@ -253,7 +284,7 @@ class JobDesk:
     # ---- time
 
     def looks(self, now: float) -> bool:
-        """Whether it is time to look for queues that nobody uses."""
+        """Whether it is time to look for unused queues."""
         return now >= self.look_at
 
     def tick(self, now: float, most: int) -> None:
@@ -271,11 +302,11 @@ class JobDesk:
 
     @property
     def has_released(self) -> bool:
-        """Whether jobs are held no longer, and who waits for them is not served yet."""
+        """Whether jobs are held no longer, and the clients waiting for them not served yet."""
         return self.holding.has_released
 
     def _release(self, now: float) -> None:
-        """Serve those who wait for jobs that were held until now."""
+        """Serve clients that wait for jobs that were held until now."""
         self.holding.tick(now)
         if self.holding.has_released:
             self.holding.has_released = False
@@ -297,9 +328,8 @@ class JobDesk:
         return False
 
     def look(self, now: float) -> None:
-        """Forget queues that are empty, not paused, and that nobody has used for long;
-        some at a time. Jobs of theirs that are handed out may come again: so does the
-        queue."""
+        """Forget queues that are empty, not paused, and were not used for long, some at a
+        time. A job of such a queue that is handed out may come back: so does the queue."""
         if not self._looked_at:
             self._look_began = now
         queues = self.jobs.queues_after(self._looked_at, _SOME)

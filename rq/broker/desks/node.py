@@ -1,9 +1,41 @@
 """One node of the broker: (state, now, command or timer) to (state, outputs). Pure.
 
 No socket, clock, disk or randomness is inside: `now` is an argument, in seconds of the
-broker's clock, and what is drawn comes from the generator that it is given. Outputs are
-`events`, which are made durable, `answers` to clients that waited, and `letters` to other
-nodes; whoever runs a node takes them, and sends nothing before the events are durable.
+broker's clock, and random numbers come from a generator that the caller gives. So a
+test runs a cluster in one process, moves its clocks, and repeats any run by its seed.
+
+How anything changes: a desk decides and emits an event. `emit` keeps the event for the
+journal (`events`) and applies it at once. `apply` alone changes jobs, messages and
+groups, live and when a start reads the journal, so a start finds what there was. Events
+hold absolute values (when a job is due, not by how much later), so that applying one
+twice, as behind a snapshot, ends the same.
+
+What is true at all times:
+
+- The node sends nothing itself. It leaves outputs: `events`; `answers` to clients that
+  waited; `letters` to other nodes. The server makes the events durable, and only then
+  sends. So whatever a client or another node was told survives a crash.
+- Two exceptions, and why they break no promise. An early letter carries a copy of a
+  job: the node that gets it promises for its own disk alone. An event with `sync=False`
+  may be lost in a power cut: either a start comes to it again by itself (a job has
+  expired), or the job comes once more, which a job with a RETRY may.
+- A client that is handed a job stands in `handed`, with a function that takes the job
+  back. It is called if the kernel took no byte of the reply, and then the job is as it
+  was.
+
+What may happen:
+
+- The process dies at any instant: what was not durable was not told.
+- The disk fails: events wait, here and in the journal, until it works. Meanwhile
+  letters past MOST_LETTERS are lost, as the network may lose any; those who need an
+  answer ask again.
+- A million jobs are due, or a thousand clients go, at the same moment: `tick` does a
+  slice of each kind, and `next_tick` is 0.0 until all is done. Clients are served in
+  between.
+- Memory is short. It is accounted, not measured: bytes of bodies, and a fixed number
+  for each object, so that the answer costs nothing and is the same in each run. At
+  level 1 new jobs are passed on to other nodes (`cannot_keep`); at level 2 nothing new
+  is taken, after jobs that can never be handed out again were evicted.
 """
 
 from __future__ import annotations
@@ -32,9 +64,7 @@ from rq.resp import Value
 MOST_LETTERS = 100_000  # that wait to leave
 _AT_ONCE = 400  # jobs about which something is done in a turn
 _TRIES = 200  # jobs that are looked at to make room
-_TOMBS = (
-    5_000  # ids that are gone, for the same, in each look: more than go in a second
-)
+_TOMBS = 5_000  # ids of jobs gone that a look forgets: more than go in a second
 ENTRY_BYTES = 600  # of memory that a job, or the like, takes beside its body
 _RESTING_BYTES = 600  # that a queue takes which is forgotten, but by jobs handed out
 _QUEUE_BYTES = 2560  # that a queue or a group takes, its name included
@@ -53,7 +83,7 @@ class Memory:
 
     def __init__(self) -> None:
         self.limit = _GB  # bytes
-        self.evicts = True  # jobs that nobody will be handed again, when it is full
+        self.evicts = True  # jobs that can never be handed out again, when it is full
 
     def level(self, used: int) -> int:
         """Return 0, 1 when memory is short, or 2 when there is none left.
@@ -89,9 +119,8 @@ class Node:
         self.memory = Memory()
         self.events: list[Event] = []  # to be made durable
         self.answers: list[tuple[int, Value]] = []  # to clients that waited
-        self.handed: list[
-            tuple[int, TakeBack]
-        ] = []  # to clients, since it was looked at
+        # What clients were handed since the server looked.
+        self.handed: list[tuple[int, TakeBack]] = []
         self.presence: Callable[[int], bool] = _there  # of a client
         self.letters: list[Letter] = []  # to other nodes
         self.must_sync = False  # before anything is answered or sent
@@ -117,7 +146,7 @@ class Node:
     # ---- outputs
 
     def emit(self, event: Event, now: float, *, sync: bool = True) -> None:
-        """Let an event be true; `sync`: nobody is told before it is durable."""
+        """Let an event be true; `sync`: it is durable before anything is told."""
         self.events.append(event)
         if sync:
             self.must_sync = True
@@ -143,7 +172,7 @@ class Node:
             self.letters.append(Letter(to, message, early))
 
     def receive(self, sender: str, message: Message, now: float) -> None:
-        """Take a message of another node. What a node says that is no member has no
+        """Take a message of another node. From a node that is no member it has no
         effect."""
         if self.peers.is_member(sender):
             self.replication.take(sender, message, now)
@@ -178,8 +207,8 @@ class Node:
             self.jobs.hold(job, now + HOLD, now)
 
     def disown(self, now: float) -> None:
-        """The disk is an old copy: let no job come that comes at most once, for it may
-        have come; and let none go whose producer may have been answered since."""
+        """The disk is an old copy. A job that comes at most once may have come since: let
+        it come no more. A job whose producer waits may have been promised since: keep it."""
         self.desk.withhold(now)
         producers = self.jobs.spreads.waiting.values()
         for job in self.jobs.by_id.values():
@@ -329,9 +358,10 @@ class Node:
         self._make_room(now)
 
     def _make_room(self, now: float) -> None:
-        """Let go what may go, in slices: unused queues, while memory is short ids that
-        are gone, and while it is full jobs that never come again. After a client's command there is one more look, and as
-        long as memory is full they go on; else an idle node is not woken for it."""
+        """Forget in slices what may be forgotten: unused queues; while memory is short, ids
+        of jobs that are gone; while it is full, jobs that never come again. There is one
+        more look after a client's command, and more as long as memory is full; an idle node
+        is not woken for it."""
         if self.desk.looks(now):
             self.desk.look(now)
             if level := self.memory_level:

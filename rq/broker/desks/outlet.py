@@ -1,4 +1,4 @@
-"""Where the parts of a node put what leaves it. Pure."""
+"""What the desks of a node need of it: where their events, answers and letters go. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Outlet(Protocol):
     peers: Peers
 
     def emit(self, event: Event, now: float, *, sync: bool = True) -> None:
-        """Let an event be true; `sync`: nobody is told before it is durable."""
+        """Let an event be true; `sync`: it is durable before anything is told."""
 
     def answer(self, client: int, value: Value) -> None:
         """Answer a client that waited."""
@@ -28,8 +28,8 @@ class Outlet(Protocol):
         """Whether a client that waits can still be answered."""
 
     def hand(self, client: int, take_back: TakeBack) -> None:
-        """A client is handed something in its next answer; `take_back` lets that be as it
-        was, at a time, if no byte of the answer leaves."""
+        """A client is handed a job in its next reply. If no byte of the reply leaves, the
+        server calls `take_back` with the time, and the job is as it was."""
 
     def send(self, to: str, message: Message, *, early: bool = False) -> None:
         """Write to another node, when all that was emitted before is durable; `early`:

@@ -59,7 +59,7 @@ class Queueing:
         due = self._desk.again(job.retry, now) if job.retry else job.due
         if job.state is State.QUEUED:
             if not works and not _wins(sender, self._outlet.node_id, job.job_id):
-                # That a job moved here was said to nobody.
+                # That a job moved here was not said to other nodes.
                 self._outlet.send(sender, IsQueued(job.job_id, 0, 0))
                 return
             self._outlet.emit(Put(job.job_id, due), now, sync=False)

@@ -30,7 +30,9 @@ class ReliableDesk:
     def __init__(self, outlet: Outlet) -> None:
         self.queues = ReliableQueues()
         self.waiters: Waiters[int] = Waiters(None)  # that many of a queue
-        self.unserved: dict[bytes, None] = {}  # queues with more who are to be answered
+        self.unserved: dict[
+            bytes, None
+        ] = {}  # queues at which more clients can be served
         self._outlet = outlet
 
     def push(

@@ -44,7 +44,7 @@ PlaceOf = Callable[[str, int, int, int], Place]
 
 
 def no_file(name: str, size: int, crc: int, offset: int) -> Place:
-    """Return the place of a body that nobody will read."""
+    """Return the place of a body that will not be read."""
     return Place.of(BodyFile(name), size, crc, offset)
 
 

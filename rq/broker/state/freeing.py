@@ -9,7 +9,7 @@ _SLICE = 2000  # objects at a time
 
 
 class Freeing:
-    """Containers that nobody needs."""
+    """Containers that are not needed any more."""
 
     def __init__(self) -> None:
         self.left: list[tuple[Sized, Callable[[], object]]] = []

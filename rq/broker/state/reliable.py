@@ -1,4 +1,4 @@
-"""The queues of RedisRQ: of each the messages that nobody has had yet, and those that were
+"""The queues of RedisRQ: of each the messages that no client has had yet, and those that were
 handed out and are not acknowledged. Pure."""
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class ReliableQueue:
 
 
 def body_bytes(item: tuple[str, bytes]) -> int:
-    """Return the size of a message that nobody has had."""
+    """Return the size of a message that no client has had."""
     return size_of(item[1])
 
 
@@ -305,7 +305,7 @@ def events_of(queues: ReliableQueues) -> Iterator[Iterable[Event]]:
         if queue is None:
             continue
         yield [Named(key, text_of(queue.last))]
-        # What was handed out comes first, in its order; then what nobody has had. Both
+        # What was handed out comes first, in its order; then what no client has had. Both
         # are listed at one moment: what changes sides between two would be in neither.
         handed_out, waits = _keys(queue.delivered), _keys(queue.undelivered)
         for ids in _slices(handed_out):

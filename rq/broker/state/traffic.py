@@ -25,7 +25,7 @@ _MINUTE = 60.0
 
 class Flow:
     """What came into one queue, and what was handed out. `came` and `went` are counted
-    by whoever calls `roll` once `now` is `until`; all else follows from them."""
+    by the caller of `roll`, once `now` is `until`; all else follows from them."""
 
     __slots__ = (
         "_before",

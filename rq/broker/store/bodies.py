@@ -158,7 +158,7 @@ class Bodies:
                 self._remove_odd(name)
 
     def _remove_odd(self, name: str) -> None:
-        """Remove what no line names; what cannot be removed is in nobody's way."""
+        """Remove what no line names; what cannot be removed does no harm."""
         try:
             self.remove([name])
         except OSError as error:

@@ -60,7 +60,7 @@ class Compaction:
         self._writing: snapshot.Writing | None = None
         self._finishing: Future[None] | None = None
         self._size = _size(place)  # bytes of the last snapshot
-        self._is_wanted = False  # somebody asked for one
+        self._is_wanted = False  # the operator asked for one
         self._began = 0  # as above, of the one that is on its way
         self._look_at = self._again_at = 0.0
 

@@ -67,7 +67,7 @@ class Durability:
         return (needs_no_sync and self._store.write()) or self._commit()
 
     def _syncs_later(self) -> bool:
-        """Whether answers may leave before what they say is durable, as somebody has set;
+        """Whether answers may leave before what they say is durable, as the operator has set;
         then a sync follows within a second, or when the system likes."""
         how = self._settings().appendfsync
         if how == "everysec" and self._sync_at is None:
@@ -81,7 +81,7 @@ class Durability:
 
     def watch_room(self) -> None:
         """Tell when there is no room for anything new, and when there is again; until then
-        look every second, so that nobody is refused for what is over. So it goes until the
+        look every second, so that no client is refused for what is over. So it goes until the
         journal has its reserve, for which a node with nothing to do had no turn."""
         why = self._store.no_space
         if (why is not None) != self._is_short:

@@ -73,7 +73,7 @@ class Moving:
     # ---- at the start
 
     def go_on_now(self) -> None:
-        """Write what waits, if it is enough for a file; nobody is served yet. OSError:
+        """Write what waits, if it is enough for a file; no client is served yet. OSError:
         the disk takes nothing more."""
         if self._bytes >= BATCH:
             self._take_batch()

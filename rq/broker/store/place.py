@@ -23,7 +23,7 @@ _MEMBERS = "members"  # files of the directory
 _NODE = "node"
 _NODE_ID = 20  # bytes
 # What a person can do about one that cannot be believed.
-ADVICE = "put back the whole directory from a backup, or move it away to begin anew"
+ADVICE = "put back the whole directory from a backup, or move it away to begin with an empty one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ def accept(place: Place, *, copy: bool) -> None:
 class KeptMembers:
     """What a node keeps of its cluster."""
 
-    host: str  # its own address, as others reach it; "": nobody has
+    host: str  # its own address, as others reach it; "": none has
     members: tuple[tuple[str, Address], ...]  # the others
 
 

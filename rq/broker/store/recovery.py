@@ -1,7 +1,7 @@
 """Reads what a node's directory holds, and goes on behind it.
 
 The snapshot and the lines of the journal after it must follow each other without a gap:
-what is missing would be jobs that nobody misses.
+missing lines would be jobs lost without a trace.
 """
 
 from __future__ import annotations
