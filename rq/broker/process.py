@@ -235,7 +235,7 @@ async def _serve(setup: Setup, sockets: Sockets) -> int:
 
 
 def _begin(node: Node, store: Store, place: Place) -> None:
-    """Let a node go on with what its directory holds; one that was accepted as a copy
+    """Begin with what the directory of a node holds; one that was accepted as a copy
     hands out no job that comes at most once. DiskFailed: that cannot be kept."""
     now = store.clock.now()
     if place.copy.exists():

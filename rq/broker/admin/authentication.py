@@ -1,4 +1,4 @@
-"""Who comes in: AUTH, and the two commands HELLO."""
+"""Logging in: AUTH, and the two commands HELLO."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _let_in(
     login: tuple[str, bytes],
     answer: Callable[[bool], Value],
 ) -> Blocked:
-    """Let a client in if it knows the password, and give it the answer to that."""
+    """Log a client in if it knows the password; `answer` says what it is told."""
 
     async def decide() -> Value:
         try:

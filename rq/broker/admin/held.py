@@ -1,5 +1,5 @@
-"""What a node that leaves its cluster would take with it. However much that is, others
-are served meanwhile."""
+"""What a node that leaves its cluster would take with it, counted in slices so that
+clients are served meanwhile."""
 
 from __future__ import annotations
 

@@ -193,7 +193,7 @@ class Bus:
         return any(each.peer == name for each in self._coming)
 
     def _see_room(self) -> None:
-        """Let the members know for whom much waits."""
+        """Tell `Members` for which nodes much waits."""
         for name, link in self.links.items():
             outbox = None if link.connection is None else link.connection.outbox
             if outbox is not None and (len(outbox) > _FEW or outbox.bytes > _FEW_BYTES):

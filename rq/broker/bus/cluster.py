@@ -231,7 +231,7 @@ class Cluster:
             members.kept(node_id for node_id, _ in rows)
 
     async def forget(self, node_id: str) -> list[tuple[str, bool]]:
-        """Let a node no longer belong to the cluster, and say so to all; return which
+        """Remove a node from the cluster, and tell all others to; return which
         others have done so. It is told first: its links end when it is forgotten here.
         OSError: the list of nodes is not on disk."""
         members, loop = self.members, self._loop

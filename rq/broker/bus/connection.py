@@ -166,7 +166,7 @@ class Connection(asyncio.Protocol):
                 return
 
     def _rest(self) -> None:
-        """Let others on the loop have their turn: what came may be thousands of messages."""
+        """Give way to others on the loop: what came may be thousands of messages."""
         if self._transport is not None and not self._transport.is_closing():
             self._rests = True
             self._transport.pause_reading()

@@ -58,7 +58,7 @@ class Lanes:
         return node in self._lanes or self._waits(message)
 
     def put(self, node: str, message: Message) -> None:
-        """Let a message to, or of, a node go on."""
+        """Pass a message to, or of, a node on in its order."""
         lane = self._lanes.get(node)
         if lane is not None:
             self._line_up(node, lane, message)
@@ -91,7 +91,7 @@ class Lanes:
         lane.messages.append(message)
 
     async def _empty(self, node: str) -> None:
-        """Let all in a lane go on. Whatever fails, later messages are not kept behind
+        """Pass all in a lane on. Whatever fails, later messages are not kept behind
         those that were lost with it."""
         lane, gone = self._lanes[node], 0
         try:
@@ -113,7 +113,7 @@ class Lanes:
             self._pass_on(node, message)
 
     async def _go_on_changed(self, node: str, message: Message) -> None:
-        """Let a message go on whose bodies wait for the disk; if that fails, it is lost."""
+        """Pass a message on whose bodies wait for the disk; if that fails, it is lost."""
         try:
             changed = await self._change(message)
         except (OSError, Damaged) as error:

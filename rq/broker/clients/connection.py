@@ -144,7 +144,7 @@ class Connection(asyncio.BufferedProtocol):
         self.go_on()
 
     def pause_writing(self) -> None:
-        """It takes its answers slower than it asks: let it ask no more."""
+        """It reads its replies more slowly than it asks: obey no more commands."""
         self._reads_slowly = True
 
     def resume_writing(self) -> None:
@@ -320,7 +320,7 @@ class Connection(asyncio.BufferedProtocol):
     # ---- its answers
 
     def send(self) -> None:
-        """Let its answers leave."""
+        """Send its replies."""
         if self.transport is None or self.transport.is_closing():
             return
         if self._out:

@@ -48,7 +48,7 @@ class Door:
         self.use_password(password)
 
     def use_password(self, password: str) -> None:
-        """Let clients in that know this password from now on, and the users."""
+        """Accept this password from now on, and those of the users."""
         self.has_password = bool(password)
         users = dict(self._users)
         if password:

@@ -14,7 +14,6 @@ from itertools import islice
 
 from rq.access.roles import Role
 from rq.broker.clients.connection import Connection
-from rq.broker.clients.redaction import visible_words
 from rq.broker.dialects.call import quoted
 from rq.config.broker import BrokerConfig
 from rq.resp import Status
@@ -23,6 +22,10 @@ COMMAND = "command"  # the spikes of LATENCY: of a command, of a sync
 SYNC = "aof-fsync-always"
 _SPIKES = 160  # that are kept of each kind
 _SECONDS = 16  # that a rate is the mean of
+_MOST_WORDS = 32  # of a command as it is shown
+_MOST_BYTES = 128  # of a word of it
+HIDDEN = b"(hidden)"
+_SECRET = (b"PASS", b"AUTH", b"KEY")  # in the names of settings
 
 
 @dataclass(slots=True)
@@ -154,3 +157,46 @@ class Figures:
         for kind in gone:
             self.worst.pop(kind, None)
         return len(gone)
+
+
+# ---- commands as they are shown: cut, and without passwords
+
+
+def visible_words(command: Sequence[bytes]) -> list[bytes]:
+    """Return the words of a command, as many and as long as one looks at.
+
+    >>> visible_words([b"config", b"Set", b"RequirePass", b"secret"])
+    [b'config', b'Set', b'RequirePass', b'(hidden)']
+    >>> visible_words([b"HELLO", b"3", b"auth", b"ann", b"secret", b"SETNAME", b"x"])
+    [b'HELLO', b'3', b'auth', b'(hidden)', b'(hidden)', b'(hidden)', b'(hidden)']
+    """
+    words = [_cut(word) for word in command[:_MOST_WORDS]]
+    if len(command) > _MOST_WORDS:
+        more = len(command) - _MOST_WORDS + 1
+        words[-1] = b"... (%d more arguments)" % more
+    from_here = _secrets_from(words)
+    return words[:from_here] + [HIDDEN] * len(words[from_here:])
+
+
+def _secrets_from(words: Sequence[bytes]) -> int:
+    """Return from which word on nothing may be shown."""
+    upper = [word.upper() for word in words]
+    match upper:
+        case [b"AUTH", *_]:
+            return 1
+        case [b"HELLO", *options] if b"AUTH" in options:
+            return upper.index(b"AUTH") + 1
+        case [b"CONFIG", b"SET", *pairs]:
+            secret = (
+                at
+                for at, name in enumerate(pairs, 3)
+                if any(s in name for s in _SECRET)
+            )
+            return next(secret, len(words))
+    return len(words)
+
+
+def _cut(word: bytes) -> bytes:
+    if len(word) <= _MOST_BYTES:
+        return word
+    return word[:_MOST_BYTES] + b"... (%d more bytes)" % (len(word) - _MOST_BYTES)

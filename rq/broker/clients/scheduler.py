@@ -40,7 +40,7 @@ class Scheduler:
     # ---- clients with more commands
 
     def resume_later(self, connection: Connection) -> None:
-        """Let a client go on with its commands when those before it have."""
+        """Obey more commands of a client, after those of the clients before it."""
         self._waiting[connection.number] = connection
         if self._go_on_at is None and not self._is_over:
             self._go_on_at = self._loop.call_soon(self._go_on)
@@ -67,7 +67,7 @@ class Scheduler:
             self.resume_later(connection)
 
     def close(self) -> None:
-        """Let no client go on any more."""
+        """Resume no client any more."""
         self._is_over = True
         if self._go_on_at is not None:
             self._go_on_at.cancel()
@@ -77,7 +77,7 @@ class Scheduler:
     def answer_later(
         self, connection: Connection, answer: Coroutine[None, None, Value | Blocked]
     ) -> Blocked:
-        """Let a client wait for an answer, and give it then; the node will, if the answer
+        """Make a client wait for an answer, and give it then; the node will, if the answer
         is that the client waits for a job."""
         task = self._loop.create_task(self._give(connection, answer))
         self._tasks.add(task)

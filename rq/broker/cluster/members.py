@@ -107,7 +107,7 @@ class Members:
     # ---- what a person asks for
 
     def meet(self, address: Address, now: float) -> None:
-        """Begin to know the node at an address, and let it know us."""
+        """Begin to know the node at an address, and tell it of this one."""
         for member in self.by_id.values():
             if member.in_handshake and member.address == address:
                 member.meets = True
@@ -115,7 +115,7 @@ class Members:
         self._shake(address, now, meets=True)
 
     def forget(self, node_id: str, now: float) -> None:
-        """Let a node no longer belong to the cluster, even one that is unknown."""
+        """Remove a node from the cluster, even one that is unknown."""
         self.by_id.pop(node_id, None)
         self._banned[node_id] = now + _BANNED
         for member in self.by_id.values():
@@ -130,7 +130,7 @@ class Members:
         self.changed = True
 
     def rename(self, node_id: str) -> None:
-        """Be another node, and let those that know this one know the other."""
+        """Be another node, and tell those that know this one."""
         self.node_id = node_id
         self.is_outdated = False
         for member in self.by_id.values():
@@ -397,11 +397,11 @@ class Members:
             self._judge(member, now)
 
     def _ask_others(self, suspected: Member, now: float) -> None:
-        """Let others hear at once who does not answer; they say what they hold."""
+        """Tell others at once which node does not answer; they say what they hold."""
         self._ping_all(now, but=suspected)
 
     def _judge(self, member: Member, now: float) -> None:
-        """Let a suspected node count as failed when most members say so."""
+        """Count a suspected node as failed when most members say so."""
         member.reports = {
             name: at
             for name, at in member.reports.items()

@@ -53,7 +53,7 @@ class Collection:
         return count
 
     def _ack(self, spread: Spread, now: float) -> bool:
-        """Let a job be acknowledged here; False: it is already."""
+        """Acknowledge a job here; False: it is already."""
         if spread.is_acked:
             return False
         job = self._jobs.by_id[spread.job_id]
@@ -113,7 +113,7 @@ class Collection:
         return sorted(members - spread.confirmed)
 
     def _drop(self, spread: Spread, now: float) -> None:
-        """Forget a job that all have acknowledged, and let all forget it."""
+        """Forget a job that all have acknowledged, and tell all to forget it."""
         for node in sorted(spread.may_have.intersection(self._outlet.peers.others)):
             self._outlet.send(node, Delete(spread.job_id))
         self._outlet.emit(Removed((spread.job_id,), COLLECTED), now)

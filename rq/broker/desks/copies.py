@@ -233,7 +233,7 @@ class CopyDesk:
     # ---- enough copies, or too late
 
     def succeed(self, job: Job, spread: Spread, now: float) -> None:
-        """Enough copies are kept: answer the producer, and let the job begin. That it
+        """Enough copies are kept: answer the producer, and begin with the job. That it
         does need not be durable: see `begin`."""
         self._answer(spread, Status(job.job_id))
         spread.confirmed, confirmed = frozenset(), spread.confirmed
@@ -252,7 +252,7 @@ class CopyDesk:
             self._desk.serve(job.queue.name, now)
 
     def fail(self, job: Job, why: Failure | None, now: float) -> None:
-        """Let a job go whose producer waits, here and elsewhere; `why` is the answer,
+        """Withdraw a job whose producer waits, here and elsewhere; `why` is the answer,
         None when the producer is gone."""
         spread = self._jobs.spreads.by_job[job.job_id]
         if why is not None:
@@ -369,7 +369,7 @@ class CopyDesk:
             self._let_go(client, GONE, now)
 
     def begin(self, now: float) -> None:
-        """After a start: let the others say what became of jobs with copies before these
+        """After a start: wait until the others said what became of jobs with copies before these
         come again. A job that waited for copies may have had them, and its producer the
         answer: after a power cut that cannot be known. One that only others were to keep is
         let go, unless the disk turns out to be an old copy."""

@@ -180,7 +180,7 @@ class Federation:
             self._outlet.send(sender, Yours(tuple(part)))
 
     def _handed_over(self, job: Job, to: str, now: float) -> Copy:
-        """Let another node have a job. One that comes at most once is not here any more,
+        """Give a job to another node. One that comes at most once is not here any more,
         durably, before it is there."""
         due = self._desk.again(job.retry, now)
         self._outlet.emit(Given(job.job_id, due), now, sync=False)
@@ -235,7 +235,7 @@ class Federation:
             self._queue(job, copy, now)
 
     def _queue(self, job: Job, copy: Copy, now: float) -> None:
-        """Let a job come into its queue; that it has moved is no delivery. Nodes with a
+        """Put a job into its queue; that it has moved is no delivery. Nodes with a
         copy that do not know of this one hear where it is."""
         nacks = max(job.nacks, copy.nacks)
         deliveries = max(job.deliveries, copy.deliveries)

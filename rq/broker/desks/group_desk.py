@@ -128,7 +128,7 @@ class GroupDesk:
             self._outlet.answer(waiter.client, answer)
 
     def tick(self, now: float, most: int) -> None:
-        """Let be over what is over by now, and serve who waits for what comes again."""
+        """End what is over by now, and serve clients that wait for what comes again."""
         for name in self.unserved:
             self.serve(name, now)
             break

@@ -116,7 +116,7 @@ class JobDesk:
         return self._draws.pop()
 
     def enqueue(self, job: Job, now: float, *, nack: bool = False) -> bool:
-        """Let a job come into its queue; False: it cannot, or is there already."""
+        """Put a job into its queue; False: it cannot be, or is there already."""
         if job.state is not State.ACTIVE or not job.due:
             return False
         spread = self.jobs.spreads.by_job.get(job.job_id)
@@ -151,7 +151,7 @@ class JobDesk:
 
     def take_back(self, job_id: str, due: float, now: float) -> None:
         """A client was handed a job that was to come again at `due`, and cannot have had a
-        byte of the answer: let it be as it was, unless more has become of it since."""
+        byte of the reply: restore it, unless more has become of it since."""
         job = self.jobs.by_id.get(job_id)
         if job is None or job.state is not State.ACTIVE or job.due != due:
             return
@@ -191,7 +191,7 @@ class JobDesk:
         return [queue for queue in there if queue is not None]
 
     def postpone(self, job: Job, now: float) -> None:
-        """Let a job be worked on: it comes again a whole `retry` from now. Where its
+        """A client works on a job: it comes again a whole `retry` from now. Where its
         producer still waits for copies, only the others hear of it."""
         due = now + job.retry + self._jitter() if job.retry else job.due
         if job.state is not State.WAIT_REPL:

@@ -146,7 +146,7 @@ class Node:
     # ---- outputs
 
     def emit(self, event: Event, now: float, *, sync: bool = True) -> None:
-        """Let an event be true; `sync`: it is durable before anything is told."""
+        """Apply an event; `sync`: it is durable before anything is told."""
         self.events.append(event)
         if sync:
             self.must_sync = True
@@ -183,7 +183,7 @@ class Node:
             self.replication.federation.need(queue, now, emptied=True)
 
     def apply(self, event: Event, now: float) -> None:
-        """Let an event be true, once or again: live, and when the journal is read. It is
+        """Apply an event, once or again: live, and when the journal is read. It is
         called for each, so that it casts nothing."""
         kind = type(event)
         if kind in _OF_JOBS:
@@ -199,7 +199,7 @@ class Node:
         self.replication.copies.begin(now)
 
     def hold_once(self, now: float) -> None:
-        """After a start, in a cluster: let jobs that come at most once wait until the
+        """After a start, in a cluster: hold jobs that come at most once until the
         others had time to say that this disk is an old copy, and all that have copies
         until the others have told what became of them."""
         self.desk.holding.begin(self.peers.others, now)
@@ -314,7 +314,7 @@ class Node:
         self.replication.copies.hung_up(client, now)
 
     def unblock(self, client: int, answer: Value | None) -> bool:
-        """Let a client wait no longer, with an answer or, if that is None, with what it
+        """End the wait of a client, with an answer or, if that is None, with what it
         gets when its time is over; False: it does not wait."""
         for waiters in self._all_waiters:
             if waiters.remove(client) is not None:

@@ -19,7 +19,7 @@ class Outlet(Protocol):
     peers: Peers
 
     def emit(self, event: Event, now: float, *, sync: bool = True) -> None:
-        """Let an event be true; `sync`: it is durable before anything is told."""
+        """Apply an event; `sync`: it is durable before anything is told."""
 
     def answer(self, client: int, value: Value) -> None:
         """Answer a client that waited."""

@@ -22,7 +22,7 @@ class Queueing:
         self._copies = copies
 
     def enqueue(self, _sender: str, message: Enqueue, now: float) -> None:
-        """Let a copy come into its queue, for the node that took the job keeps none."""
+        """Put a copy into its queue: the node that took the job keeps none."""
         job = self._jobs.by_id.get(message.job)
         spread = self._jobs.spreads.by_job.get(message.job)
         if job is None or spread is None or job.state is not State.ACTIVE:

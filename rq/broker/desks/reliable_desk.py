@@ -94,7 +94,7 @@ class ReliableDesk:
         return some
 
     def ack(self, key: bytes, ids: Sequence[str], now: float) -> list[str]:
-        """Let messages be done; return those of them that were handed out."""
+        """Acknowledge messages; return those of them that were handed out."""
         queue = self.queues.by_key[key]
         done = [msg_id for msg_id in dict.fromkeys(ids) if msg_id in queue.delivered]
         if done:

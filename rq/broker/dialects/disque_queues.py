@@ -288,7 +288,7 @@ def _paused_by(words: Sequence[bytes]) -> tuple[bool, bool] | None:
 
 
 def _pause_elsewhere(node: Node, name: bytes, queue: Queue | None) -> None:
-    """Let a queue be paused on the other nodes as it is here."""
+    """Pause a queue on the other nodes as it is paused here."""
     into, out = (False, False) if queue is None else (queue.into, queue.out)
     for other in node.peers.others:
         node.send(other, Pause(name, into, out))

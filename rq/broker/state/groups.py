@@ -147,7 +147,7 @@ class EventQueue:
         return event
 
     def give_back(self, group: Group, number: int) -> None:
-        """Let a group be handed an event again."""
+        """Make an event ready for a group again."""
         group.redo.add(number)
         self.redo.setdefault(number, set()).add(group)
 
@@ -199,14 +199,14 @@ class EventQueues:
         return max(wall_us, self.last + 1)
 
     def expire_from(self, at: float) -> None:
-        """Let no event of those that are there be over before `at`."""
+        """End no event of those that are there before `at`."""
         for queue in self.by_name.values():
             for end in queue.ends.values():
                 if end.at < at:
                     self.deadlines.move(end, at, at)
 
     def apply(self, event: Event) -> None:
-        """Let an event be true, once or again."""
+        """Apply an event, once or again."""
         if isinstance(event, Last):
             self.last = max(self.last, event.number)
             return
@@ -265,7 +265,7 @@ class EventQueues:
         self.deadlines.add(end, event.number / 1e6)
 
     def put_away(self, name: bytes, number: int, body: bytes, place: Place) -> None:
-        """Let contents lie in a file from now on, if their event is there."""
+        """Note that contents lie in a file now, if their event is there."""
         queue = self.by_name.get(name)
         event = None if queue is None else queue.events.get(number)
         if queue is None or event is None or event.contents is not body:
@@ -330,7 +330,7 @@ class EventQueues:
             self.held -= 1
 
     def settle(self, now: float, most: int) -> list[bytes]:
-        """Let be over what is over by now, looking at up to `most`. Return the queues
+        """End what is over by now, looking at up to `most`. Return the queues
         that have an event again for a group. None of this has a line: it follows from
         the time."""
         again: list[bytes] = []
@@ -364,7 +364,7 @@ class EventQueues:
         return bool(self.leaving) or self._sweep is not None
 
     def let_groups_go(self) -> None:
-        """Let those go, of some groups, that are as good as none, and empty queues."""
+        """Forget, of some groups, those that are as good as none, and empty queues."""
         left = GROUPS_AT_ONCE
         while left > 1 and self.lets_groups_go:
             if self._sweep is None:

@@ -119,14 +119,14 @@ class Jobs:
         return self.deadlines.due(now, most)
 
     def postpone(self, job: Job, due: float, now: float) -> None:
-        """Let a job be due later."""
+        """Make a job due later."""
         job.due = due
         self.deadlines.move(job, job.wakes, max(now, job.created))
         if self.spreads.by_job:
             self.spreads.follow(job.job_id, due, now)
 
     def hold(self, job: Job, until: float, now: float) -> None:
-        """Let a job that comes at most once come into its queue no sooner. A start finds
+        """Keep a job that comes at most once out of its queue until then. A start finds
         it as it was."""
         self._take_out(job)
         job.was_queued = False  # that it comes is no other delivery
@@ -142,7 +142,7 @@ class Jobs:
     # ---- changing
 
     def expire_from(self, at: float) -> None:
-        """Let no job of those that are there expire before `at`."""
+        """Expire no job of those that are there before `at`."""
         for job in self.by_id.values():
             if job.expires < at:
                 job.expires = at
@@ -163,7 +163,7 @@ class Jobs:
             self.resting[queue.name] = queue
 
     def apply(self, event: Event, now: float) -> None:
-        """Let an event be true, once or again; of a job that is gone nothing is."""
+        """Apply an event, once or again; one of a job that is gone changes nothing."""
         self._changes[type(event)](event, now)
 
     def _removed(self, event: Removed, now: float) -> None:
@@ -189,7 +189,7 @@ class Jobs:
         self.leaving = event.leaving
 
     def _copied(self, event: Copied, now: float) -> None:
-        """Let it be true where copies of a job are."""
+        """Note where copies of a job are."""
         job = self.by_id.get(event.job)
         if job is None:
             return
@@ -210,7 +210,7 @@ class Jobs:
             self.spreads.acked(event, now)
 
     def _end(self, job_id: str, why: str, now: float) -> None:
-        """Let a job be gone, and remember that it is, if other nodes know of it."""
+        """Remove a job, and remember that it is gone, if other nodes know of it."""
         job = self.by_id.get(job_id)
         if job is not None:
             self._remove(job)
@@ -227,7 +227,7 @@ class Jobs:
         self.spreads.end(job_id, until, why not in HERE_ONLY, now)
 
     def put_away(self, job_id: str, body: bytes, place: Place) -> None:
-        """Let a body lie in a file from now on, if its job is there and has it."""
+        """Note that a body lies in a file now, if its job is there and has it."""
         job = self.by_id.get(job_id)
         if job is not None and job.body is body:
             job.body = place
@@ -250,7 +250,7 @@ class Jobs:
             self._put_in(job, now)
 
     def _share(self, job: Job) -> None:
-        """Let equal times of jobs that follow each other be one object: each takes 24
+        """Share equal times of jobs that follow each other, as one object: each takes 24
         bytes, and those that are read from disk are all new."""
         if (job.retry, job.delay) == self._last:
             job.retry, job.delay = self._last

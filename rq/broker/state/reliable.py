@@ -145,7 +145,7 @@ class ReliableQueues:
         return queue
 
     def apply(self, event: Event) -> None:
-        """Let an event be true, once or again."""
+        """Apply an event, once or again."""
         match event:
             case Deleted():
                 self._delete(event.key)
@@ -210,7 +210,7 @@ class ReliableQueues:
         self.weight.drop(body)
 
     def put_away(self, key: bytes, msg_id: str, body: bytes, place: Place) -> None:
-        """Let a body lie in a file from now on, if its message is there and has it."""
+        """Note that a body lies in a file now, if its message is there and has it."""
         queue = self.queue(key)
         delivered = queue.delivered.get(msg_id)
         if queue.undelivered.get(msg_id) is body:
@@ -239,7 +239,7 @@ def _pop(queue: ReliableQueue, event: Popped) -> None:
 
 
 def _put_back(queue: ReliableQueue, ids: Sequence[str]) -> None:
-    """Let messages wait again, each in its place: before all that came later."""
+    """Put messages back, each in its place: before all that came later."""
     undelivered, delivered = queue.undelivered, queue.delivered
     back = [msg_id for msg_id in ids if msg_id in delivered]
     if not back:

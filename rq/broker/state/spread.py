@@ -121,7 +121,7 @@ class Spreads:
     # ---- changing
 
     def copied(self, event: Copied, job_id: str) -> Spread:
-        """Let it be true where the copies of a job are, whose id is kept once."""
+        """Note where the copies of a job are, whose id is kept once."""
         spread = self.by_job.get(job_id)
         if spread is None:
             spread = self.by_job[job_id] = Spread(job_id)
@@ -136,7 +136,7 @@ class Spreads:
             spread.announces = True
 
     def acked(self, event: Acked, now: float) -> None:
-        """Let a job be acknowledged; it is collected from a second later on."""
+        """Note that a job is acknowledged; it is collected from a second later on."""
         spread = self.by_job.get(event.job)
         if spread is None:
             spread = self.by_job[event.job] = Spread(event.job)

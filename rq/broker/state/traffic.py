@@ -54,7 +54,7 @@ class Flow:
         self._of_minute = self._of_window = self._before = (0, 0)
 
     def roll(self, depth: int, now: float) -> None:
-        """Let the time be now; `depth` jobs wait."""
+        """Go on to now; `depth` jobs wait."""
         minute, window = int(now // _MINUTE), int(now // _WINDOW)
         self.came_each[-1] = self.came - self._of_minute[0]
         self.went_each[-1] = self.went - self._of_minute[1]

@@ -76,7 +76,7 @@ class Waiters(Generic[Want]):
         return number <= _FEW or self._places + number <= MOST_PLACES
 
     def add(self, waiter: Waiter[Want]) -> None:
-        """Let a client wait, which waits for nothing else."""
+        """Add a client, which waits for nothing else."""
         self._by_client[waiter.client] = waiter
         self._places += len(waiter.queues)
         for queue in waiter.queues:
@@ -86,7 +86,7 @@ class Waiters(Generic[Want]):
             self.deadlines.add(end)
 
     def remove(self, client: int) -> Waiter[Want] | None:
-        """Let a client wait no longer; return how it did."""
+        """Remove a client; return for what it waited."""
         waiter = self._by_client.pop(client, None)
         if waiter is None:
             return None

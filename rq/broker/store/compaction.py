@@ -85,7 +85,7 @@ class Compaction:
         return True
 
     def want(self) -> None:
-        """Let the next turn begin one, unless one is on its way."""
+        """Begin one in the next turn, unless one is on its way."""
         self._is_wanted = self._writing is None and self._finishing is None
 
     def _look(self, node: Node) -> None:

@@ -140,7 +140,7 @@ class Moving:
         self._put_away(writing.result())
 
     def _put_away(self, places: list[Place]) -> None:
-        """Let all bodies of a file lie there from now on, but those that are gone."""
+        """Note that the bodies of a batch lie in their file now, but those that are gone."""
         batch, self._batch = self._batch, []
         for (body, put_away), place in zip(batch, places, strict=True):
             put_away(body, place)

@@ -94,7 +94,7 @@ def node_id(place: Place) -> str:
 
 
 def new_node_id(dir_fd: int) -> str:
-    """Let the node whose directory this is have another id, durably; return it."""
+    """Give the node of this directory another id, durably; return it."""
     new_id = secrets.token_hex(_NODE_ID)
     durable.replace_durable(_NODE, f"{new_id}\n".encode(), dir_fd)
     return new_id
@@ -120,7 +120,7 @@ def copied(place: Place) -> str:
 
 
 def accept(place: Place, *, copy: bool) -> None:
-    """Let a directory that was copied or restored be used, as a person has decided: as
+    """Accept a directory that was copied or restored, as the operator has decided: as
     the same node, or as a `copy`, which gets new ids. Busy: a broker runs in it."""
     lock, journal = take(place), place.journal_dir
     try:

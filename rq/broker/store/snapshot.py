@@ -55,7 +55,7 @@ class Writing:
         return False
 
     def finish(self) -> None:
-        """Let it be the snapshot, durably; OSError: the one before stands. May be called
+        """Make it the snapshot, durably; OSError: the one before stands. May be called
         in a thread."""
         self._file.write(line.sealed(line.body({_WHOLE: self._written}), _SEED))
         self._file.flush()

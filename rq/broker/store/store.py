@@ -62,7 +62,7 @@ class Store:
         return self._place.settings
 
     def new_node_id(self) -> str:
-        """Let the node have another id, durably; return it."""
+        """Give the node another id, durably; return it."""
         return new_node_id(self._dir_fd)
 
     def kept_members(self) -> KeptMembers:
@@ -168,7 +168,7 @@ class Store:
         return self._compaction.go_on(node) or is_moving
 
     def want_snapshot(self) -> None:
-        """Let a snapshot begin, however short the journal is."""
+        """Begin a snapshot, however short the journal is."""
         self._compaction.want()
 
     # ---- the end
@@ -234,7 +234,7 @@ def _opened(place: Place, node: Node, threads: Executor, machine: Machine) -> St
 
 
 def _hold_expiry(node: Node, clock: Clock) -> None:
-    """Let nothing expire yet, when the time of day may be wrong."""
+    """Expire nothing yet, when the time of day may be wrong."""
     if not clock.grace:
         return
     node.jobs.expire_from(clock.expiry_from)
