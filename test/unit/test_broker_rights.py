@@ -5,10 +5,10 @@ from random import Random
 import pytest
 
 from rq.access.roles import Principal, Role
-from rq.broker.dialects.call import Refusal
+from rq.broker.clients.rights import check
+from rq.broker.desks.node import Node
+from rq.broker.dialects.call import Call, Refusal
 from rq.broker.dialects.table import TABLE
-from rq.broker.node import Node
-from rq.broker.rights import check
 
 NODE = Node("0" * 40, Random(1))
 
@@ -17,7 +17,7 @@ def refused(principal, *words):
     """Return why somebody may not ask this; "" where they may."""
     name, *args = (word.encode() for word in words)
     try:
-        check(principal, name, TABLE[name], NODE, args)
+        check(principal, name, TABLE[name], Call(NODE, 1, args, 0.0, 0))
     except Refusal as error:
         return str(error)
     return ""

@@ -2,8 +2,8 @@
 
 import pytest
 
-from rq.broker.cluster.events import Buried, Copied
-from rq.broker.cluster.spread import Spreads, copied_of
+from rq.broker.state.job import Buried, Copied
+from rq.broker.state.spread import Spreads, copied_of
 
 NOW = 1000.0
 JOB = "D-01234567-aaaaaaaaaaaaaaaaaaaaaaaa-05a0"
