@@ -10,9 +10,9 @@ import orjson
 
 from rq import client
 from rq.nesting import Json
+from rq.outbound.api import WebLine
 from rq.outbound.peers import Peer, Target
 from rq.replies import Detail
-from rq.spark.web_line import WebLine
 
 _ANSWER = 60.0  # seconds for a reply
 

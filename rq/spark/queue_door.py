@@ -20,11 +20,10 @@ from rq.errors import RQError
 from rq.kinds import PASSING, Kind
 from rq.layout import Root
 from rq.nesting import Json
-from rq.outbound import addresses, peers
+from rq.outbound import addresses, api, peers
+from rq.outbound.api import WebLine
 from rq.outbound.peers import Peer
 from rq.replies import RowsView, TransactionView
-from rq.spark import web_line
-from rq.spark.web_line import WebLine
 
 Request = Mapping[str, Json]
 _Reply = TypeVar("_Reply")
@@ -183,7 +182,7 @@ class _Http:
 
     def _post(self, txn: str, what: str, messages: Sequence[Request]) -> Json:
         body = b"\n".join(orjson.dumps(message) for message in messages)
-        return self._line.ask("POST", f"/{txn}/{what}", body, web_line.LINES)
+        return self._line.ask("POST", f"/{txn}/{what}", body, api.LINES)
 
     def commit(self, txn: str, choice: Request) -> Json:
         return self._line.ask("POST", f"/{txn}/commit", orjson.dumps(choice))
