@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -15,9 +14,9 @@ from rq.kinds import Kind
 from rq.layout import Root
 from rq.nesting import Json
 from rq.outbound import connection, peers
+from rq.outbound.exchange import Reply
 from rq.outbound.line import Line
 from rq.outbound.peers import Peer, Target
-from rq.outbound.reply import Reply
 
 _TIMEOUT = 10.0  # seconds for a host of which nothing else is set
 _PATH = "check_rq/new_message"  # nothing is sent: the message in it is missing
@@ -39,7 +38,7 @@ def _finding(to: Target, peer: Peer) -> Finding:
         line = Line(to, peer)
         with line.within(_TIMEOUT):
             reply = line.request("POST", to.path(_PATH), b"x_format=json", _FORM)
-    except (OSError, http.client.HTTPException) as error:
+    except OSError as error:
         return Finding(Level.CRITICAL, f"{to.peer}: {connection.reason(error)}")
     except RQError as error:
         return Finding(Level.CRITICAL, f"{to.peer}: {error}")

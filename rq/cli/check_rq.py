@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
-import http.client
 import os
 import sys
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ from rq import config, names
 from rq.cli import check_peers, guarded, term
 from rq.cli.levels import Finding, Level
 from rq.errors import BadConfig, BadInput, RQError
-from rq.outbound import addresses, connection, peers
+from rq.outbound import addresses, peers
 from rq.outbound.line import Line
 
 _TIMEOUT = 10.0  # seconds for each answer
@@ -46,9 +45,6 @@ def _check(words: list[str]) -> int:
     base = _base(args.s, args.p)
     try:
         answers = list(_answers(_line(base, args)))
-    except http.client.HTTPException as error:
-        print(f"CRITICAL: {base}/ {connection.reason(error)}")
-        return Level.CRITICAL
     except (OSError, ValueError, RQError) as error:
         print(f"CRITICAL: {base}/ {error}")
         return Level.CRITICAL

@@ -7,7 +7,6 @@ leads to a moment later, a log is shown only to those whom the settings beside i
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
 import random
@@ -137,15 +136,13 @@ def _post(root: Root, url: str, story: Story, log: str) -> tuple[Verb, str]:
             "User-Agent": f"RQ/{rq.__version__}",
             **signed,
         }
-        with tries.ended_after(chosen.timeout):
+        with connection.within(chosen.timeout):
             answer = post(url, data, headers, chosen)
         verb, text = outcome.decide(answer, script.count(), random.random())
         return (verb, text) if verb is not Verb.RESEND else (verb, _reason(text))
     except Internal as error:
         return Verb.ERR, str(error)
-    except tries.Late:
-        return Verb.RESEND, "no answer in time"
-    except (OSError, http.client.HTTPException) as error:
+    except OSError as error:
         return Verb.RESEND, connection.reason(error)
     except (RQError, ValueError) as error:
         return Verb.RESEND, str(error) or type(error).__name__

@@ -1,29 +1,30 @@
-"""HTTP to the web of one RQ, for whoever asks one thing after the other: JSON goes out and
+"""The API of an RQ, for a program that asks one thing after the other: JSON goes out and
 comes back, and a failure is raised as what it is."""
 
 from __future__ import annotations
 
 import contextlib
-import http.client
-from collections.abc import Mapping
 from typing import cast
 
 import orjson
 
-from rq import wire
+from rq import visible, wire
 from rq.errors import BadConfig, OutcomeUnknown, RQError, Unreachable
 from rq.kinds import URN, Kind, kind_of
 from rq.nesting import Json
 from rq.outbound.connection import NotAllowed, reason
+from rq.outbound.exchange import Reply
 from rq.outbound.line import Line
 from rq.outbound.peers import Peer, Target
-from rq.outbound.reply import Reply
 
 JSON, LINES = "application/json", "application/x-ndjson"
 _MOST = 256 * 1024 * 1024  # bytes of an answer
-# Of an answer without a kind: somebody else's, between us and RQ, or an older RQ's.
+_TEXT = 1000  # characters of a host's sentence
+# Of an answer without a kind: of a program between us and RQ, or of an older RQ.
 _KIND_OF: dict[int, Kind] = {
-    404: Kind.NO_SUCH_MESSAGE,
+    401: Kind.LOGIN_NEEDED,
+    403: Kind.NOT_ALLOWED,
+    404: Kind.NO_SUCH_QUEUE,
     409: Kind.WRONG_STATE,
     413: Kind.TOO_LARGE,
     429: Kind.BUSY,
@@ -32,14 +33,18 @@ _KIND_OF: dict[int, Kind] = {
 }
 
 
-class WebLine:
+class Api:
     """A connection to the API of one queue, opened when it is needed."""
 
-    def __init__(self, to: Target, peer: Peer, place: str = "") -> None:
-        """`place`: what all paths begin with, behind that of the queue."""
+    def __init__(
+        self, to: Target, peer: Peer, place: str = "", seconds: float | None = None
+    ) -> None:
+        """`place`: what all paths begin with, behind that of the queue. `seconds`: bounds
+        the whole of an answer, in the main thread."""
         self._line = Line(to, peer, _MOST)
         self._name = to.peer
         self._place = f"{to.prefix}/api/v1/queues/{to.queue}{place}"
+        self._seconds = seconds
 
     def close(self) -> None:
         self._line.close()
@@ -49,41 +54,45 @@ class WebLine:
     ) -> Json:
         """Return what is answered; the failure that it tells of, or Unreachable when
         nothing was asked, OutcomeUnknown when the answer was lost."""
-        headers: dict[str, str] = {"Accept": JSON}
+        headers = {"Accept": JSON}
         if body is not None:
-            headers |= {"Content-Type": kind, "Content-Length": str(len(body))}
-        with self._line.guarded():
-            self._send(method, path, headers, body)
-            reply = self._answer()
-        if reply.status != 200:
-            raise self._failure(reply)
-        return cast(Json, orjson.loads(reply.body))
-
-    def _send(
-        self, method: str, path: str, headers: Mapping[str, str], body: bytes | None
-    ) -> None:
+            headers["Content-Type"] = kind
+        line, seconds = self._line, self._seconds
+        is_asked = False
         try:
-            self._line.begin(method, self._place + path, headers)
-            self._line.send(body or b"")
+            with line.guarded() if seconds is None else line.within(seconds):
+                line.begin(method, self._place + path, body, headers)
+                is_asked = True
+                reply = line.reply()
         except NotAllowed as error:
             raise BadConfig(str(error)) from None  # asking again would not help
-        except (OSError, http.client.HTTPException) as error:
-            text = f"{self._name} cannot be asked: {reason(error)}"
-            raise Unreachable(text) from None
+        except OSError as error:
+            raise self._no_answer(is_asked, reason(error)) from None
+        if reply.status not in (200, 201):
+            raise failure_of(reply, self._name)
+        return cast(Json, orjson.loads(reply.body))
 
-    def _answer(self) -> Reply:
-        try:
-            return self._line.reply()
-        except (OSError, http.client.HTTPException) as error:
-            text = f"{self._name} hung up before its answer: {reason(error)}"
-            raise OutcomeUnknown(text) from None
+    def _no_answer(self, is_asked: bool, why: str) -> RQError:
+        if is_asked:
+            return OutcomeUnknown(f"{self._name}: {why}; it may have been done")
+        return Unreachable(f"{self._name} does not answer: {why}")
 
-    def _failure(self, reply: Reply) -> RQError:
-        body: Json = None
-        with contextlib.suppress(ValueError):
-            body = orjson.loads(reply.body)
-        problem = body if isinstance(body, dict) else {}
-        text = f"{self._name}: {problem.get('detail', f'status {reply.status}')}"
-        kind = reply.kind or kind_of(str(problem.get("type", "")).removeprefix(URN))
-        other = Kind.BAD_INPUT if reply.status < 500 else Kind.BUSY
-        return wire.error_of(kind or _KIND_OF.get(reply.status, other), text)
+
+def failure_of(reply: Reply, name: str = "") -> RQError:
+    """Return the failure that an answer tells of; `name` of the host is for people."""
+    problem: Json = None
+    with contextlib.suppress(ValueError):
+        problem = orjson.loads(reply.body)
+    told = problem if isinstance(problem, dict) else {}
+    text = visible.line(str(told.get("detail") or _silent(reply))[:_TEXT])
+    kind = reply.kind or kind_of(str(told.get("type", "")).removeprefix(URN))
+    other = Kind.REFUSED if reply.status < 500 else Kind.BUSY
+    kind = kind or _KIND_OF.get(reply.status, other)
+    return wire.error_of(kind, f"{name}: {text}" if name else text)
+
+
+def _silent(reply: Reply) -> str:
+    return (
+        f"the host answers with status {reply.status} and does not say why: is it an RQ, "
+        "and the URL right?"
+    )

@@ -26,7 +26,7 @@ _PEER_KEYS = ("user", "password", "token", "insecure", "ca", "timeout")
 _SECRETS = ("password", "token")
 _LONGEST = 1000  # characters of a URL; messages that wait for it name it
 Row: TypeAlias = Mapping[str, Any]  # a field of a Peer: what `_check` lets through
-_USUAL = {"http": 80, "https": 443}
+USUAL = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,9 +117,9 @@ def _split(url: str) -> tuple[SplitResult, int]:
         names.authority(parts.netloc.rpartition("@")[2])
     except ValueError as error:
         raise BadInput(f"{url!r:.200}: {error}") from None
-    if parts.scheme not in _USUAL or not url.isprintable():
+    if parts.scheme not in USUAL or not url.isprintable():
         raise BadInput(f"{url!r:.200} is not http(s)://HOST[:PORT]/…/q/NAME")
-    return parts, _USUAL[parts.scheme] if port is None else port
+    return parts, USUAL[parts.scheme] if port is None else port
 
 
 def is_own(to: Target, own: RootConfig) -> bool:

@@ -10,7 +10,7 @@ from rq import names, sentences, wire
 from rq.errors import BadInput
 from rq.kinds import PASSING, Kind
 from rq.nesting import Json
-from rq.outbound.reply import Reply
+from rq.outbound.exchange import Reply
 from rq.relay import words
 from rq.relay.two_phase import Answer, Heard, Step
 

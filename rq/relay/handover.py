@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import http.client
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -178,7 +177,7 @@ class _Attempt:
     def _try(self, act: Callable[[], Answer]) -> Answer:
         try:
             return act()
-        except (OSError, http.client.HTTPException) as error:
+        except OSError as error:
             return Answer(Heard.SILENT, connection.reason(error), reached=False)
 
     # ---- the steps

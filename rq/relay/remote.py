@@ -15,9 +15,10 @@ from rq import names
 from rq.errors import BadInput, Refused
 from rq.message import Attachment
 from rq.nesting import Json
+from rq.outbound.connection import Connection
+from rq.outbound.exchange import Reply
 from rq.outbound.line import STALL, Line
 from rq.outbound.peers import Target
-from rq.outbound.reply import Reply
 from rq.relay import answers, task
 from rq.relay.two_phase import Answer, Heard
 
@@ -78,11 +79,11 @@ class Remote:
         }
         where = self._to.path(f"{_local(remote)}/attach/new")
         with self._line.guarded(), task.opened(path) as file:
-            self._line.begin("POST", where, headers)
+            body = self._line.begin("POST", where, None, headers)
             with contextlib.suppress(*_HUNG_UP):
-                self._line.send(head)
-                self._send(file, 0, digests)
-                self._line.send(tail)
+                body.send(head)
+                _send(body, file, 0, digests)
+                body.send(tail)
             return self._attached(digests)
 
     def resume(self, remote: str, name: str, path: Path, digests: Attachment) -> Answer:
@@ -105,9 +106,9 @@ class Remote:
         headers["Content-Range"] = f"bytes {start}-{last}/{digests.size}"
         headers["Content-Length"] = str(digests.size - start)
         with self._line.guarded(), task.opened(path) as file:
-            self._line.begin("PUT", where, headers)
+            body = self._line.begin("PUT", where, None, headers)
             with contextlib.suppress(*_HUNG_UP):
-                self._send(file, start, digests)
+                _send(body, file, start, digests)
             return self._attached(digests)
 
     def _attached(self, digests: Attachment) -> Answer:
@@ -122,15 +123,6 @@ class Remote:
         kind = "application/octet-stream"
         return where, {"Content-Type": kind, "X-RQ-SHA256": digests.sha256}
 
-    def _send(self, file: IO[bytes], start: int, digests: Attachment) -> None:
-        count = digests.size - start
-        if os.fstat(file.fileno()).st_size != digests.size:
-            raise Refused(
-                f"attachment {file.name} no longer has the size it was attached with"
-            )
-        if self._line.send_file(file, start, count) != count:
-            raise Refused(f"attachment {file.name} became shorter while it was sent")
-
     # ---- HTTP
 
     def _post(self, rest: str, form: Mapping[str, str]) -> Reply:
@@ -140,6 +132,16 @@ class Remote:
 
     def _get(self, rest: str) -> Reply:
         return self._line.request("GET", self._to.path(rest), None, {})
+
+
+def _send(body: Connection, file: IO[bytes], start: int, digests: Attachment) -> None:
+    count = digests.size - start
+    if os.fstat(file.fileno()).st_size != digests.size:
+        raise Refused(
+            f"attachment {file.name} no longer has the size it was attached with"
+        )
+    if body.send_file(file, start, count) != count:
+        raise Refused(f"attachment {file.name} became shorter while it was sent")
 
 
 def _local(remote: str) -> str:

@@ -9,7 +9,6 @@ import bz2
 import contextlib
 import gzip
 import heapq
-import http.client
 import io
 import lzma
 import re
@@ -42,7 +41,6 @@ _SPOILED = (
     ValueError,
     zlib.error,
     lzma.LZMAError,
-    http.client.HTTPException,
 )
 
 

@@ -1,7 +1,8 @@
 """A slot: what a Spark task runs, the agent `rq work` with one slot, as a process.
 
 Tasks run where RQ need not be installed. So this module travels with them, imports only
-what comes with Python, and brings the agent along as a tar. Python there needs orjson.
+what comes with Python, and brings the agent along as a tar, with the one package that is
+Python alone. Python there needs orjson.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import orjson
 
 from rq import client
 from rq.nesting import Json
-from rq.outbound.api import WebLine
+from rq.outbound.api import Api
 from rq.outbound.peers import Peer, Target
 from rq.replies import Detail
 
@@ -55,7 +55,7 @@ class WebWay:
     """Asks the web of any host."""
 
     def __init__(self, to: Target, peer: Peer) -> None:
-        self._line = WebLine(to, peer)
+        self._line = Api(to, peer)
 
     def ask(self, command: str, about: Mapping[str, Json]) -> Json:
         path = "/leases" if command == "lease" else f"/leases/{command}"

@@ -11,11 +11,13 @@ import os
 import tarfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeAlias
 
+import h11
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
@@ -29,8 +31,10 @@ ROUND = 300.0  # seconds: of a task, so that a lost slot is back after so long a
 _TRIES = 3  # rounds in a row that fail
 _FOR_GOOD = (2, 3, 4)  # exit statuses of an agent: wrong words, no such queue, refused
 _PAUSE = 5.0  # seconds behind a round that failed
+Files: TypeAlias = Mapping[str, Path]  # by their names in a tar
 # Of RQ, what no agent needs.
-_LEFT_OUT = frozenset({"__pycache__", "bundled", "conf", "shim", "static", "templates"})
+_CACHE = frozenset({"__pycache__"})
+_LEFT_OUT = _CACHE | frozenset({"bundled", "conf", "shim", "static", "templates"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,8 +72,10 @@ def run(spark: SparkSession, work: Work, ear: Ear) -> None:
 
 def _rounds(spark: SparkSession, work: Work, ear: Ear) -> None:
     cloudpickle.register_pickle_by_value(lease_task)
-    package = _ship(spark, Path(rq.__file__).parent, "rq")
-    script = None if work.script is None else _ship(spark, work.script)
+    package = _ship(spark, "rq", _packages())
+    script = (
+        None if work.script is None else _ship(spark, "script", _files(work.script))
+    )
     until = None if work.seconds is None else time.monotonic() + work.seconds
     failed = 0
     while (left := _left(until)) > 0 and not ear.stop.is_set():
@@ -125,24 +131,43 @@ def _why_none_worked(ended: Sequence[Ended], ear: Ear) -> str:
 # ---- what travels
 
 
-def _ship(spark: SparkSession, directory: Path, inside: str = "") -> str:
-    """Give all tasks a directory, as a tar named by its content; return the name."""
-    data = _packed(directory, inside)
+def _packages() -> Files:
+    """Return RQ as an agent needs it, and what it imports that is Python alone."""
+    return {
+        os.path.join(package.name, name): path
+        for package in (Path(rq.__file__).parent, Path(h11.__file__).parent)
+        for name, path in _files(package, _LEFT_OUT).items()
+    }
+
+
+def _files(directory: Path, left_out: frozenset[str] = _CACHE) -> dict[str, Path]:
+    """Return the regular files below a directory, by their names in it."""
+    named = {str(path.relative_to(directory)): path for path in directory.rglob("*")}
+    return {
+        name: path
+        for name, path in named.items()
+        if path.is_file() and left_out.isdisjoint(Path(name).parts)
+    }
+
+
+def _ship(spark: SparkSession, kind: str, wanted: Files) -> str:
+    """Give all tasks files, as a tar named by its content; return the name."""
+    data = _packed(wanted)
     place = Path(str(spark.conf.get("spark.local.dir"))) / "ship"
-    name = f"{inside or 'script'}-{hashlib.sha256(data).hexdigest()[:32]}.tar.gz"
+    name = f"{kind}-{hashlib.sha256(data).hexdigest()[:32]}.tar.gz"
     files.make_dir(place)
     files.write_bytes(place / name, data)
     spark.sparkContext.addFile(str(place / name))
     return name
 
 
-def _packed(directory: Path, inside: str) -> bytes:
-    """Return a tar of the regular files below a directory, the same for the same files;
-    BadInput when one cannot be read."""
+def _packed(wanted: Files) -> bytes:
+    """Return a tar of files, the same for the same files; BadInput when one cannot be
+    read."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as tar:
-        for path in _files(directory, _LEFT_OUT if inside else frozenset()):
-            about = tarfile.TarInfo(os.path.join(inside, path.relative_to(directory)))
+        for name, path in sorted(wanted.items()):
+            about = tarfile.TarInfo(name)
             try:
                 data = path.read_bytes()
                 about.mode = 0o755 if path.stat().st_mode & 0o100 else 0o644
@@ -151,12 +176,3 @@ def _packed(directory: Path, inside: str) -> bytes:
             about.size = len(data)
             tar.addfile(about, io.BytesIO(data))
     return gzip.compress(packed.getvalue(), 6, mtime=0)
-
-
-def _files(directory: Path, left_out: frozenset[str]) -> list[Path]:
-    return sorted(
-        path
-        for path in directory.rglob("*")
-        if path.is_file()
-        and not _LEFT_OUT.intersection(path.relative_to(directory).parts)
-    )

@@ -21,7 +21,7 @@ from rq.kinds import PASSING, Kind
 from rq.layout import Root
 from rq.nesting import Json
 from rq.outbound import addresses, api, peers
-from rq.outbound.api import WebLine
+from rq.outbound.api import Api
 from rq.outbound.peers import Peer
 from rq.replies import RowsView, TransactionView
 
@@ -166,7 +166,7 @@ class _Http:
 
     def __init__(self, target: Target) -> None:
         to, peer = _reached(target.url or "")
-        self._line = WebLine(replace(to, queue=target.queue), peer, "/txn")
+        self._line = Api(replace(to, queue=target.queue), peer, "/txn")
 
     def open(self, request: Request) -> Json:
         return self._line.ask("POST", "", orjson.dumps(request))

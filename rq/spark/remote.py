@@ -6,24 +6,22 @@ own rights, so only where the queue's configuration names it.
 
 from __future__ import annotations
 
-import base64
 import errno
-import http.client
+import http
 import ipaddress
 import json
 import re
 import socket
-import ssl
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urljoin, urlsplit
 
-from rq import names
 from rq.errors import BadConfig, BadInput, Refused, Unreachable
 from rq.nesting import Json
-from rq.outbound import addresses, connection
-from rq.outbound.addresses import Allowed, Internal
+from rq.outbound import addresses, connection, page
+from rq.outbound.addresses import Allowed
+from rq.outbound.page import Page, Rules
 
 if TYPE_CHECKING:
     from pyarrow import fs
@@ -36,7 +34,6 @@ _PATIENCE = 60.0  # seconds without a byte
 _REDIRECTS = 5
 _MOVED = frozenset({301, 302, 303, 307, 308})
 _LATER = frozenset({408, 425, 429, 500, 502, 503, 504})
-_PLAIN = "/%:=&?~+!$,;'@()*[]"
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
 _REGION = re.compile(r"[a-z0-9][a-z0-9-]{0,39}", re.ASCII)
 _OPTIONS = frozenset({"region", "scheme", "endpoint_override"})
@@ -114,8 +111,8 @@ def below(where: str, may: Allow) -> list[str]:
 
 
 def stream(where: str, may: Allow) -> Source:
-    """Open an address as it is there, compressed or not; Refused, Unreachable, BadInput,
-    OSError or http.client.HTTPException when that cannot be."""
+    """Open an address as it is there, compressed or not; Refused, Unreachable, BadInput
+    or OSError when that cannot be."""
     if where.startswith(STORE):
         system, path = store(where, may)
         # By its first bytes its kind is told, not by its name.
@@ -127,8 +124,6 @@ def stream(where: str, may: Allow) -> Source:
 def is_passing(error: BaseException) -> bool:
     """Whether what failed may succeed a while later."""
     if isinstance(error, Unreachable | TimeoutError | ConnectionError):
-        return True
-    if isinstance(error, http.client.IncompleteRead):
         return True
     if isinstance(error, socket.gaierror):
         return error.errno == socket.EAI_AGAIN
@@ -208,87 +203,17 @@ def _is_named(host: str, port: int, web: Allowed) -> bool:
 # ---- the web
 
 
-class _Page:
-    """The body of an answer, and the connection that it comes over."""
-
-    def __init__(
-        self, line: http.client.HTTPConnection, answer: http.client.HTTPResponse
-    ) -> None:
-        self._line = line
-        self.answer = answer
-
-    def read(self, size: int) -> bytes:
-        data = self.answer.read(size)
-        # http.client takes a connection that is cut for the end of the file.
-        if not data and self.answer.length:
-            raise ConnectionResetError(
-                f"the connection was cut {self.answer.length} bytes before the end"
-            )
-        return data
-
-    def close(self) -> None:
-        self.answer.close()
-        self._line.close()
-
-
-def _page(url: str, may: Allow) -> _Page:
-    """Return the body of an answer; redirects are followed, each is judged anew."""
+def _page(url: str, may: Allow) -> Page:
+    """Return the answer that has the body; redirects are followed, each is judged."""
+    rules = Rules(allow=may.web, mend=_mend, timeout=_PATIENCE)
     for _ in range(_REDIRECTS + 1):
-        page = _asked_once(url, may)
-        status = page.answer.status
+        answer = page.ask("GET", url, rules)
+        status, location = answer.status, answer.headers.get("location")
         if status == http.HTTPStatus.OK:
-            return page
-        location = page.answer.getheader("Location")
-        page.close()
+            return answer
+        answer.close()
         if status not in _MOVED or not location:
             kind = Unreachable if status in _LATER else BadInput
             raise kind(connection.phrase(status))
         url = urljoin(url, location)
     raise BadInput(f"more than {_REDIRECTS} redirects")
-
-
-def _asked_once(url: str, may: Allow) -> _Page:
-    parts = urlsplit(url)
-    if f"{parts.scheme}://" not in WEB or not parts.hostname:
-        raise BadInput(f"{url!r:.120} is no address of the web")
-    host = _host(parts)
-    port = parts.port or (443 if parts.scheme == "https" else 80)
-    try:
-        places = addresses.find(host, port, may.web)
-    except Internal as error:
-        raise Internal(f"{error}; {_mend(host)}") from None
-    sock = connection.connect(places, _PATIENCE)
-    line = http.client.HTTPConnection(host, port, timeout=_PATIENCE)
-    try:
-        if parts.scheme == "https":
-            context = ssl.create_default_context()
-            sock = context.wrap_socket(sock, server_hostname=host)
-        line.auto_open = 0  # a new connection would look the name up again
-        line.sock = sock
-        line.request("GET", _target(parts), headers=_headers(parts))
-        return _Page(line, line.getresponse())
-    except BaseException:
-        line.close()
-        sock.close()
-        raise
-
-
-def _host(parts: SplitResult) -> str:
-    try:
-        names.authority(parts.netloc.rpartition("@")[2])
-        return str(parts.hostname).encode("idna").decode()
-    except ValueError:  # UnicodeError is one
-        raise BadInput(f"{parts.netloc!r:.80} cannot be a host") from None
-
-
-def _target(parts: SplitResult) -> str:
-    path = quote(parts.path or "/", _PLAIN)
-    return f"{path}?{quote(parts.query, _PLAIN)}" if parts.query else path
-
-
-def _headers(parts: SplitResult) -> dict[str, str]:
-    headers = {"Connection": "close"}
-    if parts.username is not None:
-        pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-        headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
-    return headers

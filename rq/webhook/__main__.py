@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
 import random
@@ -40,9 +39,7 @@ def _try() -> tuple[Verb, str]:
         answer = _send(url, story, webhook_id or _own_id(), chosen)
     except Internal as error:
         return Verb.ERR, str(error)
-    except tries.Late:
-        return tries.again(f"no answer within {chosen.timeout:g} s")
-    except (OSError, http.client.HTTPException) as error:
+    except OSError as error:
         return tries.again(connection.reason(error))
     except (RQError, ValueError) as error:
         return tries.again(str(error) or type(error).__name__)
@@ -59,7 +56,7 @@ def _send(
     signed = signing.headers(webhook_id, int(time.time()), data, chosen.secrets)
     agent = f"RQ/{rq.__version__}"
     headers = {"Content-Type": kind, "User-Agent": agent, **signed}
-    with tries.ended_after(chosen.timeout):
+    with connection.within(chosen.timeout):
         return post(url, data, headers, chosen)
 
 

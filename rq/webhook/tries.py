@@ -3,22 +3,15 @@ the pipe and in the log."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import random
-import signal
 import traceback
-from collections.abc import Callable, Iterator
-from types import FrameType
+from collections.abc import Callable
 
 from rq import script
 from rq.config import secrets
 from rq.pipe import Verb
 from rq.webhook import outcome
-
-
-class Late(Exception):
-    """The try as a whole has taken too long; not an OSError, so that nothing catches it."""
 
 
 def run(one_try: Callable[[], tuple[Verb, str]]) -> int:
@@ -46,18 +39,3 @@ def _take(one_try: Callable[[], tuple[Verb, str]]) -> None:
 def again(reason: str) -> tuple[Verb, str]:
     """Return that the next attempt tries again."""
     return outcome.again(reason, script.count(), random.random())
-
-
-@contextlib.contextmanager
-def ended_after(seconds: float) -> Iterator[None]:
-    """Bound a whole try: an answer may also come a byte at a time. Late: it was over."""
-
-    def late(number: int, frame: FrameType | None) -> None:
-        raise Late
-
-    signal.signal(signal.SIGALRM, late)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)

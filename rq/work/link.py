@@ -14,18 +14,17 @@ from typing import TypeVar
 
 import orjson
 
-from rq import back_off, visible, wire
-from rq.errors import RQError, Unreachable
-from rq.kinds import HEADER, PASSING, Kind, kind_of
-from rq.nesting import from_json
-from rq.work.http import Reply, Request
+from rq import back_off
+from rq.errors import Unreachable
+from rq.kinds import PASSING
+from rq.outbound.api import failure_of
+from rq.outbound.exchange import Reply
+from rq.outbound.host import Request
 
 Heard = TypeVar("Heard")
 
 FIRST, LONGEST = 0.1, 5.0  # seconds between tries
 _PASSING = frozenset({429, 500, 502, 503, 504})
-_KIND_OF = {401: Kind.LOGIN_NEEDED, 403: Kind.NOT_ALLOWED, 404: Kind.NO_SUCH_QUEUE}
-_TEXT = 500  # characters of a host's sentence
 
 log = logging.getLogger(__name__)
 
@@ -89,28 +88,7 @@ def _as_it_came(reply: Reply) -> Reply:
 
 
 def _passes(reply: Reply) -> bool:
-    kind = kind_of(reply.headers.get(HEADER.lower()))
-    return reply.status in _PASSING if kind is None else kind in PASSING
-
-
-def failure_of(reply: Reply) -> RQError:
-    """Return the failure that an answer tells of."""
-    kind = kind_of(reply.headers.get(HEADER.lower())) or _KIND_OF.get(reply.status)
-    return wire.error_of(kind or Kind.REFUSED, _sentence(reply))
-
-
-def _sentence(reply: Reply) -> str:
-    try:
-        body = from_json(reply.body, "its answer")
-    except RQError:
-        body = None
-    text = body.get("detail") if isinstance(body, dict) else None
-    if text:
-        return visible.line(str(text)[:_TEXT])
-    return (
-        f"the host answers with status {reply.status} and does not say why: is it an RQ, "
-        "and the URL right?"
-    )
+    return reply.status in _PASSING if reply.kind is None else reply.kind in PASSING
 
 
 def encoded(value: object) -> bytes:

@@ -12,17 +12,17 @@ from pathlib import Path
 from rq.errors import Unreachable
 from rq.logs import fields
 from rq.message.limits import stricter
+from rq.outbound.host import Host
 from rq.proc import daemon, descriptors, turnlimit
 from rq.scripts.time_limits import TimeLimits
 from rq.scripts.worker_protocol import Limits as WorkerLimits
 from rq.wording import duration
-from rq.work import stop_signals
+from rq.work import stop_signals, terms
 from rq.work.agent import Agent, Limits
 from rq.work.attempt import Attempt
 from rq.work.definition import Definition
 from rq.work.delivery import Delivery
 from rq.work.guard import Guard
-from rq.work.http import Http
 from rq.work.lease_work import LeaseWork, Runner
 from rq.work.link import Link
 from rq.work.load import Load
@@ -71,8 +71,8 @@ async def _live(options: Options, place: Place, null: int) -> None:
 
 
 async def _lives(options: Options, place: Place, null: int) -> None:
-    http = Http(options.to, options.peer)
-    service = Service(options.to, Link(http.ask, options.to.peer), options.about())
+    host = Host(options.to, options.peer, terms.now)
+    service = Service(options.to, Link(host.ask, options.to.peer), options.about())
     try:
         async with _script(options, place, service) as shared:
             directory = options.script or shared.directory
@@ -82,7 +82,7 @@ async def _lives(options: Options, place: Place, null: int) -> None:
             async with _guarded(place.path, definition):
                 await _work(agent, options)
     finally:
-        http.close()
+        host.close()
 
 
 @contextlib.asynccontextmanager

@@ -11,11 +11,13 @@ from urllib.parse import quote
 import rq
 from rq.errors import BadInput, Unreachable
 from rq.nesting import Json
+from rq.outbound.api import failure_of
+from rq.outbound.exchange import Reply
+from rq.outbound.host import Request, Sink
 from rq.outbound.peers import Target
 from rq.work import answers
 from rq.work.answers import File, Offer, Result
-from rq.work.http import Reply, Request, Sink
-from rq.work.link import Link, encoded, failure_of
+from rq.work.link import Link, encoded
 
 JSON = {"Content-Type": "application/json"}
 BYTES = {"Content-Type": "application/octet-stream"}

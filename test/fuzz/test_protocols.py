@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from rq import names, pipe, wire
 from rq.errors import BadInput
-from rq.outbound.reply import Reply
+from rq.outbound.exchange import Reply
 from rq.pipe import LINE_LIMIT, Verb
 from rq.relay import answers
 from rq.relay.two_phase import Answer

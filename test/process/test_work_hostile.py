@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import io
 import tarfile
+import time
 
 import pytest
 from harness.message_folders import deepen
 
 from rq.errors import BadInput, Refused, Unreachable
 from rq.outbound import addresses, peers
+from rq.outbound.host import Host, Request
 from rq.outbound.peers import Peer
 from rq.work import answers, place, shared_script
 from rq.work.answers import Result
 from rq.work.bulk import MOST, Bulk
-from rq.work.http import Http, Request
 from rq.work.shared_script import lay_out
 
 # ---- answers that are no HTTP, or too much of it
@@ -34,11 +35,11 @@ def asked(answer, **request):
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
         to = peers.target(f"http://127.0.0.1:{port}/q/far")
-        http = Http(to, Peer(allow=addresses.allowed([to.place])))
+        asked = Host(to, Peer(allow=addresses.allowed([to.place])), time.monotonic)
         try:
-            return await http.ask(Request(method="GET", path="/x", **request))
+            return await asked.ask(Request(method="GET", path="/x", **request))
         finally:
-            http.close()
+            asked.close()
             server.close()
             await server.wait_closed()
 

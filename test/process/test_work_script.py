@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import tarfile
+import time
 
 import pytest
 from harness.agents import QUIET, member, tar_of
 
 from rq.outbound import addresses, peers
+from rq.outbound.host import Host
 from rq.outbound.peers import Peer
-from rq.work.http import Http
 from rq.work.link import Link
 from rq.work.service import Service
 from rq.work.shared_script import SharedScript
@@ -53,14 +54,14 @@ def test_a_script_that_is_known_does_not_travel_again(host, tmp_path):
 
     async def look():
         to = peers.target(host.url)
-        http = Http(to, Peer(allow=addresses.allowed([to.place])))
-        shared = SharedScript(Service(to, Link(http.ask, to.peer), {}), tmp_path)
+        asked = Host(to, Peer(allow=addresses.allowed([to.place])), time.monotonic)
+        shared = SharedScript(Service(to, Link(asked.ask, to.peer), {}), tmp_path)
         try:
             looks = [await shared.fetch(), await shared.fetch()]
             host.script = tar_of((member("run"), b"#!/bin/sh\n# another\n"))
             return [*looks, await shared.fetch(), await shared.fetch()]
         finally:
-            http.close()
+            asked.close()
 
     assert asyncio.run(look()) == [True, False, True, False]
     first, known, changed, last = host.scripts_asked

@@ -16,6 +16,7 @@ import threading
 import time
 from pathlib import Path
 
+import h11
 import orjson
 import pyarrow as pa
 import pytest
@@ -410,7 +411,9 @@ def test_the_launcher_of_jobs_says_how_it_is_used():
 def test_without_spark_the_queue_is_told_how_to_get_it(tmp_path, engine, told):
     reader, writer = os.pipe()
     # Without site-packages nothing is there but what is put there.
-    (tmp_path / "orjson").symlink_to(Path(orjson.__file__).parent)
+    for package in (h11, orjson):
+        place = Path(package.__file__).parent
+        (tmp_path / place.name).symlink_to(place)
     script = tmp_path / "job.py"
     script.write_text("from rq.spark import job\n@job\ndef run(q): pass\n")
     env = {

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from rq.outbound.reply import Reply
+from rq.outbound.exchange import Reply
 from rq.relay import answers
 from rq.relay.two_phase import ENDS, Answer, Heard, Step, Stored, next_step
 

@@ -190,4 +190,4 @@ def test_rq_send_of_a_script_uses_it(web, attempt):
     assert (done.returncode, done.stderr.count("\n")) == (4, 1), done.stderr
     env["RQ_HOST"] = "http://127.0.0.1:1/"
     done = send_as_nobody(other)
-    assert done.stderr.startswith("rq: the web of RQ at http://127.0.0.1:1 does not a")
+    assert done.stderr.startswith("rq: http://127.0.0.1:1 does not answer: ")

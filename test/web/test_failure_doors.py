@@ -20,7 +20,7 @@ from rq.access.sockets import policy
 from rq.config import files
 from rq.kinds import HEADER, PASSING, URN, Kind
 from rq.layout import Root
-from rq.outbound.reply import Reply
+from rq.outbound.exchange import Reply
 from rq.relay import answers
 from rq.relay.two_phase import Heard
 from rq.spark import queue_door
@@ -220,7 +220,7 @@ def test_a_message_that_is_refused_is_answered_as_the_ancestor_did(web, kind, re
 
 
 def test_a_relay_goes_by_the_kind(kind, refuser):
-    reply = Reply(200, b'["fail","words of tomorrow"]', kind)
+    reply = Reply(200, b'["fail","words of tomorrow"]', {HEADER.lower(): str(kind)})
     assert answers.prepared(reply).heard is AT_DOORS[kind].heard
     # What another user prepared, since the token was changed, is begun again.
     is_another_s = kind is Kind.NOT_ALLOWED
