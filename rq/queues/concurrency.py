@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
 
 
 class Wakeup:
@@ -68,10 +66,6 @@ class Wakeup:
                 waiter.set_exception(error)
 
 
-SLICE = 0.005  # seconds of work between turns
-
-Item = TypeVar("Item")
-
 log = logging.getLogger(__name__)
 
 
@@ -100,24 +94,6 @@ class Tasks:
         self._all.discard(task)
         if not task.cancelled() and task.exception() is not None:
             log.error("a task failed", exc_info=task.exception())
-
-
-async def in_slices(
-    items: Iterable[Item],
-    act: Callable[[Item], object],
-    between: Callable[[], None] = lambda: None,
-) -> None:
-    """Act on each item, and give the loop its turn every few milliseconds.
-
-    Much may happen in such a turn: `act` has to look again. `between` is called before it.
-    """
-    until = time.perf_counter() + SLICE
-    for item in items:
-        act(item)
-        if time.perf_counter() > until:
-            between()
-            await asyncio.sleep(0)
-            until = time.perf_counter() + SLICE
 
 
 FILES, LOOKS = 8, 4  # threads

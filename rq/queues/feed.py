@@ -19,6 +19,7 @@ import orjson
 
 from rq.errors import BadMessage, Damaged
 from rq.logs import fields
+from rq.proc.slices import Slice
 from rq.queues.control.rows import are_taken
 from rq.queues.owner.owner import Owner
 from rq.spool.rows import Rows, read, remove
@@ -60,12 +61,12 @@ class Feed:
             self._open()
             return False
         room = self._room()
-        until = time.perf_counter() + seconds()
+        turn = Slice(seconds())
         for line in list(islice(self._lines, max(0, room))):
             if self._spool.group_full or not self._make(line):
                 break
             self._lines.popleft()
-            if time.perf_counter() > until:
+            if turn.is_over:
                 break
         return self._stock.left > 0 and room > 0
 

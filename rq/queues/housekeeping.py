@@ -18,7 +18,8 @@ from rq.errors import BadConfig, DiskFailed, RQError
 from rq.guarded import Sender
 from rq.layout import QueueDir
 from rq.message import Message
-from rq.queues.concurrency import Tasks, in_slices
+from rq.proc.slices import in_slices
+from rq.queues.concurrency import Tasks
 from rq.queues.control import deciding, idempotency
 from rq.queues.control.connections import Connections
 from rq.queues.delivery import notices

@@ -18,6 +18,7 @@ from itertools import islice
 from rq import back_off
 from rq.logs import fields
 from rq.message import Message
+from rq.proc.slices import Slice
 from rq.spool.entry import Counts, Entry
 from rq.spool.gone import Gone
 from rq.spool.mover import Mover
@@ -174,8 +175,7 @@ class Lag:
         A folder that cannot be moved now (no space, no permission) stays for later, and
         `stuck` says why.
         """
-        now = time.perf_counter()
-        until = now + seconds
+        now, turn = time.perf_counter(), Slice(seconds)
         self._wake(now)
         self.rests = 0
         for msg_id in list(islice(self._due, LOOKS)):
@@ -184,9 +184,9 @@ class Lag:
                 self.rests += 1
                 continue
             self._try(msg_id)
-            if time.perf_counter() > until:
+            if turn.is_over:
                 break
-        while self._gone and time.perf_counter() < until:
+        while self._gone and not turn.is_over:
             self._gone.remove_one()
         return bool(self._gone) or min(len(self._due), LOOKS) > self.rests
 

@@ -19,6 +19,7 @@ from gunicorn.workers.gasgi import ASGIWorker
 
 from rq.access import kernel
 from rq.errors import RQError
+from rq.proc.slices import Slice
 from rq.web.visitors import Visitor, Visitors
 
 HEAD_TIME = 10  # seconds for the head of a request, whatever comes meanwhile
@@ -119,9 +120,9 @@ class Connection(ASGIProtocol):
     def _read_on(self) -> bool:
         """Read what is there, or as much as there is time for: a quarter of a megabyte
         of chunks of a byte each takes a fifth of a second."""
-        until = time.monotonic() + _TURN
+        turn = Slice(_TURN)
         data, at = self._ahead, 0
-        while at < len(data) and (at == 0 or time.monotonic() < until):
+        while at < len(data) and (at == 0 or not turn.is_over):
             piece = data[at:] if self._is_cheap() else data[at : at + _SLICE]
             at += len(piece)
             if not self._read(piece):

@@ -12,7 +12,7 @@ from rq.layout import QueueDir
 from rq.message import filter as filters
 from rq.message.fields import param_text
 from rq.message.filter import Filter, Traits
-from rq.queues.concurrency import in_slices
+from rq.proc.slices import in_slices
 from rq.queues.owner.owner import Owner
 from rq.spool import Spool, folders
 from rq.spool.entry import Entry

@@ -19,9 +19,9 @@ from rq.errors import Damaged, RQError, WrongState
 from rq.logs import fields
 from rq.message import filter as filters
 from rq.message.filter import Filter
+from rq.proc.slices import in_slices
 from rq.queues.bulk import actions, retry, selection
 from rq.queues.bulk.actions import Deed, Hands
-from rq.queues.concurrency import in_slices
 from rq.spool.bulk import Bulk, Chosen, Standing, drop_list, end_bulk, read_list
 from rq.spool.record import More
 

@@ -10,9 +10,9 @@ from rq.message.action import Action
 from rq.message.actions import Word
 from rq.message.filter import Filter
 from rq.nesting import Json
+from rq.proc.slices import in_slices
 from rq.queues.bulk import actions, selection
 from rq.queues.bulk.actions import Deed
-from rq.queues.concurrency import in_slices
 from rq.queues.control.change import check_leaving
 from rq.queues.control.command import Context, Handler, Ok, asker, object_in
 from rq.replies import BulkChoice, BulkView

@@ -14,9 +14,9 @@ from rq.message.action import Action, Door
 from rq.message.actions import ACTIONS, Word
 from rq.message.filter import Filter
 from rq.nesting import Json
+from rq.proc.slices import in_slices
 from rq.queues.bulk import actions, retry, selection
 from rq.queues.bulk.actions import DOES, Deed, Hands
-from rq.queues.concurrency import in_slices
 from rq.queues.control import message_list, message_view
 from rq.queues.control.command import (
     Context,

@@ -21,6 +21,7 @@ import orjson
 from rq import wire
 from rq.access.sockets import Asker
 from rq.errors import BadInput, Busy, RQError, TooLarge
+from rq.proc.slices import Slice
 
 REQUEST_LIMIT = 2 * 1024 * 1024  # bytes
 _READ = 256 * 1024
@@ -163,12 +164,12 @@ class Connection:
     def _answer(self) -> None:
         """Answer what was asked, one after the other; the rest later, when it
         takes long, or its replies are not taken."""
-        until = time.monotonic() + _SLICE
+        turn = Slice(_SLICE)
         while self._todo and not (self._held or self.closed or self.owed > _BACKLOG):
             payload, self._fds = self._todo.popleft()
             self._on_request(self, payload)
             _close_all(self._fds)
-            if self._todo and time.monotonic() > until:
+            if self._todo and turn.is_over:
                 self._go_on_later()
                 break
         self._read_or_not()

@@ -28,7 +28,7 @@ from rq.layout import ATTACH
 from rq.message import Attachment, JsonObject, Message
 from rq.nesting import Json
 from rq.proc import peers
-from rq.queues.concurrency import in_slices
+from rq.proc.slices import in_slices
 from rq.queues.control import idempotency, message_list
 from rq.queues.control.command import (
     Context,

@@ -19,7 +19,7 @@ from rq.layout import ATTACH, QueueDir
 from rq.logs import fields
 from rq.message import Message
 from rq.nesting import Json
-from rq.queues.concurrency import in_slices
+from rq.proc.slices import in_slices
 from rq.queues.control import rows
 from rq.queues.control.command import Ok
 from rq.queues.owner.owner import Owner

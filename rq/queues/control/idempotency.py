@@ -46,7 +46,7 @@ from rq.access.sockets import Asker
 from rq.errors import BadInput, BadMessage, NotPermitted, Unread
 from rq.message import JsonObject, Message, fieldnames
 from rq.nesting import Json
-from rq.queues.concurrency import in_slices
+from rq.proc.slices import in_slices
 from rq.queues.owner.owner import PREPARED, Owner
 from rq.spool import Accepted, outbox
 from rq.spool.record import More

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
 from rq import names
 from rq.errors import BadInput, RQError, WrongOffset, not_done
 from rq.message import Attachment, JsonObject
 from rq.nesting import Json
+from rq.proc.slices import Slice, in_slices
 from rq.queues import arguments
 from rq.queues.attempts.lease import Lease
-from rq.queues.concurrency import SLICE, in_slices
 from rq.queues.control.command import (
     Context,
     Handler,
@@ -182,12 +181,12 @@ def _each(
 ) -> NowOrLater[Results]:
     """Act on each item; answer a row for each, in their order. What takes longer than a
     slice, be they many or large, takes turns with other requests."""
-    until = time.perf_counter() + SLICE
+    turn = Slice()
     results: list[WordResult] = []
     left = iter(items)
     for item in left:
         results.append(_acted(item, act))
-        if time.perf_counter() > until:
+        if turn.is_over:
             return _in_turns(ctx, left, act, results)
     return "ok", {"results": results}
 

@@ -14,9 +14,9 @@ from rq.config import secrets
 from rq.errors import BadInput, NoSuchMessage
 from rq.layout import QueueDir
 from rq.message import JsonObject, Message
+from rq.proc.slices import in_slices
 from rq.queues import arguments
 from rq.queues.attempts.attempt import starts_of_ended
-from rq.queues.concurrency import in_slices
 from rq.queues.control import message_view, waiting_view
 from rq.queues.owner.owner import Owner
 from rq.replies import MessageRow

@@ -16,7 +16,7 @@ from rq.access.roles import Role
 from rq.config import secrets
 from rq.errors import BadInput, Busy, Closed, Torn
 from rq.message import JsonObject, fieldnames
-from rq.queues.concurrency import in_slices
+from rq.proc.slices import in_slices
 from rq.queues.control import idempotency, message_list, message_view
 from rq.queues.control import queue_view as details
 from rq.queues.control.command import (

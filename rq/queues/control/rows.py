@@ -14,7 +14,7 @@ from rq.message import MESSAGE_LIMIT, fieldnames, too_large
 from rq.message.fieldnames import PARAMS
 from rq.message.fields import check_param
 from rq.nesting import Json
-from rq.queues.concurrency import in_slices
+from rq.proc.slices import in_slices
 from rq.queues.control.command import Ok
 from rq.queues.owner.owner import Owner
 from rq.replies import RowsView

@@ -15,8 +15,8 @@ from rq.errors import BadInput, BadMessage, Busy, NoSuchMessage, WrongState
 from rq.logs import fields
 from rq.message import JsonObject, Message, fieldnames
 from rq.nesting import Json
+from rq.proc.slices import in_slices
 from rq.queues import arguments
-from rq.queues.concurrency import in_slices
 from rq.queues.control import deciding, idempotency, rows
 from rq.queues.control.command import (
     Context,

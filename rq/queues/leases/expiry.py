@@ -6,12 +6,12 @@ import asyncio
 import logging
 import time
 
+from rq.proc.slices import SLICE, Slice
 from rq.queues.leases.ends import Ends
 from rq.queues.owner.owner import Owner
 
 BEAT = 0.5  # seconds between looks
 STALL = 1.0  # seconds that the loop may stand still before they are left out
-SLICE = 0.005  # seconds of ends in one go
 _AT_ONCE = 50
 
 log = logging.getLogger(__name__)
@@ -64,9 +64,9 @@ class Expiry:
     def _end_some(self) -> None:
         """End what is over, for a slice, and the rest behind what else is to be done."""
         self._goes_on = False
-        until = time.perf_counter() + SLICE
+        turn = Slice()
         spool = self._owner.spool
-        while time.perf_counter() < until and not spool.group_full:
+        while not (turn.is_over or spool.group_full):
             over = self._owner.leases.over(_AT_ONCE)
             for lease in over:
                 if not spool.entry(lease.msg_id).busy:

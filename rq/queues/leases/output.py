@@ -11,11 +11,11 @@ import asyncio
 import contextlib
 import functools
 import os
-import time
 from collections.abc import Callable, Iterator
 
 from rq.errors import WrongOffset
 from rq.layout import JOB, STDIO_LOG, folder
+from rq.proc.slices import SLICE, Slice
 from rq.queues.attempts.lease import Lease
 from rq.queues.attempts.leases import Leases
 from rq.scripts import log as stdio
@@ -26,7 +26,6 @@ from rq.states import State
 _DOTS = 1024  # bytes at most, that stand for lost ones
 SECONDS = 0.2  # at most that often the file `status` of a message
 TEXT = 2000  # characters; a hundred thousand leases have one each
-SLICE = 0.005  # seconds of writing in one go
 
 
 class Output:
@@ -178,9 +177,9 @@ class Progress:
 
     def _write(self) -> None:
         self._timer = None
-        until = time.perf_counter() + SLICE
+        turn = Slice()
         spool = self._spool
-        while self._changed and time.perf_counter() < until:
+        while self._changed and not turn.is_over:
             lease = next(iter(self._changed))
             del self._changed[lease]
             if self._leases.held(lease.held.token) is lease:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from rq.proc.slices import Slice
 from rq.queues.leases.grants import Granted, Wanted
 
 SLICE = 0.01  # seconds of claims in one turn
@@ -71,7 +71,7 @@ class Waiters:
 
     def serve(self) -> bool:
         """Lease what is due to those who wait; return whether more may be due."""
-        until = time.perf_counter() + SLICE
+        turn = Slice(SLICE)
         for waiter in list(self._hungry):
             if waiter.ended.done():
                 continue
@@ -80,7 +80,7 @@ class Waiters:
                 return False
             self._leave(waiter)
             waiter.end()
-            if time.perf_counter() > until:
+            if turn.is_over:
                 return True
         return False
 

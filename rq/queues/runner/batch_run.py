@@ -10,11 +10,12 @@ from collections.abc import Callable
 from rq import pipe
 from rq.logs import fields
 from rq.pipe import Report, Verb
+from rq.proc.slices import in_slices
 from rq.queues.attempts import outcome
 from rq.queues.attempts.attempt import Attempt, Batch
 from rq.queues.attempts.outcome import AGAIN, WELL, Outcome
 from rq.queues.attempts.registry import Attempts
-from rq.queues.concurrency import Wakeup, in_slices
+from rq.queues.concurrency import Wakeup
 from rq.queues.delivery import owed
 from rq.queues.owner.settings import Settings
 from rq.queues.runner import finish

@@ -16,8 +16,8 @@ from rq.logs import fields
 from rq.message import Message, limits
 from rq.message.causes import Cause
 from rq.message.limits import Over
+from rq.proc.slices import in_slices
 from rq.queues.attempts.attempt import Attempt, Batch
-from rq.queues.concurrency import in_slices
 from rq.queues.owner.owner import Owner
 from rq.queues.runner import abort
 from rq.queues.runner.abort import Abort
