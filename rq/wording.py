@@ -14,28 +14,6 @@ from typing import Any
 from rq import sentences
 from rq.kinds import Kind
 
-# Fields of a message that are shown in a sentence or a place of their own.
-SHOWN_APART = frozenset(
-    {
-        "msg_id",
-        "state",
-        "status",
-        "held",
-        "_why",
-        "phase",
-        "path",
-        "result",
-        "story",
-        "_attachments",
-        "_limits",
-        "attachments",
-        "due",
-        "count",
-        "max_count",
-        "attempt",
-        "next_attempt",
-    }
-)
 _PLAIN = {
     "cause": "cause",
     "exit": "exit status",

@@ -14,7 +14,7 @@ from rq.cli import FAILED, OK, owner, place, term
 from rq.errors import OutcomeUnknown, Unreachable, WrongState
 from rq.layout import Root
 from rq.message.action import Action, Many
-from rq.message.fieldnames import PARAMS
+from rq.message.table import PARAMS
 from rq.nesting import Json
 from rq.replies import BulkChoice, BulkView
 from rq.states import State

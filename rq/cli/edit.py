@@ -15,11 +15,12 @@ from rq.cli import OK, change, ids, owner, place, term
 from rq.errors import BadInput
 from rq.layout import Root
 from rq.message.actions import ACTIONS, Word
-from rq.message.fieldnames import PARAMS
+from rq.message.table import PARAMS, names
 from rq.nesting import Json, from_json
 from rq.states import version_of
 
-_EDITABLE = (*PARAMS, "max_count", "priority", "src")
+# What an editor is given: what `rq send` has options for.
+_EDITABLE = names(lambda row: bool(row.option) or row.name in PARAMS)
 
 
 def edit(root: Root, words: list[str]) -> int:

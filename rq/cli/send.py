@@ -13,10 +13,11 @@ from rq.cli.named_files import FRESH, Files
 from rq.errors import BadInput, NotUnique, RQError
 from rq.layout import Root
 from rq.message import PARAMS, limits
+from rq.message.table import ROWS, Kind
 from rq.nesting import Json
 
 _KEY = "_key"
-_GIVEN = (*PARAMS, "src", "max_count", "unique_key", "priority")
+_OPTIONS = tuple(row for row in ROWS if row.option)
 
 _JOINED = "joined"  # of an owner's answer: nothing new was made
 
@@ -102,7 +103,8 @@ def _short(full: Json) -> str:
 
 def _fields(args: argparse.Namespace) -> dict[str, Json]:
     given: dict[str, Json] = {
-        **{name: getattr(args, name) for name in _GIVEN},
+        **{name: getattr(args, name) for name in PARAMS},
+        **{row.name: getattr(args, row.name) for row in _OPTIONS},
         **dict(_param(pair) for pair in args.p),
         **dict(_limit(pair) for pair in args.limit),
         "due": None if args.due is None else moments.due(args.due, time.time()),
@@ -214,19 +216,14 @@ def _parser() -> argparse.ArgumentParser:
         "--hold", action="store_true", help="hold it until `rq release`"
     )
     parser.add_argument("--why", default="", metavar="TEXT", help="shown while held")
-    parser.add_argument("--src", help="where the message comes from, free text")
-    parser.add_argument(
-        "--unique-key", metavar="TEXT", help="what it has in common with equal messages"
-    )
-    parser.add_argument(
-        "--max-count", type=int, metavar="N", help="how often it may be run again (15)"
-    )
-    parser.add_argument(
-        "--priority",
-        type=int,
-        metavar="N",
-        help="0 to 9: of the messages that are due 9 starts first (0)",
-    )
+    for row in _OPTIONS:
+        default = "" if row.default is None else f" ({row.default})"
+        parser.add_argument(
+            f"--{row.name.replace('_', '-')}",
+            type=int if row.kind is Kind.WHOLE else str,
+            metavar=row.option,
+            help=f"{row.said}{default}",
+        )
     parser.add_argument(
         "--limit",
         action="append",

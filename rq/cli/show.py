@@ -10,10 +10,10 @@ from rq import next_attempt, wording
 from rq.cli import ids, output, owner, place, term
 from rq.layout import Root
 from rq.message import PARAMS, limits, lineage
-from rq.message.fieldnames import LIMITS
+from rq.message.table import APART
 from rq.replies import AttachmentView, AttemptRow, AttemptsView, MessageView
 
-_SHOWN_APART = wording.SHOWN_APART | {"queue", "removed_at", *PARAMS} | LIMITS
+_SHOWN_APART = APART | {"queue"}
 
 
 def show(root: Root, words: list[str]) -> int:

@@ -18,7 +18,8 @@ import orjson
 from rq import durable, names, visible
 from rq.config import files
 from rq.layout import Root
-from rq.message.fields import LATEST, WHY_LIMIT
+from rq.message.fields import WHY_LIMIT
+from rq.message.table import LATEST
 
 _MOST = 8192  # bytes of a file that are read
 _SAME_TIME_NS = 1_000_000_000  # two changes so close may have the same times

@@ -6,8 +6,7 @@ by `from_disk`, which is as strict about types. Unknown fields survive both.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,34 +15,34 @@ import orjson
 from rq.errors import BadMessage, TooLarge, Torn
 from rq.message import fieldnames
 from rq.message import fields as checks
-from rq.message.fieldnames import DROPPED, LIMITS, OWN
 from rq.message.fields import ENV_STRING_LIMIT, Attachment, JsonObject, param_text
+from rq.message.table import (
+    DROPPED,
+    KEPT,
+    LIMITS,
+    MAX_COUNT,
+    MOST_URLS,
+    NOT_SHOWN,
+    OWN,
+    PARAMS,
+    WRITTEN_IF_SET,
+)
 from rq.nesting import Json
 
-__all__ = ["ENV_STRING_LIMIT", "Attachment", "JsonObject", "Message", "param_text"]
+__all__ = [
+    "ENV_STRING_LIMIT",
+    "MAX_COUNT",
+    "MOST_URLS",
+    "NOT_SHOWN",
+    "PARAMS",
+    "Attachment",
+    "JsonObject",
+    "Message",
+    "param_text",
+]
 
-MAX_COUNT = 15
 MESSAGE_LIMIT = 1024 * 1024 - 4096  # bytes; with its journal line under 1 MiB
-PARAMS = fieldnames.PARAMS
 URLS_CUT = fieldnames.URLS_CUT
-# By these RQ says how a message stands, when it shows one: no sender may say it.
-SAID_BY_RQ = frozenset(
-    {
-        "phase",
-        "acknowledged",
-        "_txn",
-        "_why",
-        "_attachments",
-        "_limits",
-        "removed_at",
-        "_restored",
-        "_silent",
-    }
-)
-# Nor is the key of a message in prep shown: another could send his under it first, and
-# the one who commits his own would hear that it was accepted already.
-NOT_SHOWN = SAID_BY_RQ | {fieldnames.KEY, fieldnames.PREPARER}
-MOST_URLS = 20  # each takes the whole story of the end into a line of the journal
 
 
 @dataclass(frozen=True, kw_only=True)  # no slots: `with_` is faster so
@@ -72,7 +71,7 @@ class Message:
     dups: tuple[str, ...] = ()
     held: JsonObject | None = None  # by, why, since: it does not start
     attachments: Mapping[str, Attachment] = field(default_factory=dict)
-    limits: JsonObject = field(default_factory=dict)  # `fieldnames.LIMITS`
+    limits: JsonObject = field(default_factory=dict)  # by their names
     extra: JsonObject = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Json]:
@@ -129,24 +128,14 @@ def too_large(size: int) -> TooLarge:
     )
 
 
-_OPTIONAL = (
-    "src",
-    "attempt",
-    "lost_attempts",
-    "priority",
-    "unique_key",
-    "post_run_webhook",
-    "orig_msg_id",
-    "force_remote",
-    "cloned_from",
-    "parent_result",
-    "dup",
-    "dups",
-    "held",
-)
-_KEPT = frozenset(
-    {"msg_id", "dest", "due", "count", "max_count", "attachments", *PARAMS, *_OPTIONAL}
-    | LIMITS
+# Attachments are values of their own; all else is written as it is.
+_OPTIONAL = tuple(name for name in WRITTEN_IF_SET if name != "attachments")
+# What is read apart from the other fields.
+_APART = frozenset({"msg_id", "dest", "due"})
+_PARSERS = {n: parse for n, parse in checks.PARSERS.items() if n not in _APART}
+_GROUPS = {"params", "limits", "extra"}  # attributes that hold several fields
+assert KEPT - LIMITS - {*PARAMS} == Message.__dataclass_fields__.keys() - _GROUPS, (
+    "`Message` has other fields than the table"
 )
 
 
@@ -177,7 +166,7 @@ def from_disk(data: bytes, msg_id: str, now: float) -> Message:
     if not isinstance(fields, dict):
         raise Torn("msg is not a JSON object")
     try:
-        kept, strange = checks.without_strange_limits(checks.with_a_priority(fields))
+        kept, strange = checks.of_file(fields)
         message = _with_few_urls(_from_fields(kept, msg_id, now))
         return message.with_(extra={**message.extra, **strange}) if strange else message
     except BadMessage as error:
@@ -205,44 +194,27 @@ def _from_fields(fields: JsonObject, msg_id: str, now: float) -> Message:
         checks.check_param(name, value)
     # Most messages have few of these: what is absent is not looked at.
     others: dict[str, Any] = {
-        name: _CHECKS[name](fields, name) for name in fields if name in _CHECKS
+        name: _PARSERS[name](fields[name]) for name in fields if name in _PARSERS
     }
     keys = fields.keys()
     return _PLAIN.with_(
         msg_id=msg_id,
-        dest=checks.text(fields, "dest") or "",
+        dest=_dest(dest) or "",
         due=now if due is None or due == "" else checks.due(due),
         params=params,
         attachments=others.pop("attachments", {}),
         limits={} if keys.isdisjoint(LIMITS) else checks.limits_in(fields),
-        extra={} if keys <= _KEPT else _extra(fields),
+        extra={} if keys <= KEPT else _extra(fields),
         **others,
     )
 
 
 _PLAIN = Message(msg_id="", dest="", due=0.0)  # a copy is made faster than a new one
-_CHECKS: Mapping[str, Callable[[JsonObject, str], object]] = {
-    "src": checks.text,
-    "count": functools.partial(checks.whole, default=0),
-    "max_count": functools.partial(checks.whole, default=MAX_COUNT),
-    "attempt": functools.partial(checks.whole, default=0),
-    "lost_attempts": checks.whole_in,
-    "priority": lambda fields, name: checks.priority(fields[name]),
-    "unique_key": checks.unique_key,
-    "post_run_webhook": lambda fields, name: checks.urls(fields[name]),
-    "orig_msg_id": checks.text,
-    "force_remote": lambda fields, name: bool(fields[name]),
-    "cloned_from": checks.text,
-    "parent_result": checks.variable,
-    "dup": checks.text,
-    "dups": checks.texts,
-    "held": lambda fields, name: checks.held(fields[name]),
-    "attachments": lambda fields, name: checks.attachments(fields[name]),
-}
+_dest = checks.PARSERS["dest"]
 
 
 def _extra(fields: JsonObject) -> JsonObject:
-    unknown = fields.keys() - _KEPT - DROPPED
+    unknown = fields.keys() - KEPT - DROPPED
     for name in unknown:
         checks.as_json(name, fields[name])
     return {name: fields[name] for name in fields if name in unknown}

@@ -1,7 +1,7 @@
 """The names of a message's fields, and what a new message may not call one.
 
 A field that RQ does not know survives, for scripts to read. One that looks as if it told
-RQ what to do, and does not, would do so in silence: it is refused where somebody creates a
+RQ what to do, and does not, would do so in silence: it is refused where a client creates a
 message. What was accepted elsewhere or before (relay, `new/`, copies, folders) is taken as
 it is.
 """
@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from rq import visible
 from rq.errors import BadMessage
+from rq.message.table import BY_NAME, DROPPED, FIELDS, ROWS, SAID_BY_SENDERS
 
-PARAMS = ("param1", "param2", "param3", "param4")
 URLS_CUT = "post_run_webhook_cut"  # a sentence, of a message with more from before
 KEY = "_key"
 # Said by RQ's own user and root alone:
@@ -26,120 +26,19 @@ RELAY_KEY = "relay/"  # how the keys begin under which other hosts hand messages
 HOPS = "hops"  # a field of its own: how often the message was relayed
 ORIGIN = "orig_msg_id"
 
-# What limits the attempts of a message.
-LIMITS = frozenset(
-    {
-        "timeout",
-        "grace",
-        "deadline",
-        "heartbeat",
-        "memory",
-        "cpu_seconds",
-        "open_files",
-        "processes",
-        "log_bytes",
-    }
-)
-# What a client says of a message.
-SAID_BY_SENDERS = frozenset(
-    {
-        "dest",
-        "due",
-        "count",
-        "max_count",
-        "src",
-        "unique_key",
-        "post_run_webhook",
-        "priority",
-        "orig_msg_id",
-        "force_remote",
-        "hold",
-        *PARAMS,
-        *LIMITS,
-    }
-)
-# What only RQ itself writes into a message; from a client it is not taken.
-OWN = frozenset(
-    {
-        "msg_id",
-        "attempt",
-        "lost_attempts",
-        "dup",
-        "dups",
-        "held",
-        "attachments",
-        KEY,
-        KEY_OF,
-        PREPARER,
-        AS_OPERATOR,
-        URLS_CUT,
-    }
-)
 # Of a queue's config alone, which root writes: no message says them.
 OF_CONFIG = frozenset({"umask", "no_new_privs"})
-# Bookkeeping of the ancestor that leaked into its files, and words of its forms.
-DROPPED = frozenset(
-    {"status", "state", "path", "_attachments", "_method", "child_pid", "story"}
-)
-FIELDS = SAID_BY_SENDERS | OWN | DROPPED | {"cloned_from", "parent_result"}
-
-# What steering a message will be called; until RQ knows it, nobody may rely on it.
-RESERVED = frozenset(
-    {
-        "after",
-        "key",
-        "retry",
-    }
-)
-_OTHERS: Mapping[str, tuple[str, ...]] = {  # our name: what other queues call it
-    "due": (
-        "at",
-        "countdown",
-        "defer_until",
-        "delay",
-        "delay_seconds",
-        "eta",
-        "not_before",
-        "run_at",
-        "run_in",
-        "schedule_at",
-        "schedule_in",
-        "scheduled_at",
-        "start_at",
-    ),
-    "max_count": (
-        "attempts",
-        "max_attempts",
-        "max_retries",
-        "max_retry",
-        "max_tries",
-        "retries",
-        "retry_limit",
-        "tries",
-    ),
-    "post_run_webhook": ("webhook", "webhooks", "webhook_url"),
-    "_key": ("dedup_id", "dedup_key", "deduplication_id", "idempotency_key"),
-    "deadline": ("expire", "expires", "expires_at", "expires_in", "max_age", "ttl"),
-    "priority": ("prio",),
-    "retry": ("backoff", "retry_delay", "retry_wait"),
-    "timeout": ("job_timeout", "reserve_for", "time_limit", "ttr"),
-    "unique_key": ("unique", "unique_for"),
+# What steering a message will be called, and what other queues call it; until RQ knows it,
+# nothing may rely on it.
+RESERVED: Mapping[str, tuple[str, ...]] = {
     "after": ("depends_on",),
+    "key": (),
+    "retry": ("backoff", "retry_delay", "retry_wait"),
 }
 _SHORTEST = 5  # characters of a field that a name one edit away is taken for
 _LONGEST = 40  # characters of a name that can be like one of ours
 _OFTEN = frozenset({"grace"})  # many words of other trades are one letter away
 _PARAM = re.compile(r"param\d+", re.ASCII)
-_MEANS = {
-    "due": "say due, the epoch seconds before which it is not run",
-    "max_count": "say max_count, the retry that is one too many",
-    "post_run_webhook": "say post_run_webhook, a list of URLs",
-    "deadline": "say deadline, the epoch seconds after which it is not started",
-    "timeout": "say timeout, the seconds after which its script is ended",
-    "priority": "say priority, 0 to 9: among those that are due 9 runs first",
-    "unique_key": "say unique_key, a text that equal messages have in common",
-    "_key": "say _key, which names the request and is remembered for seven days",
-}
 
 
 def check(fields: Mapping[str, object]) -> None:
@@ -174,14 +73,14 @@ def _refusal(name: str) -> str:
         return (
             f"{name!r} is no field of a message: only the config of its queue sets it"
         )
-    if ours in RESERVED:
+    if ours is not None and ours in RESERVED:
         again = "" if plain == _plain(ours) else f" for {ours}"
         return (
             f"{name!r} is reserved{again}: RQ will know it and does not yet; a field of "
             f"your own can be called {own}"
         )
     if ours is not None:
-        return f"{name!r} is no field of a message: {_MEANS[ours]}"
+        return f"{name!r} is no field of a message: say {ours} ({BY_NAME[ours].said})"
     whose = ", which RQ alone writes" if field not in SAID_BY_SENDERS else ""
     return (
         f"{name!r} is no field of a message; did you mean {field!r}{whose}? A field of "
@@ -239,7 +138,8 @@ def _one_edit(name: str, other: str) -> bool:
 
 _OF_CONFIG = frozenset(map(_plain, OF_CONFIG))
 _BY_OTHERS = {
-    **{_plain(other): ours for ours, others in _OTHERS.items() for other in others},
+    **{_plain(other): row.name for row in ROWS for other in row.called},
+    **{_plain(other): ours for ours, others in RESERVED.items() for other in others},
     **{_plain(name): name for name in RESERVED},
 }
 

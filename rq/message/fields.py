@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeGuard, cast
+from typing import TypeAlias, TypeGuard, cast
 
 import orjson
 
 from rq import names, visible
 from rq.errors import BadInput, BadMessage
-from rq.message import fieldnames, limits
-from rq.message.rank import LEAST, MOST
+from rq.message import limits
+from rq.message.table import (
+    BY_NAME,
+    KEY_LIMIT,
+    LARGEST,
+    LATE,
+    LATEST,
+    LIMITS,
+    ROWS,
+    Kept,
+    Kind,
+    Row,
+)
 from rq.nesting import Json, check_depth
 
 ENV_STRING_LIMIT = 128 * 1024  # bytes of NAME=VALUE with its NUL (MAX_ARG_STRLEN)
 WHY_LIMIT = 500  # characters of a reason that a person gives
-KEY_LIMIT = 200  # characters of a unique key
-LATEST = 32503680000  # the year 3000, in epoch seconds
 
 JsonObject = Mapping[str, Json]
+Parser: TypeAlias = Callable[[Json], object]  # BadMessage says what is wrong
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +88,7 @@ def due(value: Json) -> float:
 def limits_in(fields: JsonObject) -> dict[str, Json]:
     """Return the limits of a message's attempts."""
     own: dict[str, Json] = {}
-    for name in fields.keys() & fieldnames.LIMITS:
+    for name in fields.keys() & LIMITS:
         value = fields[name]
         if value is None or value == "":
             continue
@@ -90,18 +100,28 @@ def limits_in(fields: JsonObject) -> dict[str, Json]:
     return own
 
 
-def without_strange_limits(fields: JsonObject) -> tuple[JsonObject, JsonObject]:
-    """Return fields of a message that was accepted, and those of them that no limit can
-    have: they were a sender's own before RQ had limits."""
-    strange = {}
-    for name in fields.keys() & fieldnames.LIMITS:
-        try:
-            limits_in({name: fields[name]})
-        except BadMessage:
-            strange[name] = fields[name]
+def of_file(fields: JsonObject) -> tuple[JsonObject, JsonObject]:
+    """Return the fields of a message that was accepted, and those of them that a sender
+    had as his own before RQ gave limits their names. What makes no sense in another late
+    field is left out."""
+    if fields.keys().isdisjoint(LATE):
+        return fields, {}
+    strange = {name for name in fields.keys() & LATE if not _is_right(name, fields)}
     if not strange:
-        return fields, strange
-    return {name: fields[name] for name in fields if name not in strange}, strange
+        return fields, {}
+    kept = {name: value for name, value in fields.items() if name not in strange}
+    return kept, {name: fields[name] for name in strange & LIMITS}
+
+
+def _is_right(name: str, fields: JsonObject) -> bool:
+    try:
+        if name in LIMITS:
+            limits_in({name: fields[name]})
+        else:
+            PARSERS[name](fields[name])
+    except BadMessage:
+        return False
+    return True
 
 
 def _seconds(value: float | str) -> float | None:
@@ -111,56 +131,43 @@ def _seconds(value: float | str) -> float | None:
         return None
 
 
-def whole(fields: JsonObject, name: str, default: int) -> int:
-    """Return a whole number from 0 up, given as one or as its digits."""
-    value = fields.get(name)
-    if is_whole(value):
-        return value
-    if value is None or value == "":
-        return default
-    digits = value.strip() if isinstance(value, str) else ""
-    if digits.isascii() and digits.isdigit():
-        value = int(digits.lstrip("0")[:12] or "0")
-    if is_whole(value):
-        return value
-    raise BadMessage(f"{name} is not a whole number from 0 up: {value!r:.80}")
-
-
-def whole_in(fields: JsonObject, name: str) -> int:
-    """Return a number that RQ keeps in a file, 0 for what is none: a sender may have used
-    the name when RQ did not know it."""
-    value = fields.get(name)
-    return value if is_whole(value) else 0
-
-
 def priority(value: Json) -> int:
     """Return a priority, given as a number or its digit."""
-    if value is None or value == "":
-        return LEAST
-    text = value.strip() if isinstance(value, str) else value
-    if isinstance(text, str) and len(text) == 1 and text.isascii() and text.isdigit():
-        text = int(text)
-    if is_whole(text) and LEAST <= text <= MOST:
-        return text
-    raise BadMessage(
-        f"priority is not a whole number from {LEAST} to {MOST}: {value!r:.80}"
-    )
+    return _priority(value)
 
 
 def priority_in(fields: Mapping[str, object]) -> int:
     """Return the priority in a file, the least for what is none: a message may have been
     accepted when RQ did not know the field."""
     try:
-        return priority(cast("Json", fields.get("priority")))
+        return _priority(cast("Json", fields.get("priority")))
     except BadMessage:
-        return LEAST
+        return _priority(None)
 
 
-def with_a_priority(fields: JsonObject) -> JsonObject:
-    """Return the fields of a file with what `priority_in` returns."""
-    if "priority" not in fields:
-        return fields
-    return {**fields, "priority": priority_in(fields)}
+def _whole(row: Row) -> Callable[[Json], int]:
+    """Return what reads a whole number, given as one or as its digits."""
+    name, default, low, high = row.name, row.default or 0, row.low, row.high
+    top = "up" if high == LARGEST else f"to {high:g}"
+
+    def read(value: Json) -> int:
+        if value is None or value == "":
+            return default
+        number = _of_digits(value) if isinstance(value, str) else value
+        if is_whole(number) and low <= number <= high:
+            return number
+        raise BadMessage(
+            f"{name} is not a whole number from {low:g} {top}: {value!r:.80}"
+        )
+
+    return read
+
+
+def _of_digits(text: str) -> int | None:
+    digits = text.strip()
+    if digits.isascii() and digits.isdigit():
+        return int(digits.lstrip("0")[:12] or "0")
+    return None
 
 
 def is_whole(value: object) -> TypeGuard[int]:
@@ -168,48 +175,61 @@ def is_whole(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31
 
 
-def text(fields: JsonObject, name: str) -> str | None:
-    """Return a short text that any environment can hold."""
-    value = fields.get(name)
-    if value is None:
-        return None
-    if not isinstance(value, str):
-        raise BadMessage(f"{name} is not text: {value!r:.80}")
-    if "\0" in value or len(value) > ENV_STRING_LIMIT // 8:
-        raise BadMessage(f"{name} is too long or holds a NUL byte")
-    return value
+def _text(row: Row) -> Callable[[Json], str | None]:
+    """Return what reads a short text that any environment can hold."""
+    name = row.name
+
+    def read(value: Json) -> str | None:
+        if value is None:
+            return None
+        if not isinstance(value, str):
+            raise BadMessage(f"{name} is not text: {value!r:.80}")
+        if "\0" in value or len(value) > ENV_STRING_LIMIT // 8:
+            raise BadMessage(f"{name} is too long or holds a NUL byte")
+        return value
+
+    return read
 
 
-def unique_key(fields: JsonObject, name: str) -> str | None:
+def _flag(row: Row) -> Callable[[Json], bool]:
+    return bool
+
+
+def _texts(row: Row) -> Callable[[Json], tuple[str, ...]]:
+    """Return what reads a list of texts."""
+    name = row.name
+
+    def read(value: Json) -> tuple[str, ...]:
+        listed = value or ()
+        if isinstance(listed, list | tuple):
+            texts = tuple(item for item in listed if isinstance(item, str))
+            if len(texts) == len(listed):
+                return texts
+        raise BadMessage(f"{name} is not a list of texts: {value!r:.80}")
+
+    return read
+
+
+def _unique_key(value: Json) -> str | None:
     """Return a text by which equal messages are known."""
-    value = fields.get(name)
     if value is None or value == "":
         return None
     if isinstance(value, str) and len(value) <= KEY_LIMIT and value.isprintable():
         return value
-    raise BadMessage(f"{name} is not 1 to {KEY_LIMIT} printable characters")
+    raise BadMessage(f"unique_key is not 1 to {KEY_LIMIT} printable characters")
 
 
-def variable(fields: JsonObject, name: str) -> str | None:
+def _parent_result(value: Json) -> str | None:
     """Return a text that an environment variable can hold, RQ_ and its name."""
-    value = fields.get(name)
     if value is None or value == "":
         return None
     if not isinstance(value, str):
-        raise BadMessage(f"{name} is not text: {value!r:.80}")
-    check_param(name, value)
+        raise BadMessage(f"parent_result is not text: {value!r:.80}")
+    check_param("parent_result", value)
     return value
 
 
-def texts(fields: JsonObject, name: str) -> tuple[str, ...]:
-    """Return a list of texts."""
-    value = fields.get(name) or ()
-    if isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
-        return tuple(value)
-    raise BadMessage(f"{name} is not a list of texts: {value!r:.80}")
-
-
-def urls(value: Json) -> tuple[str, ...]:
+def _urls(value: Json) -> tuple[str, ...]:
     """Return a list of URLs, given as one or as a text with blanks between."""
     if not value:
         return ()
@@ -254,7 +274,7 @@ def held(value: Json) -> JsonObject | None:
     }
 
 
-def attachments(value: Json) -> dict[str, Attachment]:
+def _attachments(value: Json) -> dict[str, Attachment]:
     """Return attachments by their names."""
     if not value:
         return {}
@@ -268,3 +288,28 @@ def attachments(value: Json) -> dict[str, Attachment]:
         }
     except (AttributeError, KeyError, TypeError, ValueError, BadInput):
         raise BadMessage("attachments is not {name: {sha256, md5, size}}") from None
+
+
+# ---- by their names
+
+_OF_ONE: Mapping[str, Parser] = {
+    "due": due,
+    "unique_key": _unique_key,
+    "post_run_webhook": _urls,
+    "parent_result": _parent_result,
+    "held": held,
+    "attachments": _attachments,
+}
+_OF_KIND: Mapping[Kind, Callable[[Row], Parser]] = {
+    Kind.TEXT: _text,
+    Kind.WHOLE: _whole,
+    Kind.FLAG: _flag,
+    Kind.LIST: _texts,
+}
+# What reads each field that a message has as an attribute.
+PARSERS: Mapping[str, Parser] = {
+    row.name: _OF_ONE[row.name] if row.name in _OF_ONE else _OF_KIND[row.kind](row)
+    for row in ROWS
+    if row.kept in (Kept.ALWAYS, Kept.SET)
+}
+_priority = _whole(BY_NAME["priority"])

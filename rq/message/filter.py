@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from rq import moments
 from rq.errors import BadInput
 from rq.message.causes import Cause
-from rq.message.fieldnames import PARAMS
+from rq.message.table import PARAMS
 from rq.nesting import Json
 from rq.states import COUNTED, State
 

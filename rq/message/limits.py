@@ -9,10 +9,9 @@ from dataclasses import dataclass, fields
 
 from rq import moments, wording
 from rq.message.causes import Cause
+from rq.message.table import LIMITS, LONGEST, ROWS, Kind, Row
 from rq.nesting import Json
 
-LONGEST = 366 * 86400.0  # seconds
-LATEST = 32503680000  # the year 3000, in epoch seconds
 _MIB = 1024 * 1024
 _UNITS = {"": 1, "b": 1, "kib": 1024, "mib": _MIB, "gib": 1024**3, "tib": 1024**4}
 _SIZE = re.compile(r"\s*(\d{1,20}(?:\.\d{1,6})?)\s*([a-zA-Z]*)\s*", re.ASCII)
@@ -138,16 +137,19 @@ def _between(
     return check
 
 
+def _check_of(row: Row) -> Callable[[object], float]:
+    if row.kind is Kind.SECONDS:
+        return _grace if row.name == "grace" else seconds
+    what = size if row.kind is Kind.BYTES else _whole
+    return _between(what, int(row.low), int(row.high))
+
+
+# But for the deadline, which is a moment, a queue has the same limits as its messages.
+_ROWS = {row.name: row for row in ROWS if row.name in LIMITS}
 CHECKS: Mapping[str, Callable[[object], float]] = {
-    "timeout": seconds,
-    "grace": _grace,
-    "heartbeat": seconds,
-    "memory": _between(size, _MIB, 2**60),
-    "cpu_seconds": _between(_whole, 1, int(LONGEST)),
-    "open_files": _between(_whole, 16, 2**20),
-    "processes": _between(_whole, 1, 2**22),
-    "log_bytes": _between(size, 4096, 2**60),
+    name: _check_of(row) for name, row in _ROWS.items() if row.kind is not Kind.NUMBER
 }
+assert CHECKS.keys() == set(NAMES), "`Limits` has other fields than the table"
 
 
 # ---- which of two is stricter
@@ -197,14 +199,6 @@ def too_late(
 # ---- what is said
 
 
-_SIZES = frozenset({"memory", "log_bytes"})
-_LABELS = {
-    "cpu_seconds": "processor time",
-    "open_files": "open files",
-    "log_bytes": "log",
-}
-
-
 def in_words(given: Mapping[str, object]) -> list[tuple[str, str]]:
     """Return limits for people; a deadline is a time, or seconds after `due`.
 
@@ -212,7 +206,7 @@ def in_words(given: Mapping[str, object]) -> list[tuple[str, str]]:
     [('timeout', '10 min'), ('memory', '512 MiB'), ('open files', '64')]
     """
     return [
-        (_LABELS.get(name, name), _in_words(name, value))
+        (_ROWS[name].label or name, _in_words(name, value))
         for name in (*NAMES, "deadline")
         if isinstance(value := given.get(name), int | float)
     ]
@@ -226,7 +220,7 @@ def of_view(message: Mapping[str, object]) -> list[tuple[str, str]]:
 
 
 def _in_words(name: str, value: float) -> str:
-    if name in _SIZES:
+    if _ROWS[name].kind is Kind.BYTES:
         return _size(value)
     if name in ("open_files", "processes"):
         return str(value)

@@ -14,6 +14,7 @@ from rq import names
 from rq.errors import BadInput, NotPlain, Refused
 from rq.layout import ATTACH, MSG, QueueDir, Root
 from rq.message import Attachment, Message, fieldnames
+from rq.message.table import NOT_RELAYED
 from rq.nesting import Json
 from rq.spool import ancestor_files, script_files
 
@@ -26,21 +27,7 @@ _NOT_THERE = (
 )
 MOST_HOPS = 25
 # What belongs to this host: when to run here, and how it came about.
-_STAYS = frozenset(
-    {
-        "msg_id",
-        "due",
-        "attempt",
-        "lost_attempts",
-        "attachments",
-        "force_remote",
-        "cloned_from",
-        "dup",
-        "dups",
-        "rebuilt",
-        "_key",
-    }
-)
+_STAYS = NOT_RELAYED | {"rebuilt"}
 
 
 @dataclass(frozen=True, slots=True)

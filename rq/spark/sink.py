@@ -30,14 +30,13 @@ from pyspark.sql.datasource import (
 
 from rq import config, names, visible
 from rq.errors import BadInput, Refused, WrongState
-from rq.message import fieldnames
+from rq.message.table import FIELDS, STEERING
 from rq.nesting import Json
 from rq.spark.queue_door import Door, Request, Target
 
 _AT_ONCE = 500  # messages of a request
 _PREPARED = 2000  # messages of a task; what is beyond is rows, where they are taken
 _ROWS = 5000  # of a request
-_STEERED = frozenset({"due", "priority", "hold"})  # such messages are no rows
 _REQUEST = 1024 * 1024  # bytes of it, about
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 COMMITTED, OPEN = "committed", "open"
@@ -170,7 +169,7 @@ class _Filling:
 
     def add_rows(self, request: list[Request]) -> None:
         """Hand in some messages as rows; where they cannot be rows, prepare them."""
-        if self._takes_rows and not any(_STEERED & row.keys() for row in request):
+        if self._takes_rows and not any(STEERING & row.keys() for row in request):
             try:
                 self.files.append(self._door.add_rows(self._first, request))
             except WrongState:  # it has as many files as it may, or is decided
@@ -281,7 +280,7 @@ def check_columns(columns: Iterable[str], options: Mapping[str, str]) -> None:
     """Raise BadInput for a column that is no field of a message, unless the option
     `extra` names it: what nobody reads is a mistake."""
     extra = {name.strip() for name in options.get("extra", "").split(",")}
-    strange = [n for n in columns if n not in fieldnames.FIELDS and n not in extra]
+    strange = [n for n in columns if n not in FIELDS and n not in extra]
     if strange:
         these, named = (visible.line(by.join(strange)) for by in (", ", ","))
         raise BadInput(

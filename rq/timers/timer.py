@@ -10,7 +10,8 @@ from typing import TypeVar
 
 from rq import config, names, visible
 from rq.errors import BadConfig, BadInput, BadMessage
-from rq.message import fieldnames, from_request, sent
+from rq.message import from_request, sent
+from rq.message.table import OWN, SAID_BY_SENDERS
 from rq.nesting import Json
 from rq.timers.cron import DEFAULT_ZONE, Cron, cron
 from rq.timers.rule import CatchUp, Overlap, Timer
@@ -124,7 +125,7 @@ def _message(message: object, path: Path) -> tuple[str, dict[str, Json]]:
 
 def _unknown(key: str) -> str:
     """Return why a timer has no such key."""
-    if key in fieldnames.SAID_BY_SENDERS:
+    if key in SAID_BY_SENDERS:
         return f"{key!r} is a field of the message: put it into 'msg'"
     close = difflib.get_close_matches(key, _KEYS, 1)
     has = "a timer has 'period' or 'cron', and 'msg'"
@@ -134,7 +135,7 @@ def _unknown(key: str) -> str:
 
 def _check(message: Mapping[str, Json]) -> None:
     """BadMessage unless a queue would take the message as it is meant."""
-    for name in sorted(fieldnames.OWN & message.keys()):
+    for name in sorted(OWN & message.keys()):
         raise BadMessage(f"{name!r} is set by RQ, and cannot be set by a timer")
     sent.check(message)
     from_request(message, _ANY_ID, 0.0, "").encode_new()

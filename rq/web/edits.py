@@ -17,7 +17,7 @@ from rq.access.roles import Role
 from rq.errors import BadInput, RQError
 from rq.lines.owners import Reply
 from rq.message.actions import ACTIONS, Word
-from rq.message.fieldnames import PARAMS
+from rq.message.table import PARAMS, names
 from rq.nesting import Json
 from rq.replies import MessageView
 from rq.states import version_of
@@ -31,7 +31,7 @@ from rq.web.site import Site
 SEEN, NUMBER = "if_version", "number"  # of a form: see `seen`
 _LONGEST = 64  # characters of a number
 # What a form edits; the others stay, and it says again when it is due.
-FIELDS = (*PARAMS, "src", "post_run_webhook", "priority", "unique_key")
+FIELDS = names(lambda row: bool(row.form) and not (row.fixed or row.is_moment))
 
 
 def add_routes(routes: Routes, site: Site) -> None:
@@ -96,7 +96,7 @@ def texts(message: Mapping[str, object]) -> dict[str, str]:
     """Return the fields of a message as its form shows them.
 
     >>> texts({"param1": ["x"], "priority": 3, "post_run_webhook": ["http://a", "http://b"]})
-    {'param1': '["x"]', 'post_run_webhook': 'http://a http://b', 'priority': '3'}
+    {'param1': '["x"]', 'priority': '3', 'post_run_webhook': 'http://a http://b'}
     """
     return {name: _text(name, message[name]) for name in FIELDS if message.get(name)}
 

@@ -18,7 +18,7 @@ from rq.journal.line import Note as JournalNote
 from rq.lines.commands import COMMANDS, Answered
 from rq.message import MESSAGE_LIMIT, PARAMS, Message
 from rq.message.causes import Cause
-from rq.message.fieldnames import LIMITS
+from rq.message.table import LIMITS
 from rq.pipe import Verb
 from rq.queues.control import connection, connections
 from rq.scripts import environment

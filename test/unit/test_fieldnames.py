@@ -10,14 +10,8 @@ from hypothesis import strategies as st
 
 from rq.errors import BadMessage
 from rq.message import fieldnames
-from rq.message.fieldnames import (
-    _OFTEN,
-    FIELDS,
-    RESERVED,
-    SAID_BY_SENDERS,
-    check,
-    is_handed_on,
-)
+from rq.message.fieldnames import _OFTEN, RESERVED, check, is_handed_on
+from rq.message.table import FIELDS, SAID_BY_SENDERS
 
 SENT_BY_THE_ANCESTOR = [
     "dest", "src", "count", "max_count", "param1", "param2", "param3", "param4",

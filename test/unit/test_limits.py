@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from rq.errors import BadInput, BadMessage
 from rq.message import from_disk, from_request, limits
 from rq.message.causes import Cause
-from rq.message.fieldnames import LIMITS
 from rq.message.limits import NONE, Limits, Used
+from rq.message.table import LIMITS
 
 ID = "20270115.0800.00.000.1"
 

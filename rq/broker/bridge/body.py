@@ -15,13 +15,14 @@ from rq.message import (
     param_text,
     too_large,
 )
+from rq.message.table import FIELDS, PARAMS
 from rq.nesting import Json
 
 LEASE_SECONDS = "lease_seconds"  # the field that keeps what a producer says with RETRY
 # Beside a key of the sender's: the owner refuses it when it came with another message.
 SAME = "_same"
-_FIRST = fieldnames.PARAMS[0]
-_NOT_SHOWN = fieldnames.FIELDS - set(fieldnames.PARAMS) | {LEASE_SECONDS}
+_FIRST = PARAMS[0]
+_NOT_SHOWN = FIELDS - set(PARAMS) | {LEASE_SECONDS}
 _NO_TEXT = (
     "ERR the body is not UTF-8, and a message of RQ holds text: send bytes as base64, or "
     "as an attachment with `rq send`"

@@ -13,7 +13,8 @@ from collections.abc import Mapping
 
 from rq.config import secrets
 from rq.errors import BadInput
-from rq.message import fieldnames, sent
+from rq.message import sent
+from rq.message.table import FIXED
 from rq.nesting import Json
 from rq.queues.control import idempotency, message_view
 from rq.queues.control.change import SEEN, check_version
@@ -21,15 +22,6 @@ from rq.queues.control.command import Context, Handler, NowOrLater, Ok, with_id
 from rq.queues.delivery import copies
 from rq.queues.owner.owner import Owner
 from rq.states import Event, Role, State
-
-_STAY = fieldnames.OWN | {
-    "dest",
-    "count",
-    "orig_msg_id",
-    "force_remote",
-    "cloned_from",
-    "hold",
-}
 
 
 def edit_message(ctx: Context, arg: bytes) -> NowOrLater[str]:
@@ -73,7 +65,7 @@ def _changes(wanted: Json) -> Mapping[str, Json]:
     if not isinstance(wanted, dict) or not wanted:
         raise BadInput("say changes: an object of fields, null for one to be left out")
     for name, value in wanted.items():
-        if name in _STAY:
+        if name in FIXED:
             raise BadInput(f"{name} cannot be edited: send a new message")
         if secrets.is_cut(value):
             raise BadInput(

@@ -11,8 +11,8 @@ import orjson
 from rq.config.settings import QueueConfig
 from rq.errors import BadInput, BadMessage, WrongState, not_done
 from rq.message import MESSAGE_LIMIT, fieldnames, too_large
-from rq.message.fieldnames import PARAMS
 from rq.message.fields import check_param
+from rq.message.table import PARAMS, STEERING
 from rq.nesting import Json
 from rq.proc.slices import in_slices
 from rq.queues.control.command import Ok
@@ -24,8 +24,6 @@ from rq.spool.transactions import Standing, Transaction
 _PLAIN = frozenset(PARAMS)
 # Bytes of a row as a message: its id, its due and its URL may have other lengths then.
 _LARGEST = MESSAGE_LIMIT - 4096
-# What says when a message runs: rows run in their order.
-_STEERED = ("due", "priority", "hold")
 # What looks at all messages that wait, and so wants them to be there.
 _LOOKING = (
     "unique",
@@ -136,7 +134,7 @@ def _plain(fields: Mapping[str, Json]) -> bytes | None:
 
 
 def _other(owner: Owner, fields: Mapping[str, Json]) -> bytes:
-    for name in _STEERED:
+    for name in STEERING:
         if name in fields:
             raise BadMessage(f"{name} is not for rows: prepare it as a message")
     wanted = {"dest": owner.name, **fields}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from pathlib import Path
 
 from rq import client, guarded, names, pipe
@@ -27,6 +27,7 @@ from rq.guarded import Sender
 from rq.layout import Root, folder
 from rq.message import MESSAGE_LIMIT, Attachment, JsonObject, Message, to_keep
 from rq.message.causes import Cause
+from rq.message.table import NOT_CLONED, NOT_DUPED
 from rq.nesting import Json
 from rq.queues.attempts.outcome import Outcome
 from rq.queues.owner.owner import Owner
@@ -37,24 +38,6 @@ from rq.states import FINAL, Event, Role, State
 
 RELAY = "relay"
 _MORE = 1024  # bytes that the receiver adds to a message
-_NOT_COPIED = (
-    "msg_id",
-    "attempt",
-    "lost_attempts",
-    "attachments",
-    "dup",
-    "dups",
-    "cloned_from",
-)
-# A dup is a new message: what was asked of the old one in these is not passed on.
-_NOT_DUPED = (
-    *_NOT_COPIED,
-    "force_remote",
-    "count",
-    "due",
-    "dest",
-    "parent_result",
-)
 
 
 # ---- a copy with its attachments, into this queue
@@ -172,7 +155,7 @@ async def cloned(owner: Owner, msg_id: str, changes: Mapping[str, Json]) -> Mess
         raise WrongState(f"cannot clone message in {state} state")
     owner.spool.settle(msg_id)
     message = owner.spool.read(msg_id)
-    request = _copied(message, _NOT_COPIED)
+    request = _copied(message, NOT_CLONED)
     request.update(count=0, cloned_from=msg_id, due=message.due)
     request.update(changes)
     request = {name: value for name, value in request.items() if value is not None}
@@ -180,7 +163,7 @@ async def cloned(owner: Owner, msg_id: str, changes: Mapping[str, Json]) -> Mess
     return await _unaccepted(owner, request, source, message.attachments)
 
 
-def _copied(message: Message, without: tuple[str, ...]) -> dict[str, Json]:
+def _copied(message: Message, without: Container[str]) -> dict[str, Json]:
     return {k: v for k, v in message.to_json().items() if k not in without}
 
 
@@ -208,7 +191,7 @@ async def dup(
         name = _existing(owner.root, request.dest)
     except (BadInput, NotPermitted, Refused) as error:
         raise Refused(f"dup failed - {error}") from None
-    copy = _copied(message, _NOT_DUPED)
+    copy = _copied(message, NOT_DUPED)
     copy["dest"] = request.dest
     copy["due"] = owner.spool.clock() + request.delay
     copy["count"] = 0
@@ -313,7 +296,7 @@ def owed_copy(
 ) -> OutEntry:
     """Return the entry of the outbox that copies a message to a queue, attachments
     included, to run there at `due`; it knows the `result` of its parent."""
-    copy = _copied(message, _NOT_DUPED)
+    copy = _copied(message, NOT_DUPED)
     copy.update(dest=dest, due=due, count=0)
     _tell_result(copy, result)
     out: OutEntry = {"dest": RELAY if names.is_remote(dest) else dest, "message": copy}

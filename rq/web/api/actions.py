@@ -13,8 +13,8 @@ from rq.access.roles import Role
 from rq.kinds import Kind
 from rq.message.action import Action, Door
 from rq.message.actions import ACTIONS, Word, at
-from rq.message.fields import LATEST
 from rq.message.rank import LEAST, MOST
+from rq.message.table import LATEST
 from rq.nesting import Json
 from rq.web.api import messages
 from rq.web.api.operation import OF_OWNERS, Answer, Handler, Header, Operation

@@ -14,15 +14,14 @@ from rq.access.roles import Role
 from rq.errors import BadInput, NoSuchMessage, RQError
 from rq.kinds import PASSING, Kind
 from rq.lines.owners import ClientGone
-from rq.message.fields import LATEST
-from rq.message.rank import LEAST, MOST
+from rq.message import table as fields
 from rq.nesting import Json
 from rq.replies import MessageRow, MessageView
 from rq.router import switch
 from rq.states import State, version_of
 from rq.web import reading
 from rq.web.api.operation import OF_OWNERS, PREFIX, Answer, Header, Operation
-from rq.web.api.shapes import Limits
+from rq.web.api.shapes import Limits, with_fields
 from rq.web.connection import LOST
 from rq.web.messages import check_dest, check_target, checked, with_user
 from rq.web.site import Site
@@ -30,45 +29,44 @@ from rq.web.site import Site
 PLACE = "/queues/{name}/messages"
 MOST_LISTED = 1000
 JOINED = "joined"  # of an owner's answer: nothing new was made
-_WHOLE = Limits(least=0, most=2**31 - 1)
-_TIME = Annotated[float | str | None, "seconds, or a text like 10m"]
-_SIZE = Annotated[int | str | None, "bytes, or a text like 512 MiB"]
 States = Literal["prep", "que", "run", "done", "relayed", "err", "dismissed"]
 
 
+_PLAIN: Mapping[fields.Kind, object] = {
+    fields.Kind.TEXT: str | None,
+    fields.Kind.WHOLE: int,
+    fields.Kind.NUMBER: float | None,
+    fields.Kind.SECONDS: float | str | None,
+    fields.Kind.BYTES: int | str | None,
+    fields.Kind.LIST: list[str],
+    fields.Kind.JSON: object,
+    fields.Kind.REASON: object,
+}
+
+
+def _kind_of(row: fields.Row) -> object:
+    """Return the type of a field, with its bounds and what is said of it."""
+    plain = _PLAIN[row.kind]
+    if row.kept is fields.Kept.LIMIT and row.kind is fields.Kind.WHOLE:
+        plain = int | None
+    about = row.about if row.kind is fields.Kind.WHOLE else row.said
+    notes = (_bounds(row), about) if about else (_bounds(row),)
+    return Annotated[(plain, *notes)]
+
+
+def _bounds(row: fields.Row) -> Limits:
+    is_number = row.kind in (fields.Kind.WHOLE, fields.Kind.NUMBER)
+    least, most = (row.low, row.high) if is_number else (None, None)
+    return Limits(least=least, most=most, longest=row.most)
+
+
+@with_fields(
+    {row.name: _kind_of(row) for row in fields.ROWS if row.is_sent and row.in_api}
+)
 class NewMessage(TypedDict, total=False):
     """A message to be sent; a script also finds the fields that RQ does not know."""
 
-    dest: Annotated[str, "its queue; the one of the path, if absent"]
-    due: Annotated[
-        float | None, Limits(least=0, most=LATEST), "epoch seconds; not run before"
-    ]
-    count: Annotated[int, _WHOLE, "retries that have been counted"]
-    max_count: Annotated[int, _WHOLE, "the retry that is one too many"]
-    priority: Annotated[
-        int, Limits(least=LEAST, most=MOST), "of those that are due 9 starts first"
-    ]
-    src: str | None
-    unique_key: Annotated[
-        str | None, Limits(longest=200), "equal messages have the same"
-    ]
-    param1: object
-    param2: object
-    param3: object
-    param4: object
-    hold: Annotated[object, "true, or a text that says why: it waits until release"]
-    post_run_webhook: Annotated[list[str], Limits(longest=20), "told of its end"]
-    timeout: Annotated[_TIME, "its script is ended then"]
-    grace: Annotated[_TIME, "from TERM to KILL"]
-    heartbeat: Annotated[_TIME, "a script that is silent for longer is ended"]
-    deadline: Annotated[
-        float | None, Limits(least=0, most=LATEST), "epoch seconds; not started later"
-    ]
-    memory: Annotated[_SIZE, "of its script"]
-    cpu_seconds: Annotated[int | None, Limits(least=1), "of each process"]
-    open_files: Annotated[int | None, Limits(least=16), "of each process"]
-    processes: Annotated[int | None, Limits(least=1), "of its script"]
-    log_bytes: Annotated[_SIZE, "that are kept of its output"]
+    dest: Annotated[str, fields.BY_NAME["dest"].about]
     _key: Annotated[str, Limits(shortest=1, longest=200), "as Idempotency-Key"]
 
 
@@ -104,11 +102,11 @@ class Messages(TypedDict):
 
 
 async def send(site: Site, req: Request, body: NewMessage, name: str) -> Answer:
-    fields = {**body, "dest": body.get("dest") or name}
-    check_dest(req, name, fields)
+    message = {**body, "dest": body.get("dest") or name}
+    check_dest(req, name, message)
     if (key := key_of(req, body.get("_key"))) is not None:
-        fields |= {"_key": key, "_same": True}
-    request = with_user(req, cast("dict[str, Json]", fields))
+        message |= {"_key": key, "_same": True}
+    request = with_user(req, cast("dict[str, Json]", message))
     queue = switch.addressed(site.root, name)
     reply = await site.owners.ask(queue, "create_message", request)
     url = client.demanded(reply)
@@ -191,10 +189,10 @@ async def check_copy(site: Site, req: Request, name: str, msg_id: str) -> None:
     """Refuse to copy a message that whoever asks may not see, or not send."""
     check_target(req, name)
     try:
-        fields: Mapping[str, object] = await reading.message(site, name, msg_id)
+        message: Mapping[str, object] = await reading.message(site, name, msg_id)
     except NoSuchMessage:
         return  # the queue says so
-    check_dest(req, name, fields)
+    check_dest(req, name, message)
 
 
 KEY = Header(

@@ -13,7 +13,7 @@ from rq.access.roles import Principal, Role
 from rq.config import secrets
 from rq.config.admin import pause_of
 from rq.kinds import Kind
-from rq.message.fields import LATEST
+from rq.message.table import LATEST
 from rq.replies import Detail, PauseView
 from rq.web import views
 from rq.web.answers import sees_secrets

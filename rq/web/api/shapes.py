@@ -12,11 +12,12 @@ import dataclasses
 import functools
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 
 from rq.nesting import Json
 
+T = typing.TypeVar("T")
 LISTS = (list, Sequence)
 MAPPINGS = (dict, Mapping)
 UNIONS = (typing.Union, types.UnionType)
@@ -49,10 +50,26 @@ def is_shape(kind: object) -> bool:
     return isinstance(kind, type) and (is_dataclass(kind) or typing.is_typeddict(kind))
 
 
+_OF_TABLES: dict[
+    type, Mapping[str, object]
+] = {}  # fields that a shape has from a table
+
+
+def with_fields(kinds: Mapping[str, object]) -> Callable[[type[T]], type[T]]:
+    """Give a TypedDict fields that a table declares, with their types, before its own."""
+
+    def give(shape: type[T]) -> type[T]:
+        _OF_TABLES[shape] = kinds
+        return shape
+
+    return give
+
+
 @functools.cache
 def fields_of(shape: type) -> tuple[Field, ...]:
     """Return the fields of a dataclass or a TypedDict, in their order."""
-    hints = typing.get_type_hints(shape, include_extras=True)
+    own = typing.get_type_hints(shape, include_extras=True)
+    hints = {**_OF_TABLES.get(shape, {}), **own}
     if is_dataclass(shape):
         return tuple(_of_class(field, hints[field.name]) for field in fields(shape))
     needed = set(shape.__required_keys__)  # type: ignore[attr-defined]

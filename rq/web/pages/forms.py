@@ -11,6 +11,7 @@ from falcon.asgi import Request, Response
 
 from rq.config import read_json, read_queue
 from rq.errors import BadConfig, NotPermitted, RQError, WrongState
+from rq.message.table import ROWS, Kind, Row
 from rq.states import FINAL, State
 from rq.web import edits
 from rq.web.forms import Form
@@ -24,35 +25,7 @@ if TYPE_CHECKING:
     from rq.web.site import Site
 
 WHEN = "when"  # the field that says when in people's words
-# Key of form.json: (name in mesg[...], label, help).
-FIELDS = {
-    "mesg_dest": ("dest", "dest", "The queue, or the URL of a queue elsewhere."),
-    "mesg_src": ("src", "src", "Who sends it; free text, used by routing rules."),
-    "mesg_param1": ("param1", "param1", "The script finds it in RQ_PARAM1."),
-    "mesg_param2": ("param2", "param2", "The script finds it in RQ_PARAM2."),
-    "mesg_param3": ("param3", "param3", "The script finds it in RQ_PARAM3."),
-    "mesg_param4": ("param4", "param4", "The script finds it in RQ_PARAM4."),
-    "mesg_due": (
-        WHEN,
-        "not before",
-        "+10m, 1h30m, or 2026-01-02 03:04 in UTC; blank: at once.",
-    ),
-    "mesg_priority": (
-        "priority",
-        "priority",
-        "0 to 9: of those that are due, the highest runs first; blank: 0.",
-    ),
-    "mesg_unique_key": (
-        "unique_key",
-        "unique_key",
-        "Messages with the same one are equal, whatever their params say.",
-    ),
-    "mesg_post_run_webhook": (
-        "post_run_webhook",
-        "post_run_webhook",
-        "URLs to call when it has ended, with blanks between them.",
-    ),
-}
+_ROWS = {f"mesg_{row.name}": row for row in ROWS if row.form}  # by key of form.json
 METHODS = (
     ("commit", "Send it"),
     ("prep", "Only prepare it, so that files can be attached"),
@@ -82,7 +55,7 @@ class Forms:
         self._site = site
 
     async def new_message(self, req: Request, resp: Response, name: str) -> None:
-        names = (name for name, _, _ in FIELDS.values())
+        names = map(_name, _ROWS.values())
         given = {name: req.get_param(name, default="") for name in names}
         given["dest"] = given["dest"] or name
         await self.show_message(req, resp, name, given)
@@ -222,18 +195,28 @@ class Field:
 
 def fields(form: Mapping[str, object], given: Mapping[str, str]) -> list[Field]:
     """Return the fields of a message form, as a queue's form.json wants them."""
-    return [
-        Field(
-            key=key,
-            name=name if name == WHEN else f"mesg[{name}]",
-            value=given.get(name, ""),
-            label=_text(form, key, "label") or label,
-            help=_text(form, key, "help") or note,
-            hidden=_is_hidden(form, key),
-            long=name.startswith("param"),
-        )
-        for key, (name, label, note) in FIELDS.items()
-    ]
+    return [_field(key, row, form, given) for key, row in _ROWS.items()]
+
+
+def _name(row: Row) -> str:
+    """Return under which name what people write is sent."""
+    return WHEN if row.is_moment else row.name
+
+
+def _field(
+    key: str, row: Row, form: Mapping[str, object], given: Mapping[str, str]
+) -> Field:
+    assert row.form is not None
+    name = _name(row)
+    return Field(
+        key=key,
+        name=name if name == WHEN else f"mesg[{name}]",
+        value=given.get(name, ""),
+        label=_text(form, key, "label") or row.form.label or row.name,
+        help=_text(form, key, "help") or row.form.help,
+        hidden=_is_hidden(form, key),
+        long=row.kind is Kind.JSON,
+    )
 
 
 def _is_unique(site: Site, name: str) -> bool:

@@ -17,7 +17,7 @@ from rq.message import PARAMS, lineage
 from rq.message.action import Action, Door
 from rq.message.actions import offered
 from rq.message.causes import Cause
-from rq.message.fieldnames import LIMITS
+from rq.message.table import APART_ON_PAGE
 from rq.replies import AttemptsView
 from rq.states import State
 from rq.web import progress, reading
@@ -34,13 +34,6 @@ _ENDS = {"done": ("done", "past"), "relayed": ("relayed", "past")}
 _HELD = frozenset(
     {"_txn", "_restored", reading.SILENT}
 )  # facts with which nothing can be done
-_SHOWN_APART = wording.SHOWN_APART | {
-    "acknowledged",
-    "removed_at",
-    *_HELD,
-    *LIMITS,
-    *PARAMS,
-}
 
 
 class MessagePage:
@@ -145,7 +138,7 @@ def view_of(message: Message) -> View:
 
 
 def _others(message: Message) -> list[tuple[str, object]]:
-    apart = _SHOWN_APART | lineage.fields_of_kin(message)
+    apart = APART_ON_PAGE | lineage.fields_of_kin(message)
     return [
         (name, value)
         for name, value in message.items()
