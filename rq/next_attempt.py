@@ -4,30 +4,15 @@ lists, pages, the command line and JSON."""
 from __future__ import annotations
 
 from rq import wording
-from rq.message import retry
+from rq.message import causes, retry
+from rq.message.causes import Cause
 from rq.replies import MessageView, NextAttempt, Result
 from rq.wording import duration, moment
 
 # The outcome of an attempt that its message comes back from by itself, and waits; after
 # `requeue` it is due at once.
 _COMES_BACK = frozenset({"retry"})
-_WHY = {
-    "crash": "RQ ended while it ran",
-    "host": "the machine restarted while it ran",
-    "no_word": "it never reported how it ended",
-    "stop": "a stop of its queue",
-}
-
 _WELL = frozenset({"done", "relayed"})
-_BEFORE = {
-    **dict.fromkeys(("crash", "host", "batch", "lease_ended", "crash_limit"), "lost"),
-    **dict.fromkeys(("too_large", "script", "spawn", "folder"), "did not begin"),
-    **dict.fromkeys(("folder_limit", "bad_message", "not_taken"), "did not begin"),
-    "stop": "cut short",
-    "resend": "asked to be run again",
-    "later": "asked to be run later",
-    "released": "given back",
-}
 
 
 def of(result: Result, count: int, max_count: int, due: float) -> NextAttempt | None:
@@ -79,18 +64,22 @@ def how(result: Result) -> str:
     >>> how({"outcome": "err", "cause": "too_large", "job_status": "too large"})
     'did not begin: too large'
     """
-    cause, text = result.get("cause", ""), result.get("job_status", "")
+    text = result.get("job_status", "")
     if result.get("outcome") in _WELL:
         return f"{result['outcome']}: {text}" if text else result["outcome"]
-    before = _BEFORE.get(cause, "")
+    cause = causes.of(result.get("cause"))
+    before = cause.row.how if cause else ""
     return f"{before}: {_why(result)}" if before else _why(result)
 
 
 def _why(result: Result) -> str:
-    cause, text = result.get("cause", ""), result.get("job_status", "")
-    if cause == "exit":
+    word, text = result.get("cause", ""), result.get("job_status", "")
+    cause = causes.of(word)
+    if cause is None:
+        return text or word or "it failed"
+    if cause is Cause.EXIT:
         return f"exit status {result.get('exit', '?')}"
-    if cause == "signal":
+    if cause is Cause.SIGNAL:
         return f"ended by {result.get('signal', '?')}"
-    said = wording.reason(text) if cause in ("resend", "later") else text
-    return _WHY.get(cause) or said or cause or "it failed"
+    said = wording.reason(text) if cause.row.names_delay else text
+    return cause.row.brief or said or word

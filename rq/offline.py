@@ -16,7 +16,7 @@ from rq.config.admin import Admin, admin_status, needed, pause_of
 from rq.errors import NoSuchMessage, NotPlain, RQError
 from rq.layout import ATTACH, QueueDir, Root, folder
 from rq.message import NOT_SHOWN, Message
-from rq.message.causes import story
+from rq.message.stories import story
 from rq.nesting import Json
 from rq.replies import (
     AttachmentView,

@@ -7,7 +7,8 @@ import signal
 
 from rq import moments
 from rq.errors import BadInput
-from rq.message.retry import DOUBLING, LONGEST, MOST_TIMES, WAIT, WORDS, Retry, Wait
+from rq.message.causes import WORDS
+from rq.message.retry import DOUBLING, LONGEST, MOST_TIMES, WAIT, Retry, Wait
 
 _KEYS = ("on", "times", "wait")
 _WAIT_KEYS = ("first", "factor", "cap", "jitter")

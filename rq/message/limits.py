@@ -77,7 +77,7 @@ class Over:
 
 
 # The causes of an attempt that was ended for a limit.
-OVER = (Cause.TIMEOUT, Cause.HEARTBEAT, Cause.MEMORY, Cause.CPU)
+OVER = tuple(cause for cause in Cause if cause.row.is_limit)
 
 
 # ---- what each may be

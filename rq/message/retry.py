@@ -6,27 +6,12 @@ Pure: the same for scripts, workers that stay, batches, leases, and what a crash
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from typing import TypedDict
+
+from rq.message import causes
 
 MOST_TIMES = 2**31 - 2
 LONGEST = 86_400.0  # seconds of a wait
-DISTURBED = "crash"  # its attempt was lost: nobody knows how it would have ended
-WORDS = ("exit", "signal", "no_word", "timeout", "memory", "cpu", DISTURBED)
-# What the causes of ends are in `on`; what is not here is never made again by the rule.
-OF_CAUSE: Mapping[str, tuple[str, ...]] = {
-    "exit": ("exit",),
-    "signal": ("signal",),
-    "no_word": ("no_word",),
-    "timeout": ("timeout",),
-    "heartbeat": ("timeout",),  # no sign of life for `heartbeat`
-    "memory": ("memory",),
-    "cpu": ("cpu",),
-    "crash": (DISTURBED,),
-    "host": (DISTURBED,),
-    "lease_ended": (DISTURBED,),
-    "batch": (DISTURBED, "exit", "signal"),  # its process ended, and took it along
-}
 
 
 class Wait(TypedDict):
@@ -63,7 +48,8 @@ def covers(
     >>> covers(rule, "host"), covers(rule, "said_err"), covers(rule, "cancelled")
     (True, False, False)
     """
-    words = OF_CAUSE.get(cause, ())
+    ended_by = causes.of(cause)
+    words = ended_by.row.on if ended_by else ()
     if "exit" in words and exit_status is None:
         words = tuple(word for word in words if word != "exit")
     if "signal" in words and signal is None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from rq import names, wording
 from rq.errors import BadInput
-from rq.message import causes
+from rq.message import stories
 from rq.nesting import Json
 from rq.states import State
 
@@ -144,7 +144,7 @@ def _ended(story: Story) -> list[str]:
         "id": story.text("msg_id"),
         "job_status": story.text("text"),
     }
-    in_words = causes.story(state, facts)
+    in_words = stories.story(state, facts)
     if state is not State.ERR:
         return [in_words.what]
     return [in_words.what, in_words.why, in_words.todo]

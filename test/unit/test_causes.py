@@ -2,7 +2,9 @@
 
 import pytest
 
-from rq.message.causes import STORIES, Cause, story
+from rq import next_attempt
+from rq.message.causes import Cause, of
+from rq.message.stories import story
 from rq.states import State
 
 IMPROPER = "PROCESS EXITED IMPROPERLY - MOVING TO ERR - Completion was {} but exit status was {}"
@@ -34,10 +36,22 @@ def test_a_story_answers_three_questions_and_has_no_holes(cause):
 
 @pytest.mark.parametrize("cause", Cause)
 def test_every_cause_has_a_story_of_its_own(cause):
-    assert cause in STORIES
-    end = State.QUE if "wait" in STORIES[cause].what else State.ERR
+    end = State.QUE if "wait" in cause.row.what else State.ERR
     told = story(end, {**FACTS, "cause": cause})
     assert told != story(end, FACTS)
+
+
+@pytest.mark.parametrize("cause", Cause)
+def test_a_list_of_attempts_tells_each_cause_in_a_few_words(cause):
+    told = next_attempt.how({**FACTS, "outcome": "err", "cause": cause})
+    assert told.startswith(cause.row.how)
+    assert cause.row.brief in told
+    assert told != cause
+
+
+def test_a_word_leads_to_its_cause_and_no_other_does():
+    assert [of(str(cause)) for cause in Cause] == list(Cause)
+    assert [of(word) for word in ("unheard_of", "", None, 7, [])] == [None] * 5
 
 
 @pytest.mark.parametrize("state", STATES)

@@ -8,7 +8,7 @@ import pytest
 
 from rq.config import queue_config
 from rq.config.checks import QUEUE
-from rq.message import Message, retry
+from rq.message import Message, causes, retry
 from rq.message.causes import Cause
 from rq.pipe import Verb
 from rq.queues.attempts import outcome
@@ -80,8 +80,14 @@ def test_an_end_is_tried_again_if_it_is_named(on, exit_status, signal, is_again)
     assert (decided.event is Event.FAIL) != is_again
 
 
-def test_every_cause_that_the_rule_knows_is_named_by_a_word():
-    assert set(itertools.chain(*retry.OF_CAUSE.values())) == set(retry.WORDS)
+def test_a_rule_with_all_words_covers_the_causes_that_have_one():
+    assert (
+        *("exit", "signal", "no_word", "timeout", "memory", "cpu", "crash"),
+    ) == causes.WORDS
+    every = rule(on=list(causes.WORDS))
+    for cause in Cause:
+        assert retry.covers(every, cause, 3, "SIGKILL") == bool(cause.row.on), cause
+    assert not retry.covers(every, "unheard_of")
 
 
 ALL = rule()
@@ -253,7 +259,7 @@ def test_what_makes_no_sense_is_refused_by_its_name(said, wrong, tmp_path):
 def test_the_setting_is_whole_and_json():
     setting = queue_config({"script": "run", "retry": {}}, None).to_json()["retry"]
     assert setting == {
-        "on": list(retry.WORDS),
+        "on": list(causes.WORDS),
         "times": None,
         "wait": {"first": 0.0, "factor": 1.0, "cap": 86400.0, "jitter": 0.0},
     }

@@ -22,9 +22,6 @@ AGAIN = frozenset({Event.RETRY, Event.REQUEUE})
 # What a script says of its end rules over the setting `retry`; these are no such words.
 _LEAVES_OPEN = frozenset({None, Verb.DONE, Verb.RELAYED})
 _TO_ERR, _TO_QUE = "MOVING TO ERR", "RUNNING IT AGAIN"  # words of its status
-_LIMITS = frozenset({Cause.RESEND_LIMIT, Cause.CRASH_LIMIT})
-# Nothing is known of how such an attempt would have ended.
-LOST = frozenset({Cause.BATCH, Cause.CRASH_LIMIT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +44,7 @@ class Outcome:
     def is_last(self) -> bool:
         """Whether it failed because it was tried as often as it may be."""
         return self.event is Event.FAIL and (
-            self.cause in _LIMITS or self.tries is not None
+            self.cause.row.is_last or self.tries is not None
         )
 
 
@@ -60,16 +57,13 @@ _OUTCOMES = {
 }
 
 
-# What an end is without a proper word: then a limit that was exceeded is its cause.
-_WITHOUT_WORD = frozenset({Cause.EXIT, Cause.SIGNAL, Cause.NO_WORD})
-
-
 def decide(
     said: Said, exit_status: int | None, signal: str | None, count: int, max_count: int
 ) -> Outcome:
     """Return the outcome of a run; `count` is that of the message before it."""
     decided = _by_word(said, exit_status, signal, count, max_count)
-    if said.over is not None and decided.cause in _WITHOUT_WORD:
+    # Without a proper word a limit that was exceeded is its cause.
+    if said.over is not None and decided.cause.row.lacks_word:
         return Outcome(Event.FAIL, said.over.cause, said.over.text)
     return decided
 

@@ -10,7 +10,7 @@ from rq import names, next_attempt, waits
 from rq.errors import BadMessage
 from rq.layout import folder
 from rq.message import NOT_SHOWN, JsonObject, Message, limits
-from rq.message.causes import story
+from rq.message.stories import story
 from rq.queues.attempts.attempt import Attempt, Batch, starts_of_ended
 from rq.queues.attempts.lease import Lease
 from rq.queues.control import waiting_view

@@ -11,8 +11,7 @@ from dataclasses import asdict
 from rq import elsewhere, waits
 from rq.config.admin import Admin, needed
 from rq.errors import BadInput, NoSuchMessage, Unread
-from rq.message import JsonObject
-from rq.message.causes import Cause
+from rq.message import JsonObject, causes
 from rq.queues.maintenance import stall
 from rq.queues.owner.owner import Owner
 from rq.spool.entry import Entry
@@ -58,7 +57,8 @@ def _why_not_yet(owner: Owner, msg_id: str, entry: Entry) -> Why:
 def _who_told(owner: Owner, msg_id: str, entry: Entry) -> str:
     """Return that an attempt has told a message to wait, as the end of a sentence."""
     result = owner.spool.status(msg_id) if entry.attempt else {}
-    if result.get("cause") not in (Cause.RESEND, Cause.LATER):
+    cause = causes.of(result.get("cause"))
+    if cause is None or not cause.row.names_delay:
         return ""
     return f": attempt {entry.attempt} has told it to wait"
 

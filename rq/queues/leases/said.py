@@ -11,8 +11,7 @@ import orjson
 
 from rq import names
 from rq.errors import BadInput, TooLarge
-from rq.message import JsonObject, limits
-from rq.message.causes import Cause
+from rq.message import JsonObject, causes, limits
 from rq.message.limits import Over
 from rq.nesting import Json
 from rq.pipe import LINE_LIMIT, NAME_LIMIT, Verb
@@ -146,10 +145,11 @@ def _over(request: JsonObject) -> Over | None:
     over = request.get("over")
     if over is None:
         return None
-    if over not in limits.OVER:
+    cause = causes.of(over)
+    if cause is None or not cause.row.is_limit:
         raise BadInput(f"over is {over!r:.60}; say one of {', '.join(limits.OVER)}")
     text = text_of(request.get("over_text"))
-    return Over(Cause(str(over)), text or f"killed: over its {over}")
+    return Over(cause, text or f"killed: over its {over}")
 
 
 def _result(value: Json) -> str | None:

@@ -123,7 +123,7 @@ class BatchRun:
         word = attempt.said.word or batch.said.word
         rule = self._settings.queue.retry
         decided = outcome.by_rule(decided, rule, word, how, message)
-        if batch.cut_short and decided.cause in outcome.LOST:
+        if batch.cut_short and decided.cause.row.is_lost:
             decided = finish.CUT_SHORT
         return attempt.decide(owed.check_target(self._settings, decided))
 
@@ -140,7 +140,7 @@ class BatchRun:
         batch before died too, the script is the likelier cause, and more and smaller
         starts would not help."""
         entry = self._spool.entry(msg_id)
-        if decided.cause not in outcome.LOST:
+        if not decided.cause.row.is_lost:
             entry.lost = 0
             return
         batch.lost += 1

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from rq.logs import fields
 from rq.message import Attachment, Message
 from rq.message.causes import Cause
-from rq.queues.attempts.outcome import AGAIN, LOST, WELL, Outcome
+from rq.queues.attempts.outcome import AGAIN, WELL, Outcome
 from rq.queues.delivery import owed
 from rq.queues.owner.owner import Owner
 from rq.queues.runner import abort
@@ -178,14 +178,14 @@ def _again(message: Message, decided: Outcome, now: float) -> Message:
         return message.with_(due=turn)
     if decided.waits_for is None:
         turn = now + decided.delay  # else it has its turn among those that wait with it
-    if decided.cause is Cause.LATER:
+    if not decided.cause.row.counts:
         return message.with_(due=turn)
     return _counted(message, decided).with_(due=turn)
 
 
 def _counted(message: Message, decided: Outcome) -> Message:
     """Return a message with an attempt more that counts."""
-    losses = message.lost_attempts + (decided.cause in LOST)
+    losses = message.lost_attempts + decided.cause.row.is_lost
     return message.with_(count=message.count + 1, lost_attempts=losses)
 
 

@@ -21,7 +21,6 @@ from rq.scripts.time_limits import over_resources
 from rq.spool.record import Facts
 from rq.states import Event
 
-_CUT = frozenset({Cause.EXIT, Cause.SIGNAL, Cause.NO_WORD})
 CUT_SHORT = Outcome(Event.REQUEUE, Cause.STOP, "cut short by a stop of the queue")
 
 log = logging.getLogger(__name__)
@@ -47,7 +46,7 @@ class Finisher:
             attempt.said, how.exit, how.signal, message.count, message.max_count
         )
         last_printed = attempt.work.last_printed
-        if attempt.cut_short and decided.cause in _CUT:
+        if attempt.cut_short and decided.cause.row.lacks_word:
             decided = CUT_SHORT
         elif last_printed is not None and attempt.said.word is None:
             decided = outcome.by_exit(decided, attempt.said.text, last_printed)
