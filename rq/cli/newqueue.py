@@ -16,6 +16,7 @@ from rq import command, config, elsewhere, names
 from rq.cli import OK, place, term
 from rq.command import Command
 from rq.config import files, settings
+from rq.config.checks import EXIT
 from rq.config.settings import RootConfig
 from rq.config.values import is_loopback
 from rq.errors import BadConfig, BadInput, Refused
@@ -67,7 +68,7 @@ class NewQueue:
             return {"pull": {}, **self.limits}
         shared = {"pull": {"share_script": True}} if self.pull else {}
         env = {"env_vars": dict(self.env_vars)} if self.env_vars else {}
-        limits = {"num_workers": self.workers, "success": settings.EXIT}
+        limits = {"num_workers": self.workers, "success": EXIT}
         return {**limits, **env, **shared, **self.tells, **self.limits}
 
 

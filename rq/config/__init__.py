@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from rq.config import checks
-from rq.config.settings import EXIT, ONCE, QueueConfig, RootConfig
+from rq.config.checks import EXIT, ONCE
+from rq.config.settings import QUEUE, ROOT, QueueConfig, RootConfig
 from rq.errors import BadConfig, BadInput, CannotRead, is_busy
 from rq.layout import QueueDir, Root
 from rq.nesting import from_json
@@ -106,7 +107,7 @@ def root_config(data: Mapping[str, object], path: Path) -> RootConfig:
     for name in ("host", "port"):
         if name not in data:
             raise BadConfig(f"{path}: the mandatory key {name!r} is missing")
-    config = RootConfig(**_checked(data, RootConfig, checks.ROOT, path))
+    config = RootConfig(**_checked(data, RootConfig, ROOT, path))
     if config.tmpdir and not os.access(config.tmpdir, os.W_OK | os.X_OK):
         raise BadConfig(f"{path}: tmpdir {config.tmpdir} is not a writable directory")
     return config
@@ -120,7 +121,7 @@ def read_queue(queue: QueueDir, dir_fd: int | None = None) -> QueueConfig:
 
 def queue_config(data: Mapping[str, object], path: Path) -> QueueConfig:
     """Return a checked queue config from JSON; `path` is for the error text."""
-    settings = _checked(_without_legacy(data), QueueConfig, checks.QUEUE, path)
+    settings = _checked(_without_legacy(data), QueueConfig, QUEUE, path)
     if not settings.get("script"):
         settings["num_workers"] = 0  # nothing can run here
         if "pull" not in settings:

@@ -1,4 +1,5 @@
 """What each setting may be: a function that returns its value, or says what is wrong.
+The table of settings (`settings`) names one for each.
 
 Each raises ValueError, TypeError or BadInput; whoever reads the file adds its name and
 the key.
@@ -9,38 +10,60 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Mapping
-from typing import TypeGuard
+from typing import TypedDict, TypeGuard
 
 from rq import moments, names
-from rq.config import jobs, notices, retries, starts, unique
-from rq.config.settings import (
-    EXIT,
-    LEASE_SECONDS,
-    LEASES,
-    ONCE,
-    PERSISTENT,
-    PULL,
-    RESULT_BYTES,
-    RESULT_FILES,
-    RETENTION,
-    WORD,
-)
-from rq.config.values import json_object as _object
-from rq.config.values import param_numbers as _param_numbers
-from rq.config.values import whole as _whole
-from rq.message import limits
+from rq.config import jobs, unique
+from rq.config.values import json_object, param_numbers, whole
+
+ONCE, PERSISTENT = "once", "persistent"  # kinds of workers
+WORD, EXIT = "word", "exit"  # what says how a script has ended
+
+
+class Pull(TypedDict):
+    """The setting `pull`."""
+
+    max: int  # leases at a time
+    seconds: int  # of each, unless its worker says others
+    share_script: bool  # `GET script` gives the queue's directory
+    fetch: bool  # agents fetch attachments
+    result_files: int  # that an attempt hands in at most
+    result_bytes: int  # of all these
+
+
+PULL: Pull = {
+    "max": 1000,
+    "seconds": 60,
+    "share_script": False,
+    "fetch": True,
+    "result_files": 100,
+    "result_bytes": 1024**3,
+}
+LEASES, LEASE_SECONDS = 100_000, 86_400  # the most of `max` and `seconds`
+RESULT_FILES, RESULT_BYTES = 100, 2**53  # the most of `result_files`, `result_bytes`
+
+# Per kind of what has ended: `days`, `count` and `bytes` of the newest that are kept.
+# Errors that nobody has acknowledged are none of these. A relay's receiver remembers
+# for 30 days by its history.
+RETENTION: Mapping[str, Mapping[str, float]] = {
+    "done": {"days": 7},
+    "relayed": {"days": 7},
+    "dismissed": {"days": 30},
+    "history": {"days": 35},
+}
+
 
 TRUE: tuple[object, ...] = (True, "true", "yes", "1")
 _KEPT_BY = ("days", "count", "bytes")
 
 
-def _text(value: object) -> str:
+def text(value: object) -> str:
     if isinstance(value, str) and "\0" not in value:
         return value
     raise ValueError(f"{value!r:.60} is not text")
 
 
-def _seconds(value: object) -> float:
+def seconds(value: object) -> float:
     wrong = ValueError(f"{value!r:.60} is not a number of seconds")
     if isinstance(value, bool):
         raise wrong
@@ -55,7 +78,7 @@ def _duration(value: object) -> float:
     """Return seconds, said as a number or as `90s`, `5m`, `1h30m`."""
     if isinstance(value, str):
         return _at_most_a_day(moments.duration(value.strip()), value)
-    return _seconds(value)
+    return seconds(value)
 
 
 def _at_most_a_day(seconds: float, said: object) -> float:
@@ -64,14 +87,14 @@ def _at_most_a_day(seconds: float, said: object) -> float:
     return seconds
 
 
-def _program(value: object) -> str:
-    text = _text(value)
-    if text.startswith("/"):
-        return text
-    raise ValueError(f"{text!r:.60} is not the path of a program from / on")
+def program(value: object) -> str:
+    said = text(value)
+    if said.startswith("/"):
+        return said
+    raise ValueError(f"{said!r:.60} is not the path of a program from / on")
 
 
-def _flag(value: object) -> bool:
+def flag(value: object) -> bool:
     if value in TRUE:
         return True
     if value in (False, "false", "no", "0", ""):
@@ -79,7 +102,7 @@ def _flag(value: object) -> bool:
     raise ValueError(f"{value!r:.60} is not true or false")
 
 
-def _environment(value: object) -> dict[str, str]:
+def environment(value: object) -> dict[str, str]:
     if not isinstance(value, dict):
         raise ValueError("it is not an object of names and values")
     for name, text in value.items():
@@ -90,53 +113,53 @@ def _environment(value: object) -> dict[str, str]:
     return {name: str(text) for name, text in value.items()}
 
 
-def _texts(value: object) -> tuple[str, ...]:
+def texts(value: object) -> tuple[str, ...]:
     if isinstance(value, list):
-        return tuple(_text(text) for text in value)
+        return tuple(text(item) for item in value)
     raise ValueError(f"{value!r:.60} is not a list of texts")
 
 
-def _roles_of_names(value: object) -> dict[str, str]:
+def roles_of_names(value: object) -> dict[str, str]:
     """Return names and their roles; a list of names gives each the role admin."""
     if isinstance(value, list):
-        return dict.fromkeys(_texts(value), "admin")
+        return dict.fromkeys(texts(value), "admin")
     if not isinstance(value, dict):
         raise ValueError(
             "it is neither a list of names nor an object of names and roles"
         )
-    return {name: _text(role) for name, role in value.items()}
+    return {name: text(role) for name, role in value.items()}
 
 
-def _relative_root(value: object) -> str:
-    text = _text(value)
-    if not text.startswith("/"):
+def relative_root(value: object) -> str:
+    said = text(value)
+    if not said.startswith("/"):
         raise ValueError("it must start with /")
-    inner = text.strip("/")
+    inner = said.strip("/")
     return f"/{inner}/" if inner else "/"
 
 
-def _prefix(value: object) -> str:
-    shlex.split(_text(value))
+def prefix(value: object) -> str:
+    shlex.split(text(value))
     return str(value)
 
 
-def _tls(value: object) -> dict[str, str]:
+def tls(value: object) -> dict[str, str]:
     """Return the files of a certificate and its key; nothing for plain HTTP."""
-    given = _object(value)
+    given = json_object(value)
     if given and set(given) != {"cert", "key"}:
         raise ValueError('it takes {"cert": PATH, "key": PATH}')
     if not all(isinstance(path, str) and path for path in given.values()):
         raise ValueError("cert and key are paths of files")
-    return {name: _text(path) for name, path in given.items()}
+    return {name: text(path) for name, path in given.items()}
 
 
-def _retention(value: object) -> dict[str, dict[str, float]]:
+def retention(value: object) -> dict[str, dict[str, float]]:
     """Return the defaults with what `value` says in their place; null: for ever."""
     kept_by = {kind: dict(kept) for kind, kept in RETENTION.items()}
-    for kind, kept in _object(value).items():
+    for kind, kept in json_object(value).items():
         if kind not in RETENTION:
             raise ValueError(f"{kind!r:.60} is not one of {', '.join(RETENTION)}")
-        kept_by[kind] = _kept({} if kept is None else _object(kept))
+        kept_by[kind] = _kept({} if kept is None else json_object(kept))
     if "count" in kept_by["history"]:
         raise ValueError("history is kept by days and bytes, not by count")
     return kept_by
@@ -161,9 +184,9 @@ _BATCH_WAIT = 60.0
 _BATCH_KEYS = ("max", "wait", "by", "complete")
 
 
-def _batch(value: object) -> dict[str, object]:
+def batch(value: object) -> dict[str, object]:
     """Return the setting `batch` whole; nothing for a queue without."""
-    given = _object(value)
+    given = json_object(value)
     for name in given:
         if name not in _BATCH_KEYS:
             raise ValueError(f"{name!r:.60} is not one of {', '.join(_BATCH_KEYS)}")
@@ -174,14 +197,14 @@ def _batch(value: object) -> dict[str, object]:
     if given.get("complete") and not given.get("by"):
         raise ValueError("complete counts the messages of one value: it needs by")
     return {
-        "max": _whole(1, 10_000)(given["max"]),
+        "max": whole(1, 10_000)(given["max"]),
         "wait": _duration(given.get("wait", _BATCH_WAIT)),
         **{key: _param(given[key]) for key in ("by", "complete") if given.get(key)},
     }
 
 
-def _unique(value: object) -> dict[str, object]:
-    return unique.unique(value, _param_numbers, _window)
+def unique_messages(value: object) -> dict[str, object]:
+    return unique.unique(value, param_numbers, _window)
 
 
 def _window(value: object) -> float:
@@ -193,7 +216,7 @@ def _window(value: object) -> float:
     return float(value)
 
 
-def _pull(value: object) -> dict[str, object]:
+def pull(value: object) -> dict[str, object]:
     """Return the setting `pull` whole: the defaults with what `value` says."""
     return {**PULL, **_each(value, _PULL)}
 
@@ -204,7 +227,7 @@ _Checks = Mapping[str, Callable[[object], object]]
 def _each(value: object, checks: _Checks) -> dict[str, object]:
     """Return an object of which each field has a check of its own."""
     checked: dict[str, object] = {}
-    for name, given in _object(value).items():
+    for name, given in json_object(value).items():
         if name not in checks:
             raise ValueError(f"{name!r:.60} is not one of {', '.join(checks)}")
         try:
@@ -214,22 +237,27 @@ def _each(value: object, checks: _Checks) -> dict[str, object]:
     return checked
 
 
+def spark(value: object) -> dict[str, object]:
+    """Return the setting `spark`, of which each field has a check of its own."""
+    return _each(value, _SPARK)
+
+
 _SPARK: _Checks = {
     "engine": jobs.engine,
     "memory": jobs.memory,
-    "threads": _whole(1, jobs.THREADS),
-    "master": _text,
-    "conf": lambda value: jobs.conf(_environment(value)),
+    "threads": whole(1, jobs.THREADS),
+    "master": text,
+    "conf": lambda value: jobs.conf(environment(value)),
     "idle": _duration,
-    "allow": _texts,
+    "allow": texts,
 }
 _PULL: _Checks = {
-    "max": _whole(1, LEASES),
-    "seconds": _whole(1, LEASE_SECONDS),
-    "share_script": _flag,
-    "fetch": _flag,
-    "result_files": _whole(0, RESULT_FILES),
-    "result_bytes": _whole(0, RESULT_BYTES),
+    "max": whole(1, LEASES),
+    "seconds": whole(1, LEASE_SECONDS),
+    "share_script": flag,
+    "fetch": flag,
+    "result_files": whole(0, RESULT_FILES),
+    "result_bytes": whole(0, RESULT_BYTES),
 }
 
 
@@ -239,7 +267,7 @@ def _param(value: object) -> str:
     raise ValueError(f"{value!r:.60} is not one of param1 to param4")
 
 
-def _clone(value: object) -> str:
+def clone(value: object) -> str:
     if value in ("link", "copy"):
         return str(value)
     raise ValueError(f"{value!r:.60} is neither 'link' nor 'copy'")
@@ -249,7 +277,7 @@ _ACCOUNT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}\$?", re.ASCII)
 _OCTAL = re.compile(r"0*[0-7]{1,3}", re.ASCII)
 
 
-def _account(value: object) -> str:
+def account(value: object) -> str:
     """Return the name, or the number, of a user or a group."""
     if isinstance(value, int) and not isinstance(value, bool):
         value = str(value)
@@ -258,88 +286,27 @@ def _account(value: object) -> str:
     raise ValueError(f"{value!r:.60} is neither a name nor a number of an account")
 
 
-def _umask(value: object) -> str:
+def umask(value: object) -> str:
     if isinstance(value, str) and (value == "" or _OCTAL.fullmatch(value)):
         return value
     raise ValueError(f'{value!r:.60} is not text of octal digits, such as "027"')
 
 
-def _worker(value: object) -> str:
+def worker(value: object) -> str:
     if value in (ONCE, PERSISTENT):
         return str(value)
     raise ValueError(f"{value!r:.60} is neither {ONCE!r} nor {PERSISTENT!r}")
 
 
-def _success(value: object) -> str:
+def success(value: object) -> str:
     if value in (WORD, EXIT):
         return str(value)
     raise ValueError(f"{value!r:.60} is neither {WORD!r} nor {EXIT!r}")
 
 
-def _host(value: object) -> str:
+def host(value: object) -> str:
     """Return a name that full ids can begin with: they are URLs."""
-    text = _text(value)
-    if not names.is_url(f"http://{text}"):
+    said = text(value)
+    if not names.is_url(f"http://{said}"):
         raise ValueError(f"{value!r:.60} is no name of a host: it holds blanks")
-    return text
-
-
-ROOT: dict[str, Callable[[object], object]] = {
-    "env": _text,
-    "host": _host,
-    "port": _whole(1, 65535),
-    "addr": _text,
-    "tmpdir": _text,
-    "relative_root": _relative_root,
-    "allow_new_queue": _flag,
-    "admin_group": _text,
-    "basic_auth": _object,
-    "allowed_ips": _texts,
-    "trusted_relays": _texts,
-    "open_without_auth": _flag,
-    "local_users": _roles_of_names,
-    "local_groups": _roles_of_names,
-    "tls": _tls,
-    "web": _flag,
-    "web_workers": _whole(1, 64),
-    "web_connections": _whole(8, 100_000),
-    "worker_env": _environment,
-    "grace": _seconds,
-    "min_free_bytes": _whole(0, 2**62),
-    "min_free_inodes": _whole(0, 2**62),
-    "sendmail": _program,
-    **notices.CHECKS,
-}
-QUEUE: dict[str, Callable[[object], object]] = {
-    "name": _text,
-    "script": _text,
-    "num_workers": _whole(0, 1024),
-    "exec_prefix": _prefix,
-    "env_vars": _environment,
-    "coalesce_params": _param_numbers,
-    "blocking_params": _param_numbers,
-    "concurrency": starts.concurrency,
-    "fair_params": _param_numbers,
-    "rate": starts.rate,
-    "unique": _unique,
-    "nice": _whole(-20, 19),
-    "clone": _clone,
-    "leave_children": _flag,
-    "worker": _worker,
-    "worker_messages": _whole(1, 2**31),
-    "worker_seconds": _seconds,
-    "worker_dir": _flag,
-    "user": _account,
-    "group": _account,
-    "umask": _umask,
-    "no_new_privs": _flag,
-    "success": _success,
-    "batch": _batch,
-    "spark": lambda value: _each(value, _SPARK),
-    "pull": _pull,
-    "retry": retries.check,
-    "retention": _retention,
-    **limits.CHECKS,
-    "deadline": limits.seconds,
-    **notices.CHECKS,
-}
+    return said

@@ -1,6 +1,8 @@
-"""Every setting, and what it is when the config files say nothing of it.
+"""The table of settings: each with its type, its default, and what it may be.
 
-What each may be is in `checks`.
+A setting is declared here, and docs/reference/configuration.md has a row for it. What reads
+a config file, `rq config show` and what pages and the API show of a queue take the settings
+from these two classes; only what acts on a setting names it.
 """
 
 from __future__ import annotations
@@ -10,11 +12,12 @@ import os
 import shlex
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, TypedDict
+from typing import Any, TypeAlias, TypeVar
 
 from rq import names, users
+from rq.config import checks, notices, retries, starts, values
 from rq.config.notices import Notice
 from rq.errors import BadInput
 from rq.message import limits
@@ -22,79 +25,80 @@ from rq.message.retry import Retry
 
 DEFAULT_PORT = 3333
 API_EXEC_PREFIX = "bash -lc "
-ONCE, PERSISTENT = "once", "persistent"  # kinds of workers
-WORD, EXIT = "word", "exit"  # what says how a script has ended
 WORKER_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-class Pull(TypedDict):
-    """The setting `pull`."""
-
-    max: int  # leases at a time
-    seconds: int  # of each, unless its worker says others
-    share_script: bool  # `GET script` gives the queue's directory
-    fetch: bool  # agents fetch attachments
-    result_files: int  # that an attempt hands in at most
-    result_bytes: int  # of all these
+T = TypeVar("T")
+Check: TypeAlias = Callable[
+    [object], object
+]  # the value, or an error that says why not
 
 
-PULL: Pull = {
-    "max": 1000,
-    "seconds": 60,
-    "share_script": False,
-    "fetch": True,
-    "result_files": 100,
-    "result_bytes": 1024**3,
-}
-LEASES, LEASE_SECONDS = 100_000, 86_400  # the most of `max` and `seconds`
-RESULT_FILES, RESULT_BYTES = 100, 2**53  # the most of `result_files`, `result_bytes`
+def setting(default: T, check: Check, kind: str) -> T:
+    """Declare a setting: its default, what it may be, and the word of the reference for
+    what it is."""
+    return field(default=default, metadata={"check": check, "kind": kind})
 
-# Per kind of what has ended: `days`, `count` and `bytes` of the newest that are kept.
-# Errors that nobody has acknowledged are none of these. A relay's receiver remembers
-# for 30 days by its history.
-RETENTION: Mapping[str, Mapping[str, float]] = {
-    "done": {"days": 7},
-    "relayed": {"days": 7},
-    "dismissed": {"days": 30},
-    "history": {"days": 35},
-}
+
+def setting_of(default: Callable[[], T], check: Check, kind: str) -> T:
+    """As `setting`, with a default that is made for each config."""
+    return field(default_factory=default, metadata={"check": check, "kind": kind})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RootConfig:
-    """config/config.json."""
+    """config/config.json: in force from a start to the next."""
 
-    env: str = "development"  # exported as RQ_ENV
-    host: str = "127.0.0.1"  # host part of full message ids
-    port: int = DEFAULT_PORT  # of full message ids and of the web
-    addr: str = "127.0.0.1"  # address the web listens on
-    tmpdir: str | None = None  # becomes TMPDIR of workers
-    relative_root: str = "/"  # URL prefix, one slash at each end
-    allow_new_queue: bool = False  # queues may be made by web
-    admin_group: str | None = None  # its members may ask all of RQ's sockets
-    basic_auth: Mapping[str, Any] | None = None
-    allowed_ips: tuple[str, ...] = ()
+    # exported as RQ_ENV
+    env: str = setting("development", checks.text, "text")
+    # host part of full message ids
+    host: str = setting("127.0.0.1", checks.host, "text")
+    # of full message ids and of the web
+    port: int = setting(DEFAULT_PORT, values.whole(1, 65535), "whole")
+    # address the web listens on
+    addr: str = setting("127.0.0.1", checks.text, "text")
+    # becomes TMPDIR of workers
+    tmpdir: str | None = setting(None, checks.text, "text")
+    # URL prefix, one slash at each end
+    relative_root: str = setting("/", checks.relative_root, "text")
+    # queues may be made by web
+    allow_new_queue: bool = setting(False, checks.flag, "flag")
+    # its members may ask all of RQ's sockets
+    admin_group: str | None = setting(None, checks.text, "text")
+    basic_auth: Mapping[str, Any] | None = setting(None, values.json_object, "object")
+    allowed_ips: tuple[str, ...] = setting((), checks.texts, "list")
     # Hosts whose relays may send to queues that act with RQ's rights (`rq.guarded`).
-    trusted_relays: tuple[str, ...] = ()
-    open_without_auth: bool = False  # anybody who reaches the web may do anything
+    trusted_relays: tuple[str, ...] = setting((), checks.texts, "list")
+    # anybody who reaches the web may do anything
+    open_without_auth: bool = setting(False, checks.flag, "flag")
     # Users and groups of this machine that need no login over loopback: name and role.
-    local_users: Mapping[str, str] = field(default_factory=dict)
-    local_groups: Mapping[str, str] = field(default_factory=dict)
-    tls: Mapping[str, str] = field(default_factory=dict)  # cert and key: PEM files
-    web: bool = True  # the web is started
-    web_workers: int = 1  # processes that serve it
-    web_connections: int = 2000  # of each of these at a time; of one address half
-    worker_env: Mapping[str, str] = field(default_factory=dict)  # PATH, HOME, …
-    grace: float = 10.0  # seconds between TERM and KILL of a worker
-    min_free_bytes: int = 64 * 1024 * 1024  # below it nothing new is accepted
-    min_free_inodes: int = 2000
+    local_users: Mapping[str, str] = setting_of(dict, checks.roles_of_names, "names")
+    local_groups: Mapping[str, str] = setting_of(dict, checks.roles_of_names, "names")
+    # cert and key: PEM files
+    tls: Mapping[str, str] = setting_of(dict, checks.tls, "object")
+    # the web is started
+    web: bool = setting(True, checks.flag, "flag")
+    # processes that serve it
+    web_workers: int = setting(1, values.whole(1, 64), "whole")
+    # of each of these at a time; of one address half
+    web_connections: int = setting(2000, values.whole(8, 100_000), "whole")
+    # PATH, HOME, …
+    worker_env: Mapping[str, str] = setting_of(dict, checks.environment, "object")
+    # seconds between TERM and KILL of a worker
+    grace: float = setting(10.0, checks.seconds, "seconds")
+    # below it nothing new is accepted
+    min_free_bytes: int = setting(64 * 1024 * 1024, values.whole(0, 2**62), "whole")
+    min_free_inodes: int = setting(2000, values.whole(0, 2**62), "whole")
     # Whom a queue tells that says nothing of it itself; `notices` has what they may be.
-    on_err: Notice | None = None
-    on_output: Notice | None = None
-    on_recovered: Notice | None = None
-    on_slow: Notice | None = None
-    on_quiet: Notice | None = None
-    sendmail: str = "/usr/sbin/sendmail"  # the program that takes mail
+    on_err: Notice | None = setting(None, notices.CHECKS["on_err"], "notice")
+    on_output: Notice | None = setting(None, notices.CHECKS["on_output"], "notice")
+    on_recovered: Notice | None = setting(
+        None, notices.CHECKS["on_recovered"], "notice"
+    )
+    on_slow: Notice | None = setting(None, notices.CHECKS["on_slow"], "notice")
+    on_quiet: Notice | None = setting(None, notices.CHECKS["on_quiet"], "notice")
+    # the program that takes mail
+    sendmail: str = setting("/usr/sbin/sendmail", checks.program, "path")
 
     @property
     def scheme(self) -> str:
@@ -127,54 +131,85 @@ class RootConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueConfig:
-    """queue/NAME/config.json."""
+    """queue/NAME/config.json: read again while the queue runs, and in force at once."""
 
-    name: str = ""
-    script: str = ""  # path; relative to the root
-    num_workers: int = 1  # messages that run at the same time
-    exec_prefix: str = API_EXEC_PREFIX  # put before the script, split like a shell
-    env_vars: Mapping[str, str] = field(default_factory=dict)
-    coalesce_params: tuple[int, ...] = ()  # equal waiting messages run once
-    blocking_params: tuple[int, ...] = ()  # equal messages not at the same time
+    name: str = setting("", checks.text, "text")
+    # path; relative to the root
+    script: str = setting("", checks.text, "text")
+    # messages that run at the same time
+    num_workers: int = setting(1, values.whole(0, 1024), "whole")
+    # put before the script, split like a shell
+    exec_prefix: str = setting(API_EXEC_PREFIX, checks.prefix, "text")
+    env_vars: Mapping[str, str] = setting_of(dict, checks.environment, "object")
+    # equal waiting messages run once
+    coalesce_params: tuple[int, ...] = setting((), values.param_numbers, "list")
+    # equal messages not at the same time
+    blocking_params: tuple[int, ...] = setting((), values.param_numbers, "list")
     # Of equal messages so many run at the same time: `params` and `max`.
-    concurrency: Mapping[str, Any] = field(default_factory=dict)
+    concurrency: Mapping[str, Any] = setting_of(dict, starts.concurrency, "object")
     # So many messages start in a time: `number`, `per` and `burst`.
-    rate: Mapping[str, Any] = field(default_factory=dict)
-    fair_params: tuple[int, ...] = ()  # messages take turns by their values
-    unique: Mapping[str, Any] = field(default_factory=dict)  # equal ones stand once
-    nice: int = 19
-    clone: str = "link"  # or "copy": attachments of clones are files of their own
-    leave_children: bool = False  # processes that outlive their script are left alone
-    worker: str = ONCE  # a process for each message; or "persistent"
-    worker_messages: int = 10_000  # a persistent one is renewed after so many
-    worker_seconds: float = 3600.0  # and when it has lived so long
-    worker_dir: bool = True  # each message of a persistent one gets its directory
-    user: str = ""  # whom scripts run as, where RQ runs as root; "": as RQ
-    group: str = ""  # in place of the first group of that user
-    umask: str = ""  # of scripts, in octal digits; "": as RQ
-    no_new_privs: bool = False  # no program that a script starts gains rights
-    success: str = WORD  # or "exit": of a script that says nothing, its exit status
-    batch: Mapping[str, Any] = field(default_factory=dict)  # many messages, one process
-    pull: Pull | None = None  # messages are leased to workers elsewhere
-    retry: Retry | None = None  # which failed attempts are made again, and when
-    spark: Mapping[str, Any] = field(default_factory=dict)  # where its jobs run
-    timeout: float | None = None  # seconds; None here and below: no limit
-    grace: float | None = None  # seconds from TERM to KILL; None: as in the root's
-    deadline: float | None = None  # seconds after `due`: not started later
-    heartbeat: float | None = None  # seconds of silence
-    memory: int | None = None  # bytes
-    cpu_seconds: int | None = None
-    open_files: int | None = None
-    processes: int | None = None
-    log_bytes: int | None = None  # that are kept of the log of an attempt
-    retention: Mapping[str, Mapping[str, float]] = field(
-        default_factory=lambda: dict(RETENTION)
+    rate: Mapping[str, Any] = setting_of(dict, starts.rate, "object")
+    # messages take turns by their values
+    fair_params: tuple[int, ...] = setting((), values.param_numbers, "list")
+    # equal ones stand once
+    unique: Mapping[str, Any] = setting_of(dict, checks.unique_messages, "object")
+    nice: int = setting(19, values.whole(-20, 19), "whole")
+    # or "copy": attachments of clones are files of their own
+    clone: str = setting("link", checks.clone, "text")
+    # processes that outlive their script are left alone
+    leave_children: bool = setting(False, checks.flag, "flag")
+    # a process for each message; or "persistent"
+    worker: str = setting(checks.ONCE, checks.worker, "text")
+    # a persistent one is renewed after so many
+    worker_messages: int = setting(10_000, values.whole(1, 2**31), "whole")
+    # and when it has lived so long
+    worker_seconds: float = setting(3600.0, checks.seconds, "seconds")
+    # each message of a persistent one gets its directory
+    worker_dir: bool = setting(True, checks.flag, "flag")
+    # whom scripts run as, where RQ runs as root; "": as RQ
+    user: str = setting("", checks.account, "text")
+    # in place of the first group of that user
+    group: str = setting("", checks.account, "text")
+    # of scripts, in octal digits; "": as RQ
+    umask: str = setting("", checks.umask, "text")
+    # no program that a script starts gains rights
+    no_new_privs: bool = setting(False, checks.flag, "flag")
+    # or "exit": of a script that says nothing, its exit status
+    success: str = setting(checks.WORD, checks.success, "text")
+    # many messages, one process
+    batch: Mapping[str, Any] = setting_of(dict, checks.batch, "object")
+    # messages are leased to workers elsewhere
+    pull: checks.Pull | None = setting(None, checks.pull, "object")
+    # which failed attempts are made again, and when
+    retry: Retry | None = setting(None, retries.check, "object")
+    # where its jobs run
+    spark: Mapping[str, Any] = setting_of(dict, checks.spark, "object")
+    # seconds; None here and below: no limit
+    timeout: float | None = setting(None, limits.CHECKS["timeout"], "seconds")
+    # seconds from TERM to KILL; None: as in the root's
+    grace: float | None = setting(None, limits.CHECKS["grace"], "seconds")
+    # seconds after `due`: not started later
+    deadline: float | None = setting(None, limits.seconds, "seconds")
+    # seconds of silence
+    heartbeat: float | None = setting(None, limits.CHECKS["heartbeat"], "seconds")
+    # bytes
+    memory: int | None = setting(None, limits.CHECKS["memory"], "bytes")
+    cpu_seconds: int | None = setting(None, limits.CHECKS["cpu_seconds"], "whole")
+    open_files: int | None = setting(None, limits.CHECKS["open_files"], "whole")
+    processes: int | None = setting(None, limits.CHECKS["processes"], "whole")
+    # that are kept of the log of an attempt
+    log_bytes: int | None = setting(None, limits.CHECKS["log_bytes"], "bytes")
+    retention: Mapping[str, Mapping[str, float]] = setting_of(
+        lambda: dict(checks.RETENTION), checks.retention, "object"
     )
-    on_err: Notice | None = None  # whom to tell; None: as the root says
-    on_output: Notice | None = None
-    on_recovered: Notice | None = None
-    on_slow: Notice | None = None
-    on_quiet: Notice | None = None
+    # whom to tell; None: as the root says
+    on_err: Notice | None = setting(None, notices.CHECKS["on_err"], "notice")
+    on_output: Notice | None = setting(None, notices.CHECKS["on_output"], "notice")
+    on_recovered: Notice | None = setting(
+        None, notices.CHECKS["on_recovered"], "notice"
+    )
+    on_slow: Notice | None = setting(None, notices.CHECKS["on_slow"], "notice")
+    on_quiet: Notice | None = setting(None, notices.CHECKS["on_quiet"], "notice")
 
     @property
     def argv_prefix(self) -> list[str]:
@@ -208,6 +243,12 @@ class QueueConfig:
         return settings
 
 
+def checks_of(kind: type[RootConfig] | type[QueueConfig]) -> dict[str, Check]:
+    """Return what each setting may be, by the names of the settings."""
+    return {setting.name: setting.metadata["check"] for setting in fields(kind)}
+
+
+ROOT, QUEUE = checks_of(RootConfig), checks_of(QueueConfig)
 _ANCESTOR_KEYS = frozenset(
     {
         "name",

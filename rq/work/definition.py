@@ -14,7 +14,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from rq import config
-from rq.config.settings import PERSISTENT, QueueConfig, RootConfig
+from rq.config.checks import PERSISTENT
+from rq.config.settings import QueueConfig, RootConfig
 from rq.errors import BadConfig, BadInput, NotPermitted
 from rq.message import Message
 from rq.outbound import peers

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rq.config.checks import QUEUE
-from rq.config.settings import QueueConfig
+from rq.config.settings import QUEUE, QueueConfig
 from rq.journal.writer import Journal
 from rq.layout import QueueDir
 from rq.message import Message, from_request

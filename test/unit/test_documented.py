@@ -99,6 +99,9 @@ def test_each_setting_is_told_with_its_default(title, kind, demanded):
         one.name: "**must be**" if one.name in demanded else f"`{default(one)}`"
         for one in fields(kind)
     }
+    told = {WORD.findall(row[0])[0]: row[1] for row in table}
+    for one in fields(kind):
+        assert told[one.name].startswith(one.metadata["kind"]), one.name
 
 
 def default(field):

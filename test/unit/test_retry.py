@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from rq.config import queue_config
-from rq.config.checks import QUEUE
+from rq.config.settings import QUEUE
 from rq.message import Message, causes, retry
 from rq.message.causes import Cause
 from rq.pipe import Verb

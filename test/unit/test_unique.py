@@ -2,7 +2,7 @@
 
 import pytest
 
-from rq.config.checks import QUEUE
+from rq.config.settings import QUEUE
 from rq.queues.schedule.unique import Conflict, Holders, Rule, Scope, in_the_way, key
 from rq.spool.uniques import Members
 

@@ -9,7 +9,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from rq.config.settings import PULL
+from rq.config.checks import PULL
 from rq.errors import RQError
 from rq.message import Attachment, limits
 from rq.queues.attempts.lease import Lease, digest, message_of

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from rq import names
 from rq.config import secrets
-from rq.config.settings import EXIT
+from rq.config.checks import EXIT
 from rq.errors import BadMessage, Busy, NoSuchMessage, TooLarge, Unread
 from rq.logs import fields
 from rq.message import Attachment, Message, limits

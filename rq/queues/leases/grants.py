@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rq.config.admin import Admin
-from rq.config.settings import Pull
+from rq.config.checks import Pull
 from rq.errors import Unread, WrongState
 from rq.message import Message, limits
 from rq.queues.attempts import lease as token

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Executor
 
-from rq.config.settings import RESULT_FILES, Pull
+from rq.config.checks import RESULT_FILES, Pull
 from rq.errors import Busy, Refused, TooLarge
 from rq.message import Attachment
 from rq.queues.attempts.lease import Lease

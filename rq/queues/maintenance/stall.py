@@ -11,7 +11,7 @@ import time
 
 from rq import elsewhere
 from rq.config.admin import Admin
-from rq.config.settings import PERSISTENT, PULL
+from rq.config.checks import PERSISTENT, PULL
 from rq.queues.attempts.attempt import PoolWorker
 from rq.queues.owner.owner import Owner
 from rq.scripts.worker_protocol import WorkerPhase

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rq.config.settings import PERSISTENT
+from rq.config.checks import PERSISTENT
 from rq.errors import BadMessage, NoSuchMessage, TooLate, Unread
 from rq.queues.attempts.attempt import Attempt, Batch, Claim
 from rq.queues.owner.owner import Owner

@@ -7,7 +7,7 @@ import logging
 import os
 from collections.abc import Callable
 
-from rq.config.settings import PERSISTENT
+from rq.config.checks import PERSISTENT
 from rq.errors import BadMessage, NoSuchMessage, TooLate, Unread
 from rq.logs import fields
 from rq.message import Message

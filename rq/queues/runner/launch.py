@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from rq import users
 from rq.access.attempt_tokens import AttemptTokens
-from rq.config.settings import EXIT
+from rq.config.checks import EXIT
 from rq.layout import JOB, folder
 from rq.logs import fields
 from rq.message import Message, limits

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Literal, TypedDict
 
-from rq.config.settings import LEASE_SECONDS, RESULT_FILES
+from rq.config.checks import LEASE_SECONDS, RESULT_FILES
 from rq.replies import WordResult
 from rq.web.api.shapes import Limits
 
