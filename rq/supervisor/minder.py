@@ -16,23 +16,23 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
 
-from rq import logs
+from rq import logs, trash
 from rq.config import displaced
 from rq.config.begun import Begun
-from rq.errors import RQError
+from rq.errors import Refused, RQError
 from rq.layout import Root
 from rq.proc import locks
 from rq.states import Child
-from rq.supervisor import children, ends, forks, handle, removal
+from rq.supervisor import children, forks, handle
 from rq.supervisor.children import Kind, Process, Step
 from rq.supervisor.forks import Forks
-from rq.supervisor.given_up import GivenUp
 from rq.supervisor.handle import Handle
-from rq.supervisor.table import FORKS, HELPERS, Key, Table
+from rq.supervisor.table import FORKS, HELPERS, GivenUp, Key, Table
 
 STATUS_WAIT = 1.0  # seconds for the fork server to tell how a queue ended
 
 log = logging.getLogger(__name__)
+LOCK_RETRY = 1.0  # seconds until a queue that cannot be put away yet is tried again
 
 
 class Minder:
@@ -76,7 +76,7 @@ class Minder:
                     self._stop(key, process, now)
                 case Step.KILL:
                     self._kill(key, process)
-        for name in removal.put_away(self.root, self.table, now):
+        for name in put_away_deleted(self.root, self.table, now):
             self._given_up.forget((Kind.QUEUE, name))
             self._keep(partial(self.begun.forget, name))
         up = [each for each in self.table.children.values() if each.state is Child.UP]
@@ -99,7 +99,7 @@ class Minder:
         if process.kind is Kind.QUEUE and not self._can_fork():
             return
         process.started(now)
-        process.log_from = ends.log_size(self.root, process)
+        process.log_from = handle.log_size(self.root, process)
         self._given_up.note_start(key)
         try:
             name = _held_as(process)
@@ -128,7 +128,7 @@ class Minder:
             return Handle(ready=self._forks.ask(process.name))
         if process.kind is Kind.FORKS:
             started, line = handle.run_fork_server(
-                self.root.path, ends.log_file(self.root, process)
+                self.root.path, handle.log_file(self.root, process)
             )
             try:
                 self._forks = Forks(line, self._life, self._act_on)
@@ -138,7 +138,7 @@ class Minder:
                 line.close()
                 raise
             return started
-        log_path = ends.log_file(self.root, process)
+        log_path = handle.log_file(self.root, process)
         module = HELPERS[process.kind]
         return handle.run_helper(module, self.root.path, self._life, log_path)
 
@@ -246,7 +246,7 @@ class Minder:
             held.close()
         if key[0] is Kind.FORKS:
             self._forks_ended()
-        reason = reason or error or ends.sentence(self.root, process, status)
+        reason = reason or error or handle.how_ended(self.root, process, status)
         name = _held_as(process)
         if name and (status == children.DISPLACED or self._vanished(key)):
             reason, status = self._hold_back(name), children.DISPLACED
@@ -410,3 +410,33 @@ def _place_of(path: Path) -> tuple[int, int]:
     except OSError:
         return 0, 0
     return about.st_dev, about.st_ino
+
+
+# ---- queues that are deleted, or whose directory is gone
+
+
+def put_away_deleted(root: Root, table: Table, now: float) -> list[str]:
+    """Move deleted queues that are down to the trash, forget those that are gone;
+    return the names of the queues that were moved."""
+    due = [name for name, at in table.deleting.items() if at <= now]
+    moved = [
+        name
+        for name in due
+        if table.is_down(name) and _is_moved(root, table, name, now)
+    ]
+    for name in [*moved, *filter(table.is_down, list(table.forgetting))]:
+        table.forget(name)
+    return moved
+
+
+def _is_moved(root: Root, table: Table, name: str, now: float) -> bool:
+    """Move a queue to the trash; False when it cannot be moved yet."""
+    queue = root.queue(name)
+    try:
+        if queue.path.is_dir():
+            log.info("moved to %s", trash.put(root, queue))
+    except (OSError, Refused) as error:
+        log.warning("queue %s is not yet in the trash: %s", name, error)
+        table.deleting[name] = now + LOCK_RETRY
+        return False
+    return True

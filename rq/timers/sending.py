@@ -7,15 +7,15 @@ import difflib
 import logging
 import os
 import time
-from collections.abc import Coroutine
-from dataclasses import dataclass, field
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from rq import client, guarded, names
-from rq.errors import NotUnique, Refused, RQError, Unreachable
+from rq.errors import NoSuchMessage, NotUnique, Refused, RQError, Unreachable
 from rq.guarded import Sender
 from rq.kinds import Kind
 from rq.layout import Root
-from rq.timers import outcomes
+from rq.states import LIVE, State
 from rq.timers.folder import Timers
 from rq.timers.past import Fire, Past, noted
 from rq.timers.rule import Overlap, Timer
@@ -32,6 +32,8 @@ _NOT_SENT = frozenset({Kind.DOWN, Kind.CLOSED, Kind.NO_SUCH_QUEUE, Kind.UNREACHA
 _WAITS = frozenset({Kind.DOWN, Kind.CLOSED})  # for a person, and no fault
 
 log = logging.getLogger(__name__)
+ASK_TIMEOUT = 10.0  # seconds
+_LASTING = frozenset({State.DONE, State.RELAYED, State.GONE})
 
 
 @dataclass(slots=True)
@@ -86,11 +88,11 @@ class Sending:
         """Note what has become of the messages of a timer, as far as its queue tells."""
         try:
             fires = self._past(timer).fires
-            states = await outcomes.states_of(self.held.root, fires)
+            states = await states_of(self.held.root, fires)
         except RQError as error:
             log.debug("timer %s: %s", timer.name, error)
             return
-        fires = outcomes.with_states(self._past(timer).fires, states)
+        fires = with_states(self._past(timer).fires, states)
         if fires != self._past(timer).fires:
             self.held.note(timer.name, fires=fires)
 
@@ -139,7 +141,7 @@ class Sending:
         await self._saved()
         url = await self._send(timer, timer.key(begun))
         self.sent += 1
-        accepted = min(names.created(outcomes.place(url)[1]), time.time())
+        accepted = min(names.created(place_of(url)[1]), time.time())
         return self._is_over(timer, begun, accepted, Fire(begun, now, SENT, url))
 
     def _refused(self, timer: Timer, now: float, error: NotUnique) -> None:
@@ -188,19 +190,19 @@ class Sending:
         message that it has sent: that is not in its own way."""
         if timer.overlap is Overlap.QUEUE:
             return ""
-        states = await outcomes.states_of(self.held.root, past.fires)
-        fires = outcomes.with_states(self._past(timer).fires, states)
+        states = await states_of(self.held.root, past.fires)
+        fires = with_states(self._past(timer).fires, states)
         self.held.note(timer.name, fires=fires)
         own = {fire.msg for fire in fires if fire.nominal == begun}
-        live = {m: s for m, s in outcomes.live(states).items() if m not in own}
+        live = {m: s for m, s in unfinished(states).items() if m not in own}
         if not live:
             return ""
         msg = next(iter(live))
         if timer.overlap is Overlap.SKIP:
-            return f"skipped: {outcomes.place(msg)[1]} has not ended"
+            return f"skipped: {place_of(msg)[1]} has not ended"
         for each, state in live.items():
-            await outcomes.end(self.held.root, each, state, f"timer {timer.name}")
-        raise Refused(f"{outcomes.place(msg)[1]} is being ended, to be replaced")
+            await take_out(self.held.root, each, state, f"timer {timer.name}")
+        raise Refused(f"{place_of(msg)[1]} is being ended, to be replaced")
 
     async def _send(self, timer: Timer, key: str) -> str:
         """Return the URL of the message that the queue has accepted under a key."""
@@ -208,7 +210,7 @@ class Sending:
         socket = self.held.root.queue(timer.queue).socket
         message = {**timer.fields, "dest": timer.dest, "_key": key}
         reply = await client.ask_async(
-            socket, "create_message", message, timeout=outcomes.ASK_TIMEOUT
+            socket, "create_message", message, timeout=ASK_TIMEOUT
         )
         return str(client.demanded(reply, f"queue {timer.queue} refused it: "))
 
@@ -258,3 +260,61 @@ def _why(queue: str, error: Exception) -> str:
     if isinstance(error, Unreachable):
         return f"queue {queue} does not answer: `rq status` says why"
     return str(error)
+
+
+# ---- what became of the messages, as their queue tells it
+
+
+async def states_of(root: Root, fires: Sequence[Fire]) -> dict[str, str]:
+    """Return the states of the messages of fires that may have changed, by their URLs.
+
+    Unreachable, OutcomeUnknown: the queue of one of them does not answer.
+    """
+    return {
+        fire.msg: await _state(root, *place_of(fire.msg))
+        for fire in fires
+        if fire.msg and fire.outcome not in _LASTING
+    }
+
+
+def with_states(fires: Sequence[Fire], states: Mapping[str, str]) -> tuple[Fire, ...]:
+    """Return fires with the states that their messages were seen in."""
+    return tuple(
+        replace(fire, outcome=states.get(fire.msg, fire.outcome)) for fire in fires
+    )
+
+
+def unfinished(states: Mapping[str, str]) -> dict[str, str]:
+    """Return those that wait or run."""
+    return {msg: state for msg, state in states.items() if state in LIVE}
+
+
+async def take_out(root: Root, msg: str, state: str, who: str) -> None:
+    """Take a message out that waits, or end one that runs, which takes a moment."""
+    queue, msg_id = place_of(msg)
+    command = "cancel_message" if state == State.RUN else "delete_message"
+    request = {"msg_id": msg_id, "who": who}
+    client.demanded(await _ask(root, queue, command, request))
+
+
+def place_of(msg: str) -> tuple[str, str]:
+    """Return the queue and the id in the URL of a message of ours.
+
+    >>> place("http://h:3333/q/mail/20260102.0304.05.006.7")
+    ('mail', '20260102.0304.05.006.7')
+    """
+    _, queue, msg_id = msg.rsplit("/", 2)
+    return queue, msg_id
+
+
+async def _state(root: Root, queue: str, msg_id: str) -> str:
+    reply = await _ask(root, queue, "get_message_state", {"msg_id": msg_id})
+    try:
+        return str(client.demanded(reply))
+    except NoSuchMessage:
+        return State.GONE
+
+
+async def _ask(root: Root, queue: str, command: str, request: object) -> object:
+    socket = root.queue(queue).socket
+    return await client.ask_async(socket, command, request, timeout=ASK_TIMEOUT)

@@ -8,7 +8,7 @@ from harness.kills import site_at
 from harness.timers import past, sent, timers, write
 from harness.waiting import wait_until
 
-from rq.timers.outcomes import place
+from rq.timers.sending import place_of as place
 
 pytestmark = pytest.mark.process
 
