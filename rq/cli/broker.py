@@ -16,12 +16,11 @@ from rq.cli import (
     broker_cluster,
     broker_health,
     broker_join,
-    broker_leave,
     broker_switch,
     broker_views,
-    passwd,
     place,
     term,
+    token,
 )
 from rq.cli.named_files import FRESH, Files
 from rq.config import broker as config
@@ -83,7 +82,7 @@ def _parser() -> argparse.ArgumentParser:
     broker_cluster.listening_options(join, _port)
     join.add_argument("--port", type=_port, metavar="N", help=f"({config.PORT})")
     term.json_option(join)
-    broker_leave.options(
+    broker_join.leaving_options(
         kinds.add_parser(
             "leave",
             help="take no new jobs, and wait until what only this node has is done",
@@ -142,7 +141,7 @@ def _enable(root: Root, args: argparse.Namespace) -> int:
     now = config.read(root.broker_config)
     given = {"port": args.port, "addr": args.addr}
     if args.password:
-        given["password"] = passwords.make(passwd.read_password())
+        given["password"] = passwords.make(token.read_password())
     changes = {name: value for name, value in given.items() if value is not None}
     wanted = dataclasses.replace(now, enabled=True, **changes)
     if args.cluster or args.bus_addr or args.bus_port:
@@ -231,6 +230,6 @@ _CHANGES: Mapping[str, Callable[[Root, argparse.Namespace], int]] = {
     "enable": _enable,
     "disable": _disable,
     "accept": _accept,
-    "leave": broker_leave.leave,
-    "forget": broker_leave.forget,
+    "leave": broker_join.leave,
+    "forget": broker_join.forget,
 }

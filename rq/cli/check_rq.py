@@ -8,14 +8,41 @@ import dataclasses
 import os
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import IntEnum
 
-from rq import config, names
-from rq.cli import check_peers, guarded, term
-from rq.cli.levels import Finding, Level
+import orjson
+
+from rq import config, names, sentences
+from rq.cli import guarded, term
 from rq.errors import BadConfig, BadInput, RQError
-from rq.outbound import addresses, peers
+from rq.kinds import Kind
+from rq.layout import Root
+from rq.nesting import Json
+from rq.outbound import addresses, connection, peers
+from rq.outbound.exchange import Reply
 from rq.outbound.line import Line
+from rq.outbound.peers import Peer, Target
+
+_PATH = "check_rq/new_message"  # nothing is sent: the message in it is missing
+_FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+
+
+class Level(IntEnum):
+    """How bad it is: the exit code, and the first word printed."""
+
+    OK = 0
+    WARNING = 1
+    CRITICAL = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something about a queue or a host."""
+
+    level: Level
+    text: str
+
 
 _TIMEOUT = 10.0  # seconds for each answer
 _ANSWER_LIMIT = 1024 * 1024  # bytes
@@ -75,7 +102,7 @@ def _base(server: str, port: str) -> str:
 def _check_peers(args: argparse.Namespace) -> int:
     """Print a line for each host of config/peers.json, the worst first."""
     root = config.find_root(args.root)
-    findings = list(check_peers.findings(root, insecure=args.insecure))
+    findings = list(of_peers(root, insecure=args.insecure))
     for finding in sorted(findings, key=lambda finding: -finding.level):
         print(f"{finding.level.name}: {term.plain(finding.text)}")
     if not findings:
@@ -194,6 +221,72 @@ def _parser() -> argparse.ArgumentParser:
         "--insecure", action="store_true", help="send passwords over plain HTTP too"
     )
     return parser
+
+
+# ---- --peers: whether each host of config/peers.json can be sent to
+
+
+def of_peers(root: Root, *, insecure: bool) -> Iterator[Finding]:
+    """Say of each host whether it answers, knows who asks, and lets them send."""
+    table = peers.read_all(root)
+    for url in table.urls:
+        to = peers.origin(url)
+        peer = table.peers[to.peer]
+        yield _finding(to, replace(peer, insecure=insecure or peer.insecure))
+
+
+def _finding(to: Target, peer: Peer) -> Finding:
+    line = None
+    try:
+        line = Line(to, peer)
+        with line.within(_TIMEOUT):
+            reply = line.request("POST", to.path(_PATH), b"x_format=json", _FORM)
+    except OSError as error:
+        return Finding(Level.CRITICAL, f"{to.peer}: {connection.reason(error)}")
+    except RQError as error:
+        return Finding(Level.CRITICAL, f"{to.peer}: {error}")
+    finally:
+        if line is not None:
+            line.close()
+    level, text = _judge(reply)
+    return Finding(level, f"{to.peer}: {text}")
+
+
+def _judge(reply: Reply) -> tuple[Level, str]:
+    if reply.status == 401:
+        return Level.CRITICAL, "it does not know the login or token that is set here"
+    if reply.status == 403:
+        return _not_permitted(_kind(reply))
+    if reply.status >= 500:
+        return Level.CRITICAL, f"it answers {connection.phrase(reply.status)}"
+    if 300 <= reply.status < 400:
+        return (
+            Level.CRITICAL,
+            "it redirects to another address, which the relay does not follow",
+        )
+    return Level.OK, "may send there"
+
+
+def _not_permitted(kind: Kind | None) -> tuple[Level, str]:
+    """Tell a role that may not send from one that may, to other queues than this."""
+    if kind is Kind.OTHER_QUEUE:
+        return Level.OK, "may send there, to some queues"
+    return (
+        Level.CRITICAL,
+        "the login or token that is set here may not send there: it needs the role producer",
+    )
+
+
+def _kind(reply: Reply) -> Kind | None:
+    """Return the kind of a failure, by its sentence where an earlier RQ answers."""
+    if reply.kind is not None:
+        return reply.kind
+    try:
+        problem: Json = orjson.loads(reply.body)
+    except orjson.JSONDecodeError:
+        return None
+    detail = problem.get("detail") if isinstance(problem, dict) else None
+    return sentences.kind_of(str(detail))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from rq import waits, wording
-from rq.cli import owner, place, state_counts, term
+from rq.cli import owner, place, term
+from rq.cli.owner import Reader
 from rq.errors import BadInput
 from rq.layout import Root
 from rq.replies import MessageRow
@@ -17,6 +18,9 @@ from rq.waits import Reason
 
 _LIVE = (State.RUN, State.QUE, State.PREP, State.ERR)
 _CHOICES = [str(s) for s in State if s not in (State.NOWHERE, State.GONE)]
+STATES = tuple(str(s) for s in State if s not in (State.NOWHERE, State.GONE))
+
+Counts = Mapping[str, Mapping[str, int]]
 
 
 def ls(root: Root, words: list[str]) -> int:
@@ -60,13 +64,11 @@ def _queues(root: Root, args: argparse.Namespace) -> list[str]:
 def _count(root: Root, args: argparse.Namespace) -> int:
     """Say how many messages are in each state, without listing them."""
     with owner.Reader(root) as reader:
-        counts = {
-            queue: state_counts.of_queue(reader, queue) for queue in _queues(root, args)
-        }
+        counts = {queue: counts_of(reader, queue) for queue in _queues(root, args)}
     if args.json:
         term.print_json(counts)
     else:
-        state_counts.table(counts)
+        counts_table(counts)
     return 0
 
 
@@ -176,3 +178,28 @@ def _parser() -> argparse.ArgumentParser:
     )
     term.json_option(parser)
     return parser
+
+
+# ---- how many messages are in which state
+
+
+def counts_table(counts: Counts) -> None:
+    """Print the counts of queues; `-` where nothing can be said."""
+    term.table(
+        ("QUEUE", *(name.upper() for name in STATES)),
+        [
+            (queue, *(states.get(name, "-") for name in STATES))
+            for queue, states in sorted(counts.items())
+        ],
+    )
+
+
+def counts_of(reader: Reader, queue: str) -> dict[str, int]:
+    """Return what the owner of a queue counts, or its folders."""
+    counts = reader.counts(queue)
+    return with_zeros({**counts, State.DISMISSED: counts.get("errack", 0)})
+
+
+def with_zeros(states: Mapping[str, int], but: str = "") -> dict[str, int]:
+    """Return counts with their zeros, all states `but` one."""
+    return {name: states.get(name, 0) for name in STATES if name != but}

@@ -8,7 +8,7 @@ import webbrowser
 
 from rq import health
 from rq.access import kernel, one_time_keys
-from rq.cli import FAILED, OK, audit, place, readiness, term
+from rq.cli import FAILED, OK, place, readiness, term, token
 from rq.config.values import is_loopback
 from rq.errors import Refused
 from rq.layout import Root
@@ -59,6 +59,6 @@ def signing_address(root: Root, uid: int | None = None) -> str:
         )
         raise Refused(f"the web does not serve now ({why}): `rq status` says more")
     page = place.root_config(root).page_url
-    key = one_time_keys.make(root, audit.user(), time.time(), uid)
-    audit.note(root, "open")
+    key = one_time_keys.make(root, token.own_user(), time.time(), uid)
+    token.note_in_audit(root, "open")
     return f"{page}login?once={key}"

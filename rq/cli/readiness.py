@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 
 from rq import disk, health, names
 from rq.cli import place, term
-from rq.cli.patience import Patience, shortened
 from rq.layout import Root
 from rq.replies import ChildView, SupervisorStatus
 from rq.states import Child
@@ -17,6 +16,7 @@ WEB = "web"  # queues do without it: what keeps it from starting is said and lef
 READY_PATIENCE = 30.0  # seconds for one more queue to be up
 LACK_PATIENCE = 3.0  # the same on a full disk
 _NOTE_EVERY = 3.0
+_NAMED = 20  # queues
 
 
 def await_ready(root: Root) -> bool:
@@ -104,3 +104,33 @@ def _late(supervisor: SupervisorStatus) -> Sequence[ChildView]:
         for child in supervisor.get("children", [])
         if child.get("state") != Child.UP and child.get("wanted") == "UP"
     ]
+
+
+# ---- how long to wait for queues, and how to name them
+
+
+class Patience:
+    """Patience with queues that start: it lasts while one after another becomes ready,
+    for hundreds take longer than a few."""
+
+    def __init__(self, now: float) -> None:
+        """`now`, here and in `ends`, is in seconds of the monotonic clock."""
+        self._fewest: int | None = None
+        self._since = now
+
+    def ends(self, missing: int, now: float, limit: float) -> bool:
+        """Return whether `missing` were never fewer for more than `limit` seconds."""
+        if self._fewest is None or missing < self._fewest:
+            self._fewest, self._since = missing, now
+        return now - self._since > limit
+
+
+def shortened(queues: list[str]) -> str:
+    """Name queues, and of hundreds the first.
+
+    >>> shortened(["a", "b"])
+    'a, b'
+    """
+    more = len(queues) - _NAMED
+    named = ", ".join(queues[:_NAMED])
+    return f"{named} and {more} more" if more > 0 else named

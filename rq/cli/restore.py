@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import cast
 
-from rq.cli import EXIT_OF, OK, complain, owner, place, term, timer_deeds
+from rq.cli import EXIT_OF, OK, complain, owner, place, term, timer
 from rq.config import adopted
 from rq.errors import RQError
 from rq.layout import Root
@@ -130,7 +130,7 @@ def _accept(root: Root, queues: list[str], how: str) -> int:
     for name in queues:
         code = _tried(partial(_restore, root, name, how)) or code
     for name in timers:
-        code = _tried(partial(timer_deeds.accept, root, name)) or code
+        code = _tried(partial(timer.accept, root, name)) or code
     return code
 
 

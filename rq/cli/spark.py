@@ -8,10 +8,15 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from rq.cli import ENDED_IN_ERR, OK, USAGE, place, term
+from rq.cli import ENDED_IN_ERR, OK, USAGE, listing, place, term
 from rq.errors import BadInput, NoJava, Refused
 from rq.layout import Root
+from rq.states import State
+
+if TYPE_CHECKING:
+    from rq.spark.rounds import Round
 
 # verb: (module:function, one line of help); a function takes (root, words).
 VERBS: dict[str, tuple[str, str]] = {
@@ -20,12 +25,13 @@ VERBS: dict[str, tuple[str, str]] = {
         "rq.cli.spark:trial",
         "run a job on messages of a directory; nothing is sent",
     ),
-    "history": ("rq.cli.history:history", "update the history; print counts per queue"),
+    "history": ("rq.cli.spark:history", "update the history; print counts per queue"),
     "work": ("rq.cli.spark_work:work", "work on the messages of a queue, under leases"),
 }
 # Of what a job says when it is tried; results go into this directory.
 _TRIED = "rq-try"
 _EXTRA, _EXTRA_JAVA, _EXTRA_DUCKDB = "spark", "spark-java", "duckdb"
+_PATIENCE = 300.0  # seconds to wait for a round that already runs
 
 
 def spark(root: Root, words: list[str]) -> int:
@@ -126,3 +132,76 @@ def bootstrapped(extra: str) -> bool:
         raise Refused(f"this is no checkout: run `pip install 'rq-spool[{extra}]'`")
     command = [sys.executable, "-I", str(program), extra]
     return subprocess.run(command, check=False).returncode == OK
+
+
+# ---- rq spark history
+
+
+def history(root: Root, words: list[str]) -> int:
+    parser = term.parser(
+        "spark history",
+        "Read what has happened since the last round into the history on Spark, publish\n"
+        "it for the web, and print how many messages are in which state, which is what\n"
+        "`rq ls --count` counts.",
+    )
+    parser.add_argument(
+        "queue", nargs="?", metavar="QUEUE", help="print this queue only"
+    )
+    parser.add_argument(
+        "--skip-gaps", action="store_true", help="go on although events are missing"
+    )
+    parser.add_argument(
+        "--rebuild",
+        action="store_true",
+        help="build the history anew from the journals",
+    )
+    term.json_option(parser)
+    args = parser.parse_args(words)
+    only = place.queue_dir(root, args.queue).name if args.queue else None
+    done = run(root, skip_gaps=args.skip_gaps, rebuild=args.rebuild)
+    from rq.spark.rounds import sentence
+
+    counts = counted(done, only)
+    if args.json:
+        term.print_json({**summary(done), "counts": counts})
+    else:
+        listing.counts_table(counts)
+        print(sentence(done))
+    return OK
+
+
+def run(root: Root, **settings: bool) -> Round:
+    """Run a round in a Spark of its own; print what it does."""
+    from rq.spark import session
+
+    session.demand_spark()
+    from rq.spark.rounds import Settings, run_round
+
+    place.note("starting Spark")
+    spark = session.session("rq-history", quiet=True)
+    try:
+        return run_round(
+            spark, root, Settings(patience=_PATIENCE, **settings), place.note
+        )
+    finally:
+        session.close(spark)
+
+
+def counted(done: Round, only: str | None = None) -> dict[str, dict[str, int]]:
+    """Return the counts of all queues, or of one; what is prepared is in no journal."""
+    names = [only] if only else sorted(done.counts)
+    return {
+        name: listing.with_zeros(done.counts.get(name, {}), but=State.PREP)
+        for name in names
+    }
+
+
+def summary(done: Round) -> dict[str, object]:
+    """Return what a round did, for programs."""
+    return {
+        "as_of": done.as_of,
+        "batches": done.batches,
+        "events": done.events,
+        "days": done.days,
+        "silent": done.silent,
+    }

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from rq import client
-from rq.cli import history, owner, place, state_counts
+from rq.cli import listing, owner, place, spark
 from rq.config import files
 from rq.errors import Refused, RQError
 from rq.layout import Root
@@ -33,9 +33,9 @@ def show(root: Root, number: int) -> None:
     print(f"sent {number} messages to {', '.join(QUEUES)}", flush=True)
     _await_ends(root)
     print(f"all have ended ({time.monotonic() - begun:.1f} s)", flush=True)
-    done = history.run(root)
-    counted = history.counted(done)
-    state_counts.table(counted)
+    done = spark.run(root)
+    counted = spark.counted(done)
+    listing.counts_table(counted)
     live = _live_counts(root, counted)
     if all(counted[queue].items() <= live[queue].items() for queue in QUEUES):
         print("the history and `rq ls --count` count the same")
@@ -119,4 +119,4 @@ def _await_ends(root: Root) -> None:
 
 def _live_counts(root: Root, queues: Iterable[str]) -> dict[str, dict[str, int]]:
     with owner.Reader(root) as reader:
-        return {queue: state_counts.of_queue(reader, queue) for queue in queues}
+        return {queue: listing.counts_of(reader, queue) for queue in queues}

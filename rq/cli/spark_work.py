@@ -8,7 +8,8 @@ import socket
 import threading
 
 from rq import config, moments, names
-from rq.cli import OK, agent_options, place, term
+from rq.cli import OK, place, term
+from rq.cli import work as agent
 from rq.layout import Root
 from rq.outbound import peers
 
@@ -20,7 +21,7 @@ def work(root: Root, words: list[str]) -> int:
     from rq.work import options
 
     url = _url(root, args.queue)
-    slots, script = agent_options.slots(args), agent_options.script(args)
+    slots, script = agent.slots(args), agent.script(args)
     token = None if args.token_file is None else options.read_token(args.token_file)
     seconds = None if args.seconds is None else moments.duration(args.seconds)
     session.demand_spark()
@@ -65,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "queue", metavar="QUEUE", help="its name, or http(s)://HOST:PORT/q/NAME"
     )
-    agent_options.add(parser, "spark- and that of this host")
+    agent.add_options(parser, "spark- and that of this host")
     parser.add_argument(
         "--for", dest="seconds", metavar="TIME", help="work for so long (until TERM)"
     )

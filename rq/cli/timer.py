@@ -9,21 +9,23 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
-from rq import client, config
-from rq.cli import place, term, timer_deeds, timer_files, timer_import
+from rq import client, config, zones
+from rq.cli import place, term, timer_import
 from rq.cli.timer_import import Wish
 from rq.errors import BadConfig, BadInput, Unreachable
 from rq.layout import Root
-from rq.replies import TimerRow, TimersStatus
-from rq.timers.past import Past
+from rq.nesting import Json
+from rq.replies import NextFire, TimerRow, TimersStatus
+from rq.timers.cron import local
+from rq.timers.past import Past, with_rule
+from rq.timers.rule import Timer
 from rq.timers.state import read_state
-from rq.wording import duration
+from rq.timers.timer import parse, refusal
+from rq.timers.when import following
+from rq.wording import duration, moment
 
-_DEEDS: Mapping[str, tuple[Callable[[Root, list[str]], None], str]] = {
-    "run": (timer_deeds.run, "send a message now, beside the beat"),
-    "pause": (timer_deeds.pause, "let them fire no more"),
-    "resume": (timer_deeds.resume, "let them fire again; what was missed is over"),
-}
+_FIRES = 5  # fires
+_TIMEOUT = 60.0  # seconds
 
 
 def timer(root: Root, words: list[str]) -> int:
@@ -46,10 +48,10 @@ def timer(root: Root, words: list[str]) -> int:
     if args.what == "import":
         return timer_import.take_over(root, _wish(args))
     if args.what == "validate":
-        timer_files.validate(root, args.files)
+        validate(root, args.files)
     elif args.what == "next":
         count, names = _next_of(args.words)
-        timer_deeds.upcoming(root, count, names, as_json=args.json)
+        upcoming(root, count, names, as_json=args.json)
     elif args.what == "ls":
         _list(root, as_json=args.json)
     else:
@@ -182,3 +184,116 @@ def _table(rows: Sequence[TimerRow]) -> None:
             for row in rows
         ],
     )
+
+
+# ---- rq timer validate
+
+
+def validate(root: Root, paths: list[str]) -> None:
+    """Say when files would fire; BadConfig says what is wrong with the first that is."""
+    for name in paths:
+        path = Path(name)
+        why = refusal(path.name)
+        if why:
+            raise BadConfig(why)
+        _tell_fires(root, path, parse(path))
+
+
+def _tell_fires(root: Root, path: Path, timer: Timer) -> None:
+    print(f"{term.plain(path)} is a timer: {rule(timer)}, to {timer.dest}")
+    if not root.queue(timer.queue).path.is_dir():
+        place.note(f"there is no queue {timer.queue} in {root.path} yet")
+    if timer.cron is None:
+        print("it fires as soon as it is in timers/, and then each period after that")
+        return
+    now = time.time()
+    past = with_rule(Past(), timer, now)
+    for fire in following(timer, past, now, _FIRES):
+        print(moments(fire.at, timer.cron.zone))
+    print(f"time zones are those of {zones.of_tables(zones.tables())}")
+
+
+def rule(timer: Timer) -> str:
+    """Return when a timer fires, in words."""
+    if timer.cron:
+        return f"{timer.cron.expression} in {timer.cron.zone}"
+    return f"every {duration(timer.period)}"
+
+
+def moments(at: float, zone: str) -> str:
+    """Return a moment in a zone, and in UTC."""
+    there, utc = local(at, zone), local(at, "UTC")
+    return there if there == utc else f"{there} = {utc}"
+
+
+# ---- rq timer next, run, pause and resume
+
+
+def upcoming(root: Root, count: int, names: list[str], *, as_json: bool) -> None:
+    """Print the next fires of all timers, or of some."""
+    request: Json = {"count": count, "names": names}
+    rows = cast(Sequence[NextFire], _ask(root, "next", request))
+    if as_json:
+        term.print_json(rows)
+        return
+    now = time.time()
+    term.table(
+        ("TIMER", "FIRES", "WHERE IT IS", "IN UTC"),
+        [
+            (
+                row["name"],
+                term.from_now(row["at"] - now),
+                row["local"],
+                moment(row["at"]),
+            )
+            for row in rows
+        ],
+    )
+
+
+def run(root: Root, names: list[str]) -> None:
+    """Send a message of each timer now."""
+    for name in names:
+        print(f"timer {term.plain(name)}: sent {_ask(root, 'run', name)}")
+
+
+def pause(root: Root, names: list[str]) -> None:
+    for name in names:
+        _ask(root, "pause", name)
+        print(f"timer {term.plain(name)} is paused")
+
+
+def resume(root: Root, names: list[str]) -> None:
+    for name in names:
+        _say_when(name, cast(TimerRow, _ask(root, "resume", name)))
+
+
+_DEEDS: Mapping[str, tuple[Callable[[Root, list[str]], None], str]] = {
+    "run": (run, "send a message now, beside the beat"),
+    "pause": (pause, "let them fire no more"),
+    "resume": (resume, "let them fire again; what was missed is over"),
+}
+
+
+def accept(root: Root, name: str) -> None:
+    """Let a timer fire that the Ruby RQ left."""
+    row = cast(TimerRow | None, _ask(root, "accept", name))
+    if row is None:
+        print(f"timer {term.plain(name)} goes on once RQ can read its file")
+    else:
+        _say_when(name, row)
+
+
+def _say_when(name: str, row: TimerRow) -> None:
+    due = row.get("due")
+    when = "" if due is None else f", and fires {term.from_now(due - time.time())}"
+    print(f"timer {term.plain(name)} goes on{when}")
+
+
+def _ask(root: Root, command: str, about: Json) -> Json:
+    try:
+        reply = client.ask_timers(root.timers_socket, command, about, _TIMEOUT)
+    except Unreachable:
+        place.demand_running(root)
+        raise
+    return cast(Json, client.demanded(reply))

@@ -1,17 +1,25 @@
-"""`rq token`: secrets with which programs may ask the web."""
+"""`rq token` and `rq passwd`: with what programs and people sign in to the web."""
 
 from __future__ import annotations
 
 import argparse
+import getpass
+import json
+import os
+import pwd
+import sys
 import time
 
-from rq import moments
+from rq import moments, passwords
 from rq.access import tokens
+from rq.access.audit import Audit, Deed
 from rq.access.roles import EVERY_QUEUE, Role
 from rq.access.tokens import Token
-from rq.cli import OK, audit, place, term
+from rq.cli import OK, place, term
 from rq.errors import BadInput
 from rq.layout import Root
+
+_SHORTEST = 8
 
 
 def token(root: Root, words: list[str]) -> int:
@@ -85,12 +93,12 @@ def _create(root: Root, args: argparse.Namespace) -> int:
         queues=tuple(args.queue or EVERY_QUEUE),
         sends=tuple(args.sends or ()),
         created=now,
-        created_by=audit.user(),
+        created_by=own_user(),
         end=_end(args, now),
         user=args.user,
     )
     tokens.create(root, token)
-    audit.note(root, f"token create {token.name} ({token.role})")
+    note_in_audit(root, f"token create {token.name} ({token.role})")
     until = "until it is revoked" if token.end is None else f"until {_when(token.end)}"
     place.note(
         f"{token.name} is {token.role} for {_queues(token)} {until}. This secret "
@@ -114,7 +122,7 @@ def _end(args: argparse.Namespace, now: float) -> float | None:
 
 def _revoke(root: Root, name: str) -> int:
     tokens.revoke(root, name)
-    audit.note(root, f"token revoke {name}")
+    note_in_audit(root, f"token revoke {name}")
     print(f"revoked {name}")
     return OK
 
@@ -171,3 +179,52 @@ def _to_json(token: Token, now: float) -> dict[str, object]:
 
 def _when(epoch: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M %Z", time.localtime(epoch))
+
+
+# ---- lines in the audit log for what verbs do to who may do what
+
+
+def own_user() -> str:
+    """Return the name of the user who runs this verb."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return f"uid {os.getuid()}"
+
+
+def note_in_audit(root: Root, what: str) -> None:
+    """Write what was done here into the audit log."""
+    deed = Deed(who=own_user(), address="local", what=f"rq {what}", answer="ok")
+    Audit(root).note(deed, time.time())
+
+
+# ---- rq passwd
+
+
+def passwd(root: Root, words: list[str]) -> int:
+    parser = term.parser(
+        "passwd",
+        "Print the hash of a password, for users of basic_auth in config/config.json; "
+        "the password is read from the terminal, or from standard input.",
+    )
+    parser.add_argument("user", nargs="?", default="admin", help="(admin)")
+    args = parser.parse_args(words)
+    if ":" in args.user or not args.user.isprintable():
+        raise BadInput("a user's name holds no colon and nothing that cannot be shown")
+    hashed = passwords.make(read_password())
+    setting = {"basic_auth": {"realm": "RQ", "users": {args.user: hashed}}}
+    print(json.dumps(setting, indent=1))
+    return OK
+
+
+def read_password() -> str:
+    """Return a password from the terminal, asked for twice, or from standard input."""
+    if sys.stdin.isatty():
+        text = getpass.getpass("password: ")
+        if text != getpass.getpass("again: "):
+            raise BadInput("these were two different passwords")
+    else:
+        text = sys.stdin.readline().rstrip("\n")
+    if len(text) < _SHORTEST:
+        raise BadInput(f"a password has at least {_SHORTEST} characters")
+    return text

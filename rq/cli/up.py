@@ -1,20 +1,28 @@
-"""`rq up`, `rq down`: from a fresh checkout to a first message, and back."""
+"""`rq up`, `rq down`: from a fresh checkout to a first message, and back.
+
+Before it starts on queues that a Ruby RQ has filled, it says what will be removed and asks.
+A full disk is said to be full, whatever fails first because of it.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import importlib.util
 import os
+import re
+import sys
 import time
+from collections.abc import Iterator, Mapping
 
 from rq import config, disk
 from rq.access import kernel
 from rq.cli import (
     FAILED,
     OK,
-    adoption,
-    full_disk,
     install,
     mgr,
+    owner,
     place,
     ports,
     readiness,
@@ -25,12 +33,25 @@ from rq.cli import (
 )
 from rq.cli import open as signing
 from rq.cli.readiness import WEB
-from rq.config import files
-from rq.config.settings import RootConfig
+from rq.config import adopted, files
+from rq.config.admin import Admin, admin_status
+from rq.config.settings import QueueConfig, RootConfig
 from rq.config.values import is_loopback
-from rq.errors import BadConfig
-from rq.layout import Root
-from rq.states import Child
+from rq.errors import BadConfig, Refused, RQError
+from rq.layout import QueueDir, Root
+from rq.spool import PREP_SECONDS, restored
+from rq.spool import adoption as spool_adoption
+from rq.states import Child, State
+
+ACCEPT = "rq restore accept"
+_ROOM = re.compile(r"[\d.,]+( \w+)? free\b")
+_DAY = 86400.0
+_AGEING = {
+    State.PREP: "prepared",
+    State.DONE: "done",
+    State.RELAYED: "relayed",
+    State.DISMISSED: "acknowledged",
+}
 
 
 def up(root: Root, words: list[str]) -> int:
@@ -64,17 +85,17 @@ def up(root: Root, words: list[str]) -> int:
         help="take over a root of the Ruby RQ without asking",
     )
     args = parser.parse_args(words)
-    if not adoption.agreed(root, adopt=args.adopt):
+    if not _agreed(root, adopt=args.adopt):
         print("nothing was started")
         return FAILED
     first = not root.config.exists()
-    with full_disk.explained(root):
+    with _disk_explained(root):
         _set_up(root, first=first)
         started = _start_or_renew(root)
     ready = readiness.await_ready(root)
     if started:
         _warn_of_disk(root)
-    ready = full_disk.all_take_messages(root) and ready
+    ready = _all_take_messages(root) and ready
     if first and ready and not args.no_samples:
         samples.send(root)
     if args.duckdb:
@@ -235,3 +256,126 @@ def _is_default(root: Root) -> bool:
 def _shortest(root: Root, inner: str) -> str:
     path = str(root.path / inner)
     return min(os.path.relpath(path), path, key=len)
+
+
+# ---- a full disk: said whatever fails first
+
+
+@contextlib.contextmanager
+def _disk_explained(root: Root) -> Iterator[None]:
+    """Say that the disk is full when that is why a start fails."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise Refused(disk.lack(root.path) or f"{root.path}: {error}") from None
+
+
+def _all_take_messages(root: Root) -> bool:
+    """Return whether the queues that answer take messages; say why not."""
+    closed: dict[str, str] = {}
+    with owner.Reader(root) as reader:
+        for name in place.queue_names(root):
+            if admin_status(root, name) is Admin.DOWN:
+                continue
+            if place.answers(root.queue(name)):
+                detail = reader.detail(name)
+                closed[name] = (detail and detail["closed_reason"]) or ""
+    full = {name: why for name, why in closed.items() if why}
+    for names, why in by_reason(full):
+        verb = "takes" if len(names) == 1 else "take"
+        place.note(f"warning: {', '.join(names)} {verb} no messages: {why}")
+    return not full
+
+
+def by_reason(closed: Mapping[str, str]) -> list[tuple[list[str], str]]:
+    """Return which queues take no messages for the same reason, and the reason.
+
+    Queues on one disk see different numbers of free bytes, and copied queues name
+    themselves in the command that accepts them; without both the reasons are equal.
+    """
+    groups: dict[str, tuple[list[str], str]] = {}
+    for name, why in closed.items():
+        for_all = why.replace(f"{ACCEPT} {name}`", f"{ACCEPT}`")
+        names, _ = groups.setdefault(_ROOM.sub("", for_all), ([], for_all))
+        names.append(name)
+    return list(groups.values())
+
+
+# ---- queues that a Ruby RQ has filled
+
+
+def _agreed(root: Root, *, adopt: bool) -> bool:
+    """Say what RQ will do with queues that another RQ has filled: which messages it will
+    remove, and when, and what waits; ask whether to start, unless told to `adopt`.
+
+    Without a terminal no operator can be asked: a root of the Ruby RQ is not taken over. A
+    queue in a root of ours is, for nothing is removed at once.
+    """
+    is_ruby = not root.adopted.exists() and spool_adoption.is_ancestors(root)
+    lines = list(_ageing(root, time.time()))
+    if not lines and not is_ruby:
+        return True
+    _tell_of_ageing(root, lines)
+    if adopt:
+        return True
+    if sys.stdin.isatty() and sys.stderr.isatty():
+        return term.confirm("Start RQ?", yes=False)
+    if is_ruby:
+        place.note(
+            f"{root.path} is a root of the Ruby RQ, and there is no terminal to ask on: "
+            "`rq up --adopt` takes it over"
+        )
+    return not is_ruby
+
+
+def _tell_of_ageing(root: Root, lines: list[str]) -> None:
+    if lines:
+        place.note("Another RQ has filled these queues. RQ will remove old messages:")
+        for line in lines:
+            place.note(f"  {line}")
+        place.note(
+            'To keep them longer, or for ever (null), set "retention" in the config.json '
+            "beside the script of the queue, or in queue/NAME/"
+        )
+    if waits := list(_waits(root)):
+        place.note(
+            "These wait until you say `rq restore accept`: "
+            + term.plain(", ".join(waits))
+        )
+
+
+def _waits(root: Root) -> Iterator[str]:
+    """Give what will not act before the operator says so."""
+    for name in place.queue_names(root):
+        if restored.why_not_taken_over(root.queue(name)) is not None:
+            yield f"queue {name}, with its script of the Ruby RQ"
+    if not root.adopted.exists():
+        for name in adopted.timers_in(root):
+            yield f"timer {name}"
+
+
+def _ageing(root: Root, now: float) -> Iterator[str]:
+    for name in place.queue_names(root):
+        queue = root.queue(name)
+        if not queue.config.exists() or not spool_adoption.is_foreign(queue):
+            continue
+        kept = _retention(queue)
+        for state, number in spool_adoption.count_ageing(queue).items():
+            if (seconds := kept.get(state)) is not None:
+                when = term.moment(now + seconds)
+                yield f"{name}: {number} {_AGEING[state]} after {when}"
+
+
+def _retention(queue: QueueDir) -> dict[State, float]:
+    """Return how long, in seconds, the states of a queue are kept."""
+    try:
+        settings = config.read_queue(queue)
+    except RQError:
+        settings = QueueConfig()
+    ends = {
+        state: settings.retention.get(str(state), {}) for state in spool_adoption.AGEING
+    }
+    days = {s: kept["days"] * _DAY for s, kept in ends.items() if "days" in kept}
+    return {**days, State.PREP: PREP_SECONDS}

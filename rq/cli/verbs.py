@@ -21,7 +21,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "send": ("send:send", "send a message to a queue"),
     "ls": ("listing:ls", "list messages"),
     "show": ("show:show", "what happened to a message, why, and what to do"),
-    "why": ("why:why", "what waiting messages wait for, and what to do"),
+    "why": ("show:why", "what waiting messages wait for, and what to do"),
     "logs": ("output:logs", "what a message's script has written; -f follows it"),
     "wait": ("wait:wait", "wait until messages have ended"),
     # Each action of the table that has a verb.
@@ -62,7 +62,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "check": ("check:check", "check that journal, folders and counters agree"),
     "doctor": ("doctor:doctor", "measure the disk and say what RQ can promise here"),
     "passwd": (
-        "passwd:passwd",
+        "token:passwd",
         "make the hash of a password, for basic_auth in the config",
     ),
     "open": ("open:open_", "print an address of the web that signs you in, once"),

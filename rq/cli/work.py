@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 from rq import config, logs, moments
-from rq.cli import OK, agent_options, term
-from rq.errors import BadConfig
+from rq.cli import OK, term
+from rq.errors import BadConfig, BadInput
 from rq.layout import Root
 
 GRACE = 10.0  # seconds
@@ -29,9 +29,9 @@ def work(root: str | None, words: list[str]) -> int:
     chosen = options.Options(
         to=to,
         peer=peer,
-        slots=agent_options.slots(args),
+        slots=slots(args),
         label=options.label(args.label),
-        script=agent_options.script(args),
+        script=script(args),
         base=(args.dir or place.default_base()).absolute(),
         once=args.once,
         seconds=None if args.seconds is None else moments.duration(args.seconds),
@@ -68,7 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "url", metavar="URL", help="the queue: http(s)://HOST:PORT/q/NAME"
     )
-    agent_options.add(parser, "that of this host")
+    add_options(parser, "that of this host")
     parser.add_argument(
         "--once", action="store_true", help="end when nothing is due any more"
     )
@@ -97,3 +97,59 @@ def _parser() -> argparse.ArgumentParser:
         "-v", "--verbose", action="store_true", help="say more on standard error"
     )
     return parser
+
+
+# ---- what rq work and rq spark work are told alike
+
+
+def add_options(parser: argparse.ArgumentParser, label: str) -> None:
+    """Add the options to a parser; `label` says what a worker is called else."""
+    parser.add_argument(
+        "--slots",
+        type=term.at_least(1),
+        default=1,
+        metavar="N",
+        help="messages at a time (%(default)s)",
+    )
+    parser.add_argument(
+        "--script",
+        type=Path,
+        metavar="DIR",
+        help="the directory with `run`, perhaps with config.json (the one that the queue "
+        "shares)",
+    )
+    parser.add_argument(
+        "--label", metavar="NAME", help=f"name of this worker ({label})"
+    )
+    parser.add_argument(
+        "--token-file",
+        type=Path,
+        metavar="FILE",
+        help="holds the token, mode 600",
+    )
+    parser.add_argument(
+        "--insecure",
+        action="store_true",
+        help="let the token go over plain HTTP, for all to read",
+    )
+
+
+def script(args: argparse.Namespace) -> Path | None:
+    """Return the directory of the script, None if the queue's is meant; BadInput."""
+    path: Path | None = args.script
+    if path is None:
+        return None
+    if not (path / "run").exists():
+        raise BadInput(
+            f"{path} has no `run`: --script names a directory as in scandir/"
+        )
+    return path.resolve()
+
+
+def slots(args: argparse.Namespace) -> int:
+    """Return how many messages are worked on at a time; BadInput."""
+    from rq.work.options import MOST_SLOTS
+
+    if args.slots > MOST_SLOTS:
+        raise BadInput(f"there are at most {MOST_SLOTS} slots")
+    return int(args.slots)

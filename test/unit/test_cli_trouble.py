@@ -12,7 +12,7 @@ import pytest
 from harness.checkout import CHECKOUT
 
 from rq import cli, disk
-from rq.cli import history, output, owner, place
+from rq.cli import output, owner, place, spark
 from rq.errors import BadConfig
 from rq.layout import Root
 from rq.spool import disk_speed
@@ -171,4 +171,4 @@ def test_a_full_disk_is_said_in_a_sentence(capsys):
 def test_the_history_without_spark_says_how_it_is_installed(tmp_path, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with pytest.raises(BadConfig, match="not installed: run `rq up --spark`"):
-        history.run(Root(tmp_path))
+        spark.run(Root(tmp_path))

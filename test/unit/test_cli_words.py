@@ -6,8 +6,7 @@ import pytest
 
 from rq import cli, moments
 from rq.cli import ancestor, take_root
-from rq.cli.check_rq import Limits, judge, parse_limits
-from rq.cli.levels import Level
+from rq.cli.check_rq import Level, Limits, judge, parse_limits
 from rq.cli.verbs import ANCESTOR, VERBS
 from rq.errors import BadInput
 

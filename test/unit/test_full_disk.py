@@ -1,6 +1,6 @@
 """What `rq up` says of queues that take no messages."""
 
-from rq.cli.full_disk import by_reason
+from rq.cli.up import by_reason
 
 
 def test_each_reason_is_told_once_with_all_whom_it_keeps():

@@ -1,8 +1,7 @@
 """`rq up` waits for hundreds of queues as long as they go on becoming ready."""
 
 from rq.cli import place, readiness
-from rq.cli.patience import Patience
-from rq.cli.readiness import READY_PATIENCE
+from rq.cli.readiness import READY_PATIENCE, Patience
 from rq.layout import Root
 
 
