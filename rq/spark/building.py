@@ -18,9 +18,8 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody names it
 from rq import published
 from rq.config import files
 from rq.layout import Root
-from rq.spark import bronze, bronze_files, gold, gold_hours, journal_plan, publish
-from rq.spark.bronze import Batch, Current, Place
-from rq.spark.bronze_files import HOUR_US, HOURS
+from rq.spark import bronze, gold, gold_parts, journal_plan, publish
+from rq.spark.bronze import HOUR_US, HOURS, Batch, Current, Place
 from rq.spark.gold_parts import Day, Hour, day_of
 from rq.spark.publish import Built
 
@@ -98,10 +97,10 @@ def _touched(at: History, built: Built, as_of: float) -> Iterator[Touched]:
         new = [batch for batch in batches if batch.number > built.upto(date)]
         if not new and (built.exact(date) or not over or not batches):
             continue
-        kept = gold_hours.read(at.gold, date, built.upto(date))
+        kept = gold_parts.read_hours(at.gold, date, built.upto(date))
         hours = HOURS
         if kept is not None:
-            parts = (bronze_files.touched(batch.path) for batch in new)
+            parts = (bronze.touched(batch.path) for batch in new)
             hours = frozenset[int]().union(*parts)
         yield Touched(date=date, batches=batches, new=hours, kept=kept or {}, over=over)
 
@@ -111,7 +110,7 @@ def _groups(every: Iterable[Touched]) -> Iterator[list[Touched]]:
     group: list[Touched] = []
     held = 0
     for day in every:
-        rows = sum(bronze_files.extent(batch.path).rows for batch in day.batches)
+        rows = sum(bronze.extent(batch.path).rows for batch in day.batches)
         if group and held + rows > GROUP_ROWS:
             yield group
             group, held = [], 0
@@ -132,7 +131,7 @@ def _compute(at: History, group: Sequence[Touched]) -> dict[str, Day]:
     days = {}
     for each in group:
         whole = {**each.kept, **hours.get(each.date, {})}
-        gold_hours.write(at.gold, each.date, each.upto, whole)
+        gold_parts.write_hours(at.gold, each.date, each.upto, whole)
         days[each.date] = day_of(whole)
         if each.over:
             days[each.date].be_exact(exact.get(each.date, {}))
@@ -146,7 +145,7 @@ def _hours(at: History, group: Sequence[Touched]) -> gold.Days:
         batch
         for day in group
         for batch in day.batches
-        if day.new & bronze_files.extent(batch.path).hours
+        if day.new & bronze.extent(batch.path).hours
     ]
     if not batches:
         return {}
@@ -161,7 +160,7 @@ def _ranges(group: Iterable[Touched]) -> list[tuple[int, int]]:
     page with all of them."""
     ranges: list[tuple[int, int]] = []
     for day in group:
-        begin = bronze_files.midnight(day.date)
+        begin = bronze.midnight(day.date)
         for hour in sorted(day.new):
             first = begin + hour * HOUR_US
             if ranges and ranges[-1][1] == first:

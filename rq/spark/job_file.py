@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, overload
 
 from rq import config
 from rq.errors import BadInput
-from rq.spark import duck, functions, packages, requirements, scratch
+from rq.spark import duck, functions, packages, scratch
 from rq.spark import session as sessions
-from rq.spark.packages import Tell
-from rq.spark.requirements import Requirements
+from rq.spark.packages import Requirements, Tell
 from rq.spark.work import Work
 
 if TYPE_CHECKING:
@@ -99,7 +98,7 @@ def load(script: Path, tell: Tell) -> Job:
         raise BadInput(f"there is no script {script}")
     own, root = None, config.find_root(None)
     scratch.demand(root.spark)
-    if wanted := requirements.of_script(script):
+    if wanted := packages.of_script(script):
         own = packages.ready(root, wanted, tell)
         packages.use(own)
     try:
@@ -121,7 +120,7 @@ def is_outdated(job: Job, script: Path) -> bool:
     """Whether a script asks for other packages by now than those that its job was loaded
     with. What cannot be read is for the process that loads it next to tell."""
     try:
-        return requirements.of_script(script) != job.requirements
+        return packages.of_script(script) != job.requirements
     except BadInput:
         return True
     except OSError:  # the queue looks at the script itself

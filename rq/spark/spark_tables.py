@@ -1,28 +1,57 @@
-"""Tables on Spark."""
+"""Tables on Spark: `q.lines()`, and `q.write`, whose rows pass through no other process."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, astuple, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    InputPartition,
+    WriterCommitMessage,
+)
+
+from rq.config import files
 from rq.spark import (
+    attachments,
     expectations,
-    files_sink,
     functions,
     leftovers,
-    lines_source,
     parsing,
+    remote,
+    staging,
 )
 from rq.spark.attachments import Bad, File
 from rq.spark.expectations import Counts, Parsed
 from rq.spark.given import Given
 from rq.spark.progress import OnSpark
+from rq.spark.remote import Allow
 from rq.spark.staging import Stage, Staged
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+    from pyspark.sql.types import StructType
+
+FILES_FORMAT = "rq_files"
+LINES_FORMAT = "rq_lines"
+SCHEMA = "msg_id string, src string, file string, lineno long, line string"
+_BAD_FILES = "msg_id string, why string, passing boolean"
+
+Way = Callable[[File, Allow], "Iterator[pa.RecordBatch]"]
+_WAYS: dict[str, tuple[str, Way]] = {
+    "lines": (SCHEMA, attachments.batches),
+    "bad": (_BAD_FILES, attachments.checked),
+}
+PART = 64 * 1024 * 1024  # bytes, about
+_BLOCK = 1024 * 1024
 
 
 class SparkTables:
@@ -39,11 +68,11 @@ class SparkTables:
     def lines(
         self, every: Sequence[File], allow: Sequence[str]
     ) -> tuple[DataFrame, Counts]:
-        counted = expectations.counted(lines_source.rows(self.session, every, allow))
+        counted = expectations.counted(rows(self.session, every, allow))
         return counted.observed, counted
 
     def find_bad(self, messages: Iterable[Given], allow: Sequence[str]) -> list[Bad]:
-        return lines_source.find_bad(self.session, messages, allow)
+        return find_bad(self.session, messages, allow)
 
     def split(
         self, lines: DataFrame, form: str, most_rejects: float | None
@@ -51,7 +80,7 @@ class SparkTables:
         return parsing.split(lines, form, most_rejects)
 
     def write(self, table: DataFrame, stage: Stage, listed: Path) -> list[Staged]:
-        return files_sink.write(self.session, table, stage, listed)
+        return write(self.session, table, stage, listed)
 
     def cause(self, error: Exception) -> Exception:
         return error
@@ -63,3 +92,191 @@ class SparkTables:
 
 def _do_nothing() -> None:
     pass
+
+
+# ---- q.write: each task writes the files of its rows
+
+
+def write(
+    spark: SparkSession, table: DataFrame, stage: Stage, listed: Path
+) -> list[Staged]:
+    """Write a table as Parquet files; return these. `listed`: a file for their list, by
+    which a process of Spark on this host tells them."""
+    spark.dataSource.register(Files)
+    rows = table.sortWithinPartitions(*stage.by) if stage.by else table
+    writer = rows.write.format(FILES_FORMAT).mode("append").option("list", str(listed))
+    writer.option("stage", json.dumps(asdict(stage))).save()
+    staged = json.loads(listed.read_bytes())
+    listed.unlink()
+    return [Staged(**file) for file in staged]
+
+
+class Files(DataSource):
+    """The sink behind `q.write`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return FILES_FORMAT
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        stage = json.loads(self.options["stage"])
+        return Writer(
+            Stage(**{**stage, "by": tuple(stage["by"])}), self.options["list"]
+        )
+
+
+@dataclass(frozen=True)
+class Part(WriterCommitMessage):
+    """What one task has written."""
+
+    files: tuple[Staged, ...]
+
+
+class Writer(DataSourceArrowWriter):
+    """Writes the rows of one table. An attempt that Spark does not take has written under
+    names of its own, which nobody lists."""
+
+    def __init__(self, stage: Stage, listed: str) -> None:
+        self._stage = stage
+        self._listed = listed
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        task = TaskContext.get()
+        assert task is not None, "Spark has called it in a task"
+        part = f"{task.partitionId()}-{task.taskAttemptId()}"
+        return Part(tuple(staging.write(iterator, self._stage, part)))
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        parts = (part for part in messages if isinstance(part, Part))
+        staged = [asdict(file) for part in parts for file in part.files]
+        files.write_bytes(Path(self._listed), json.dumps(staged).encode())
+
+
+# ---- q.lines(): a task reads a group of files, or of parts of large ones
+#
+# If a file cannot be read, all of them are looked through, so that all that are bad are
+# found at once.
+
+
+def rows(
+    spark: SparkSession,
+    every: Sequence[File],
+    allow: Sequence[str] = (),
+    part: int = PART,
+) -> DataFrame:
+    """Return the lines of files as a DataFrame of SCHEMA; large ones are read in parts
+    of about so many bytes."""
+    return _reader(spark, every, allow, "lines").option("part", str(part)).load()
+
+
+def find_bad(
+    spark: SparkSession, messages: Iterable[Given], allow: Sequence[str]
+) -> list[Bad]:
+    """Look through all files of messages; return those that cannot be read."""
+    every, bad = attachments.listed(messages, allow)
+    reader = _reader(spark, every, allow, "bad")
+    spoiled = reader.load().collect() if every else []
+    return [*bad, *(Bad(*row) for row in spoiled)]
+
+
+def _reader(
+    spark: SparkSession, every: Sequence[File], allow: Sequence[str], what: str
+) -> DataFrameReader:
+    spark.dataSource.register(Lines)
+    groups = max(1, spark.sparkContext.defaultParallelism) * 4
+    text = json.dumps([astuple(file) for file in every])
+    reader = spark.read.format(LINES_FORMAT).option("files", text).option("of", what)
+    reader = reader.option("allow", json.dumps(list(allow)))
+    return reader.option("groups", str(groups))
+
+
+class Lines(DataSource):
+    """The source behind `q.lines()`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return LINES_FORMAT
+
+    def schema(self) -> str:
+        schema, _ = _WAYS[self.options["of"]]
+        return schema
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        every = [File(*fields) for fields in json.loads(self.options["files"])]
+        allow = json.loads(self.options["allow"])
+        if "part" in self.options:
+            every = parted(every, int(self.options["part"]))
+        _, way = _WAYS[self.options["of"]]
+        return Reader(every, int(self.options["groups"]), way, allow)
+
+
+class Group(InputPartition):
+    """The files of one task."""
+
+    def __init__(self, members: Sequence[File]) -> None:
+        super().__init__(tuple(members))
+
+
+class Reader(DataSourceReader):
+    """Reads groups of files of about the same size."""
+
+    def __init__(
+        self, every: Sequence[File], groups: int, way: Way, allow: Sequence[str]
+    ) -> None:
+        self.files = every
+        self.groups = groups
+        self.way = way
+        self.allow = allow
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return [
+            Group(members) for members in attachments.grouped(self.files, self.groups)
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        may = remote.allow(self.allow)
+        for file in partition.value:
+            yield from self.way(file, may)
+
+
+# ---- a large plain file in parts, so that many tasks read it
+#
+# A part begins behind a newline and knows the number of its first line: the newlines before
+# it are counted when the parts are made, which is many times faster than to read the lines.
+
+
+def parted(every: Sequence[File], size: int = PART) -> list[File]:
+    """Return files, those of more than twice that many bytes in parts."""
+    return [part for file in every for part in _parts(file, size)]
+
+
+def _parts(file: File, size: int) -> list[File]:
+    if file.size <= 2 * size or file.where.startswith(remote.ADDRESSES):
+        return [file]
+    try:
+        if attachments.is_compressed(file.where):
+            return [file]
+        cuts = list(_cuts(file, size))
+    except OSError:
+        return [file]  # the task that reads it tells why it cannot
+    ends = [begin for begin, _ in cuts[1:]]
+    return [
+        replace(file, size=(end or file.size) - begin, begin=begin, end=end, line=line)
+        for (begin, line), end in zip(cuts, [*ends, 0], strict=True)
+    ]
+
+
+def _cuts(file: File, size: int) -> Iterator[tuple[int, int]]:
+    """Give where parts begin, and the number of the line that does."""
+    yield 0, 1
+    at, line, wanted = 0, 1, size
+    with Path(file.where).open("rb", buffering=0) as stream:
+        while block := stream.read(_BLOCK):
+            cut = 0
+            while cut := block.find(b"\n", max(cut, wanted - at - 1)) + 1:
+                if at + cut == file.size:
+                    return
+                yield at + cut, line + block.count(b"\n", 0, cut)
+                wanted = at + cut + size
+            line += block.count(b"\n")
+            at += len(block)

@@ -7,7 +7,7 @@ import gzip
 import pytest
 
 from rq.pipe import Verb
-from rq.spark import attachments, jobs, lines_source, session
+from rq.spark import attachments, jobs, session, spark_tables
 from rq.spark.given import Batch, Given
 from rq.spark.job_file import Job
 from rq.spark.spark_tables import SparkTables
@@ -89,6 +89,6 @@ def test_sessions_that_share_a_java_each_read_lines(spark, tmp_path):
     every = [attachments.File("m", "host", path.name, str(path), path.stat().st_size)]
     try:
         for each in (spark, session.another(spark), session.another(spark)):
-            assert lines_source.rows(each, every, ()).count() == 2
+            assert spark_tables.rows(each, every, ()).count() == 2
     finally:
         spark._jvm.SparkSession.setActiveSession(spark._jsparkSession)

@@ -14,8 +14,7 @@ from harness.spark_jobs import HEAD, prepared, tools
 from rq.errors import BadConfig, BadInput
 from rq.pipe import Verb
 from rq.spark import attachments, duck, functions, job_file, jobs, remote
-from rq.spark.duck_lines import Files
-from rq.spark.duck_tables import DuckTables
+from rq.spark.duck_tables import DuckTables, Files
 from rq.spark.functions import F
 from rq.spark.given import Batch, Given
 from rq.spark.job_file import Job

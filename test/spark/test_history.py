@@ -17,7 +17,7 @@ from harness.waiting import wait_until
 from rq import published
 from rq.errors import Damaged, Refused
 from rq.layout import Root
-from rq.spark import bronze, gold, gold_parts, merging, rounds
+from rq.spark import bronze, gold, gold_parts, rounds
 from rq.spark.building import History
 from rq.spark.rounds import Settings
 
@@ -142,14 +142,14 @@ def test_a_batch_that_was_cut_off_after_its_write_counts_once(spark, root, monke
 def test_merging_the_batches_of_a_day_changes_no_answer(spark, root, monkeypatch):
     journal = JournalFiles(root, "a", "aa")
     with monkeypatch.context() as patch:
-        patch.setattr(merging, "merge_closed", lambda *_: None)
+        patch.setattr(rounds, "merge_closed", lambda *_: None)
         for part in range(2):
             journal.seal(some(20, first=20 * part, start=PAST, seed=part))
             rounds.run_round(spark, root)
     place = bronze.place(root)
     source = place.bronze(place.current().number)
     with counting(root) as seen:
-        merging.merge_closed(History(spark, place, place.current()), 0.0)
+        rounds.merge_closed(History(spark, place, place.current()), 0.0)
     assert set(seen) == {120}
     [date] = bronze.dates(source)
     [merged] = bronze.batches(source, date, place.current())

@@ -13,7 +13,7 @@ from harness.journal_files import DAY, START, life, lines
 
 from rq import published
 from rq.layout import Root
-from rq.spark import bronze, building, gold, gold_hours, publish
+from rq.spark import bronze, building, gold, gold_parts, publish
 
 HOUR = DAY // 24
 DURATIONS = ("wait", "run")
@@ -185,10 +185,10 @@ def test_many_days_are_computed_a_few_at_a_time_and_go_on_after_a_kill(
 
 
 def test_hours_that_are_older_than_what_was_published_do_not_count(tmp_path):
-    gold_hours.write(tmp_path, "2026-01-02", 3, {})
-    assert gold_hours.read(tmp_path, "2026-01-02", 3) == {}
-    assert gold_hours.read(tmp_path, "2026-01-02", 4) is None
-    assert gold_hours.read(tmp_path, "2026-01-03", -2) is None
+    gold_parts.write_hours(tmp_path, "2026-01-02", 3, {})
+    assert gold_parts.read_hours(tmp_path, "2026-01-02", 3) == {}
+    assert gold_parts.read_hours(tmp_path, "2026-01-02", 4) is None
+    assert gold_parts.read_hours(tmp_path, "2026-01-03", -2) is None
 
 
 def test_of_a_file_only_the_pages_of_the_hours_are_read(spark, tmp_path):

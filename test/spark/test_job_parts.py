@@ -31,10 +31,10 @@ from rq.spark import (
     attachments,
     given,
     jobs,
-    lines_source,
     parsing,
     remote,
     results,
+    spark_tables,
     work,
 )
 from rq.spark.attachments import File
@@ -93,7 +93,7 @@ def test_lines_come_from_files_of_every_kind_and_from_the_web(spark, tmp_path, s
         Given("m1", folder, {"src": "web1", "param1": "no address"}),
         Given("m2", tmp_path / "m2", {"param1": url}),
     ]
-    found = rows(lines_source.rows(spark, attachments.files(messages, HERE), HERE))
+    found = rows(spark_tables.rows(spark, attachments.files(messages, HERE), HERE))
     wanted = {("m1", "web1", name) for name in KINDS} | {("m2", "", url)}
     assert sorted(found) == sorted(
         (*of, number, line) for of in wanted for number, line in enumerate(LINES, 1)
@@ -105,7 +105,7 @@ def test_a_file_that_cannot_be_read_is_named(spark, tmp_path):
     broken.write_bytes(gzip.compress(TEXT * 100)[:-9])
     file = File("m1", "", "broken.gz", str(broken), 10)
     with pytest.raises(Exception, match=r"broken\.gz") as failed:
-        lines_source.rows(spark, [file]).count()
+        spark_tables.rows(spark, [file]).count()
     bad = attachments.unreadable(failed.value)
     assert (bad.msg_id, bad.is_passing) == ("m1", False)
     assert bad.why.startswith("broken.gz: Compressed file ended")

@@ -16,7 +16,7 @@ from harness.queues import SETTINGS, running_queue
 from harness.spark_jobs import HEAD, TAKE, job_settings, prepared
 from harness.waiting import wait_until
 
-from rq.spark import listening
+from rq.spark import doctor
 
 PATIENCE = 300.0  # seconds for what starts a JVM, on a busy machine
 LONG = 3600
@@ -290,7 +290,7 @@ def test_term_ends_a_job_whatever_it_waits_for(jobs, tmp_path):
     }
     wait_until((tmp_path / "asleep-spark").exists, PATIENCE)
     wait_until((tmp_path / "pid-python").read_text, PATIENCE)
-    found = listening.sockets()
+    found = doctor.sockets()
     assert found
     assert all(one.on_loopback for one in found)
     for ids in sent.values():

@@ -12,7 +12,7 @@ from harness.waiting import wait_until
 
 import rq.spark
 from rq.layout import Root
-from rq.spark import bronze, merging, rounds
+from rq.spark import bronze, rounds
 from rq.spark.building import History
 
 
@@ -26,7 +26,7 @@ def test_each_event_is_there_once_while_days_are_merged(spark, root, monkeypatch
     assert rq.spark.history(spark, root.path).count() == 0
     journal = JournalFiles(root, "a", "aa")
     with monkeypatch.context() as patch:
-        patch.setattr(merging, "merge_closed", lambda *_: None)
+        patch.setattr(rounds, "merge_closed", lambda *_: None)
         for part in range(2):
             journal.seal(some(20, first=20 * part, start=PAST, seed=part))
             rounds.run_round(spark, root)
@@ -42,7 +42,7 @@ def test_each_event_is_there_once_while_days_are_merged(spark, root, monkeypatch
     thread.start()
     try:
         wait_until(lambda: seen, 60)
-        merging.merge_closed(History(spark, place, place.current()), 3600.0)
+        rounds.merge_closed(History(spark, place, place.current()), 3600.0)
         number = len(seen)
         wait_until(lambda: len(seen) > number + 1, 60)
     finally:

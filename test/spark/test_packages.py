@@ -21,7 +21,7 @@ from harness.waiting import wait_until
 from rq.errors import BadConfig, BadInput, Unreachable
 from rq.layout import Root
 from rq.proc import locks
-from rq.spark import job_file, packages, requirements
+from rq.spark import job_file, packages
 
 PATIENCE = 120.0
 
@@ -58,16 +58,16 @@ def header(*lines):
 
 
 def test_what_a_script_asks_for_stands_in_it_or_beside_it(place):
-    assert requirements.of_script(script(place)) is None
+    assert packages.of_script(script(place)) is None
     (place / "requirements.txt").write_text("a==1  # why\n--no-index\nb\n")
-    beside = requirements.of_script(script(place))
+    beside = packages.of_script(script(place))
     assert beside.names == "a==1, b"
-    own = requirements.of_script(
+    own = packages.of_script(
         script(place, *header('requires-python = ">=3.11"', "dependencies = ['c>2']"))
     )
     assert own.text == "c>2\n"
     assert own.digest != beside.digest
-    assert requirements.of_script(script(place, *header("dependencies = []"))) is None
+    assert packages.of_script(script(place, *header("dependencies = []"))) is None
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_what_a_script_asks_for_stands_in_it_or_beside_it(place):
 )
 def test_what_cannot_be_read_is_one_sentence(place, lines, sentence):
     with pytest.raises(BadInput, match=sentence):
-        requirements.of_script(script(place, *lines))
+        packages.of_script(script(place, *lines))
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_what_cannot_be_read_is_one_sentence(place, lines, sentence):
 def test_a_file_beside_it_says_all_by_itself(place, line):
     (place / "requirements.txt").write_text(f"a\n {line}\n")
     with pytest.raises(BadInput, match="it must say all by itself"):
-        requirements.of_script(script(place))
+        packages.of_script(script(place))
 
 
 def test_a_file_beside_it_may_say_where_packages_are_and_what_they_hash_to(place):
@@ -143,7 +143,7 @@ def test_a_file_beside_it_may_say_where_packages_are_and_what_they_hash_to(place
         "\tc\t>2  # it\nd @ https://h/d.whl#sha256=00\n"
     )
     (place / "requirements.txt").write_text(f"\ufeff{text}")
-    assert requirements.of_script(script(place)).text == text
+    assert packages.of_script(script(place)).text == text
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="acts as another user -> run as root")
@@ -165,7 +165,7 @@ def test_a_job_of_another_user_is_told_so_in_one_sentence(tmp_path, monkeypatch)
 
 def wanted(place, name="rq_greeting"):
     text = f"--no-index\n--find-links {place}\n{name}\n"
-    return requirements.Requirements(text, place)
+    return packages.Requirements(text, place)
 
 
 def test_packages_are_installed_once(place, tmp_path):
@@ -332,7 +332,7 @@ def test_a_job_that_stays_has_what_is_asked_for_now(place, tmp_path):
         running_queue(tmp_path, "#!/bin/sh\necho done >&3\n", "box") as box,
         running_queue(tmp_path, text, "own", **settings) as queue,
     ):
-        beside = queue.script.with_name(requirements.FILE)
+        beside = queue.script.with_name(packages.FILE)
         for version in ("1.0", "2.0", "2.0"):
             beside.write_text(f"rq_greeting=={version}\n")
             msg_id = prepared(queue, {"a": b"a line"})
