@@ -11,7 +11,7 @@ import falcon.asgi
 from rq import config
 from rq.access import tokens
 from rq.layout import Root
-from rq.web import guard, health, pages, rest, secret, signin
+from rq.web import guard, metrics, pages, rest, session, signin
 from rq.web import site as sites
 from rq.web.api import table as api
 from rq.web.auditing import Auditor
@@ -39,7 +39,7 @@ def create_app(site: Site) -> App:
     refusals = Refusals(site)
     refusals.install(app)
     table(site, credentials).install(app, site.prefix)
-    health.install(app, site)
+    metrics.install(app, site)
     return app
 
 
@@ -58,4 +58,4 @@ def get_app() -> App:
     root = Root(Path(os.environ["RQ_ROOT"]).absolute())
     settings = config.read_root(root)
     guard.check_config(settings, tokens.exist(root))
-    return create_app(sites.make(root, settings, secret.of(root)))
+    return create_app(sites.make(root, settings, session.secret_of(root)))

@@ -24,7 +24,7 @@ from rq.web import signin
 from rq.web.connection import ADMITTED
 from rq.web.credentials import Credentials
 from rq.web.origin import SAFE, asker_of, check_origin, check_spelling
-from rq.web.policy import CONTENT_POLICY
+from rq.web.pages.page import CONTENT_POLICY
 from rq.web.rights import check_guarded, check_right
 from rq.web.routes import CLOSED, Right
 from rq.web.site import Site

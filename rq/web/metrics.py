@@ -6,12 +6,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 
-from falcon.asgi import Request, Response
+from falcon.asgi import App, Request, Response
 
 from rq.access.roles import Role
 from rq.broker_client import answers, questions
 from rq.broker_client.rows import QueueRow
+from rq.states import Child
 from rq.web.pages import broker, facts
 from rq.web.routes import Routes
 from rq.web.site import Site
@@ -22,6 +24,7 @@ _LONGEST = 200  # characters of a name; a longer one is left out
 _PATIENCE = 4.0  # seconds
 _STATES = ("prep", "que", "run", "done", "relayed", "err", "errack")
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+READY_PATIENCE = 4.0  # seconds in which all have to answer; most monitors wait five
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,3 +177,52 @@ def _of_broker_queues(rows: Sequence[QueueRow]) -> Iterator[Metric]:
     ):  # fmt: skip
         pairs = list(zip(labels, values, strict=True))
         yield Metric(f"rq_broker_queue_{name}", kind, about, pairs)
+
+
+# ---- /livez and /readyz
+
+
+def install(app: App[Request, Response], site: Site) -> None:
+    """Add both, below the relative root and beside it."""
+
+    async def livez(req: Request, resp: Response) -> None:
+        _say_text(resp, 200, "ok")
+
+    async def readyz(req: Request, resp: Response) -> None:
+        problem = await _problem(site)
+        _say_text(resp, 503 if problem else 200, problem or "ok")
+
+    for prefix in {"", site.prefix}:
+        app.add_route(f"{prefix}/livez", SimpleNamespace(on_get=livez, on_head=livez))
+        app.add_route(
+            f"{prefix}/readyz", SimpleNamespace(on_get=readyz, on_head=readyz)
+        )
+
+
+def _say_text(resp: Response, status: int, text: str) -> None:
+    resp.status = status
+    resp.content_type = "text/plain; charset=utf-8"
+    resp.cache_control = ["no-store"]
+    resp.text = text + "\n"
+
+
+async def _problem(site: Site) -> str:
+    """Return why messages cannot be taken now, or cannot run; "" when they can.
+
+    Strangers read it, so it names queues and says no more than it must. A queue that an
+    operator took down or paused is as it should be, and messages that failed are no
+    reason to send the next ones elsewhere.
+    """
+    status, rows = await facts.all_of_them(site, READY_PATIENCE)
+    if not status:
+        return "the supervisor does not answer"
+    starting = sum(row["status"] == Child.STARTING for row in rows)
+    if starting:
+        return f"{starting} of {len(rows)} queues are starting"
+    for row in rows:
+        for trouble in facts.queue_trouble(row):
+            if trouble.stops:
+                closed = row["closed_reason"]
+                why = f": {closed}" if closed and row["answers"] else ""
+                return f"queue {trouble.who} {trouble.said}{why}"
+    return ""

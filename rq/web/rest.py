@@ -19,7 +19,6 @@ from rq.kinds import Kind
 from rq.nesting import Json
 from rq.web import (
     attachments,
-    broker_actions,
     bulk_actions,
     deliveries,
     downloads,
@@ -27,10 +26,8 @@ from rq.web import (
     forms,
     messages,
     metrics,
-    notice_actions,
     relay_actions,
     resumable_uploads,
-    timer_actions,
     txn,
     views,
 )
@@ -43,6 +40,7 @@ from rq.web.answers import (
     sees_secrets,
     wants_json,
 )
+from rq.web.pages import broker_queue, notices, timers
 from rq.web.routes import Routes
 from rq.web.site import Site
 
@@ -83,9 +81,9 @@ def add_routes(routes: Routes, site: Site) -> None:
     txn.add_routes(routes, site)
     bulk_actions.add_routes(routes, site)
     relay_actions.add_routes(routes, site)
-    broker_actions.add_routes(routes, site)
-    timer_actions.add_routes(routes, site)
-    notice_actions.add_routes(routes, site)
+    broker_queue.add_actions(routes, site)
+    timers.add_actions(routes, site)
+    notices.add_actions(routes, site)
     deliveries.add_routes(routes, site)
     metrics.add_routes(routes, site)
 

@@ -24,7 +24,7 @@ from rq.errors import BadConfig, CannotRead, RQError
 from rq.helper import Helper
 from rq.proc import daemon, listening
 from rq.proc.listening import Bound
-from rq.web import app, guard, secret, site
+from rq.web import app, guard, session, site
 from rq.web.connection import Asgi, Receive, Scope, Send
 from rq.web.door import Rules, Worker
 from rq.web.site import Site
@@ -126,7 +126,7 @@ class _Server(BaseApplication):
 
     def load(self) -> Asgi:
         root, settings = self._started.root, self._settings
-        served = site.make(root, settings, secret.of(root))
+        served = site.make(root, settings, session.secret_of(root))
         for text in served.warnings():
             log.warning("%s", text)
         self._counted = _Counted(app.create_app(served), served)

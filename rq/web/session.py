@@ -9,14 +9,20 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import os
+import secrets
 
 import orjson
 from falcon.asgi import Request, Response
 
+from rq.config import files
+from rq.layout import Root
+from rq.proc import locks
 from rq.web.site import Site
 
 COOKIE = "rq_session"
 _LIMIT = 1500  # bytes of text, so that the cookie stays below 4 KiB
+_BYTES = 32
 
 
 class Flashes:
@@ -68,3 +74,30 @@ def _flashes(site: Site, value: str) -> list[tuple[str, str]]:
 
 def _signature(site: Site, data: bytes) -> bytes:
     return hmac.new(site.secret, data, hashlib.sha256).hexdigest().encode()
+
+
+# ---- the secret of an installation's web, which signs its cookies
+
+
+def secret_of(root: Root) -> bytes:
+    """Return the secret; made when there is none. All web processes have the same one,
+    also those that start at the same moment."""
+    if (secret := _read_secret(root)) is not None:
+        return secret
+    turn = locks.lock_waiting(root.config_dir / "web.secret.lock")
+    try:
+        if (secret := _read_secret(root)) is None:
+            text = secrets.token_hex(_BYTES)
+            files.write_secret(root.web_secret, text)
+            secret = text.encode()
+        return secret
+    finally:
+        os.close(turn)
+
+
+def _read_secret(root: Root) -> bytes | None:
+    try:
+        secret = root.web_secret.read_bytes()
+    except FileNotFoundError:
+        return None
+    return secret if len(secret) >= _BYTES else None

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from rq import names
 from rq.access import warnings
 from rq.config.settings import RootConfig
+from rq.errors import Busy
 from rq.layout import Root
 from rq.lines.owners import Owners
-from rq.web.pools import Pools
 from rq.web.script_archive import Archives
 from rq.web.unfinished_uploads import UnfinishedUploads
 
@@ -22,6 +25,40 @@ if TYPE_CHECKING:
 
     from rq.errors import RQError
     from rq.web.forms import Form
+T = TypeVar("T")
+
+SEARCHES = 2  # at once
+WAITING = 8  # that may wait for their turn
+_FILES = 8
+
+
+class Pools:
+    """The threads of one web process."""
+
+    def __init__(self) -> None:
+        self._files = ThreadPoolExecutor(_FILES, "rq-file")
+        self._searches = ThreadPoolExecutor(SEARCHES, "rq-search")
+        self._searching = 0
+
+    def file(self, act: Callable[..., T], *args: object) -> asyncio.Future[T]:
+        """Do something with a file."""
+        return asyncio.get_running_loop().run_in_executor(self._files, act, *args)
+
+    def search(self, act: Callable[..., T], *args: object) -> asyncio.Future[T]:
+        """Search, when it is its turn; Busy when too many wait already."""
+        if self._searching >= SEARCHES + WAITING:
+            raise Busy(
+                f"{SEARCHES} searches run and {WAITING} wait: try again in a moment"
+            )
+        self._searching += 1
+        loop = asyncio.get_running_loop()
+        done = self._searches.submit(act, *args)
+        # Count until the thread ends: a client that hangs up does not end its search.
+        done.add_done_callback(lambda _: loop.call_soon_threadsafe(self._searched))
+        return asyncio.wrap_future(done)
+
+    def _searched(self) -> None:
+        self._searching -= 1
 
 
 class Refilled(Protocol):

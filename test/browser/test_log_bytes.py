@@ -9,7 +9,7 @@ from harness import chromium
 from harness.waiting import wait_until
 
 from rq import visible
-from rq.web.logevents import line_start
+from rq.web.livelog import line_start
 
 LONGEST = 16384  # characters of a line that a page keeps
 RANDOM = random.Random(28)

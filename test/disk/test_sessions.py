@@ -17,7 +17,7 @@ from rq.config import files
 from rq.config.settings import RootConfig
 from rq.errors import CannotRead
 from rq.layout import Root
-from rq.web import secret
+from rq.web import session
 
 NOW = 1_800_000_000.0
 HASH = passwords.make("right")
@@ -192,5 +192,5 @@ def test_web_processes_that_start_at_once_have_one_secret(tmp_path):
         root = Root(tmp_path / str(number))
         root.config_dir.mkdir(parents=True)
         with ThreadPoolExecutor(8) as pool:
-            found = set(pool.map(secret.of, [root] * 8))
+            found = set(pool.map(session.secret_of, [root] * 8))
         assert found == {root.web_secret.read_bytes()}

@@ -14,9 +14,8 @@ from rq.kinds import Kind
 from rq.layout import Root
 from rq.web import app, site
 from rq.web.api import openapi
-from rq.web.api.install import install
 from rq.web.api.operation import PREFIX, Operation
-from rq.web.api.table import ROWS
+from rq.web.api.table import ROWS, install
 from rq.web.routes import Routes
 
 SITE = site.make(Root(Path("/nowhere")), RootConfig(), b"x" * 32)

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rq.web.logevents import line_start, unfinished
+from rq.web.livelog import line_start, unfinished
 
 PARTS = ["a", "\n", "\r", "\r\n", "\u00fc", "\u0645\u200c", "\U0001f600", "lines "]
 

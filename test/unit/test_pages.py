@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from rq import web
-from rq.web import deliveries, logevents, progress
+from rq.web import deliveries, livelog, progress
 from rq.web.pages import message, overview, relay, sparklines, templating
 
 
 @pytest.mark.parametrize(
-    "module", [logevents, overview, deliveries, progress, relay, templating]
+    "module", [livelog, overview, deliveries, progress, relay, templating]
 )
 def test_the_examples_are_right(module):
     tried = doctest.testmod(module)

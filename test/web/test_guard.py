@@ -17,7 +17,7 @@ from rq.config import files
 from rq.config.settings import RootConfig
 from rq.errors import BadConfig
 from rq.layout import Root
-from rq.web import guard, secret
+from rq.web import guard, session
 from rq.webhook import signing
 
 pytestmark = pytest.mark.system
@@ -218,8 +218,8 @@ def test_a_relative_root_is_in_front_of_everything(tmp_path):
 def test_the_secret_is_this_installations_own(tmp_path):
     root = Root(tmp_path)
     files.make_root(root)
-    made = secret.of(root)
-    assert secret.of(root) == made
+    made = session.secret_of(root)
+    assert session.secret_of(root) == made
     assert len(made) >= 32
     assert root.web_secret.stat().st_mode & 0o777 == 0o600
 

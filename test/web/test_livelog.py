@@ -18,8 +18,7 @@ from rq.access.roles import Role
 from rq.access.tokens import Token
 from rq.errors import Refused
 from rq.layout import Root
-from rq.web.livelog import MOST_OF_ONE, MOST_VIEWERS, Hub
-from rq.web.logwatch import Viewer
+from rq.web.livelog import MOST_OF_ONE, MOST_VIEWERS, Hub, Viewer
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from rq.errors import Refused
-from rq.web.pools import SEARCHES, WAITING, Pools
+from rq.web.site import SEARCHES, WAITING, Pools
 
 
 def test_two_searches_are_at_work_some_wait_and_more_are_refused():

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING, TypedDict
 
+import falcon
 from falcon.asgi import Request, Response
 
+from rq import wire
+from rq.access.roles import Role
 from rq.broker_client import addresses, answers, questions
 from rq.broker_client.rows import Job, JobRow, Minutes, QueueRow
-from rq.errors import BadInput, NoSuchMessage, NoSuchQueue
+from rq.errors import BadInput, NoSuchMessage, NoSuchQueue, RQError
 from rq.layout import Root
+from rq.lines.owners import Reply
+from rq.web import forms
+from rq.web.answers import say
 from rq.web.pages import broker, confirm, page
 from rq.web.pages.broker import State
 from rq.web.pages.confirm import Question, Subject
+from rq.web.routes import Routes
+from rq.web.site import Site
 
 if TYPE_CHECKING:
     from rq.web.site import Site
@@ -71,6 +80,25 @@ OF_JOB = {
         danger=True,
         home=True,
     ),
+}
+_PAUSES = {"pause": "all", "pause_in": "in", "pause_out": "out", "resume": "none"}
+_PAUSED = {
+    "all": "is paused",
+    "in": "takes no more jobs",
+    "out": "hands out no more jobs",
+    "none": "is resumed",
+}
+_DONE = {
+    "ack": "is acknowledged",
+    "delete": "is deleted",
+    "enqueue": "is in its queue",
+    "dequeue": "is out of its queue",
+}
+_NOT_DONE = {
+    "ack": "the broker has no such job any more",
+    "delete": "the broker has no such job any more",
+    "enqueue": "it was in its queue already, was handed out at most once, or is gone",
+    "dequeue": "it was not in its queue, or would not come again: its RETRY is 0",
 }
 
 
@@ -215,3 +243,56 @@ def story(job: Job | None) -> Story:
     what = "It was handed out." if job.was_given else "It was taken out of its queue."
     todo = "It comes again in {} s, unless it is acknowledged before."
     return {"what": what, "todo": todo.format(job.comes_in), "state": "run"}
+
+
+# ---- what a person does with queues and jobs of the broker
+
+
+def add_actions(routes: Routes, site: Site) -> None:
+    """Add the actions of the pages of the broker."""
+    actions = BrokerActions(site)
+    routes.post("/broker/q/{queue}", actions.change_queue, Role.OPERATOR)
+    routes.post("/broker/job/{job}", actions.change_job, Role.OPERATOR)
+
+
+class BrokerActions:
+    """Pausing queues, and deciding about jobs."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    async def change_queue(self, req: Request, resp: Response, queue: str) -> None:
+        form = await forms.read(req)
+        how = _PAUSES.get(form.get("_method"))
+        if how is None:
+            raise _no_method(_PAUSES)
+        name = queue_name(queue)
+        reply = await _reply(lambda: questions.pause(self._site.root, name, how))
+        text = f"{addresses.readable(name):.80} {_PAUSED[how]}"
+        say(self._site, req, resp, form, reply, f"/broker/q/{queue}", text)
+
+    async def change_job(self, req: Request, resp: Response, job: str) -> None:
+        form = await forms.read(req)
+        deed, name = form.get("_method"), job_id(job)
+        if deed not in questions.DEEDS:
+            raise _no_method(questions.DEEDS)
+        reply = await _reply(lambda: questions.change(self._site.root, deed, [name]))
+        text = (
+            f"{name} {_DONE[deed]}" if reply[1] else f"nothing done: {_NOT_DONE[deed]}"
+        )
+        say(self._site, req, resp, form, reply, f"/broker/job/{job}", text)
+
+
+def _no_method(methods: dict[str, str]) -> falcon.HTTPBadRequest:
+    *names, last = methods
+    return falcon.HTTPBadRequest(
+        description=f"_method is none of {', '.join(names)} and {last}"
+    )
+
+
+async def _reply(change: Callable[[], str | int]) -> Reply:
+    """Return what the broker says, as the reply that it is."""
+    try:
+        return ["ok", await asyncio.to_thread(change)]
+    except RQError as error:
+        return wire.failure(error, with_kind=True)

@@ -17,8 +17,8 @@ from rq.web import edits
 from rq.web.forms import Form
 from rq.web.pages import page
 from rq.web.pages.message import facts_of
+from rq.web.pages.page import OF_A_FORM
 from rq.web.pages.queue import check_queue
-from rq.web.policy import OF_A_FORM
 from rq.web.statuses import status_of, wants_page
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from rq.errors import NoSuchMessage
 from rq.layout import ATTACH, JOB, STDIO_LOG
 from rq.spool import attempts_kept, folders
 from rq.spool.folders import File
-from rq.web import livelog, logevents, logwatch, reading
+from rq.web import livelog, reading
 from rq.web.pages import page
 from rq.web.pages.message import attempts_of, facts_of, view_of
 
@@ -110,7 +110,7 @@ class LogPages:
             "start": begin_of(file, -1, size),
             "url": self._site.url(f"/q/{name}/{msg_id}/log/{STDIO_LOG}"),
             "follow": self._site.url(f"/q/{name}/{msg_id}/follow"),
-            **logevents.state_of(message),
+            **livelog.state_of(message),
         }
         wanted = req.get_param("find", default="")[:200]
         if wanted:
@@ -130,7 +130,7 @@ class LogPages:
         if resumed and resumed.isascii() and resumed.isdigit():
             start = int(resumed[:18])
         bare = names.msg_id(msg_id)
-        viewer = logwatch.Viewer(start, patient="keep" in req.params)
+        viewer = livelog.Viewer(start, patient="keep" in req.params)
         viewer.who = req.context.principal.name
         viewer.stands = getattr(req.context, "stands", viewer.stands)
         resp.sse = self._hub.follow(name, bare, viewer)  # type: ignore[assignment]
@@ -230,7 +230,7 @@ def begin_of(file: File | None, from_byte: int, size: int) -> int:
         most = size - start if from_byte < 0 else _BEFORE
         # The byte before: a view that begins with a line begins where it was asked to.
         piece = os.pread(fd, most + 1, start - 1)
-        return start - 1 + logevents.line_start(piece)
+        return start - 1 + livelog.line_start(piece)
 
 
 def plain_text(file: File | None, start: int, end: int | None = None) -> str:

@@ -5,11 +5,18 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, TypedDict, cast
 
+import falcon
+from falcon.asgi import Request, Response
+
+from rq.access.roles import Role
 from rq.config import secrets
 from rq.errors import RQError
 from rq.replies import MessageRow, TellsRow
 from rq.states import State
-from rq.web import reading, views
+from rq.web import forms, reading, views
+from rq.web.answers import failure_in, say
+from rq.web.routes import Routes
+from rq.web.site import Site
 
 if TYPE_CHECKING:
     from rq.web.site import Site
@@ -63,3 +70,23 @@ async def _rows(site: Site, state: State) -> list[MessageRow]:
 
 def _text(row: MessageRow) -> str:
     return secrets.host_only(str(row.get("status") or "").partition(" - ")[2])
+
+
+# ---- what a person does about them: a test now
+
+
+def add_actions(routes: Routes, site: Site) -> None:
+    """Add the action of the panel on a queue's page."""
+
+    async def test(req: Request, resp: Response, name: str) -> None:
+        form = await forms.read(req)
+        if form.get("_method") != "test":
+            raise falcon.HTTPBadRequest(description="_method is not test")
+        reply = await site.owners.ask(name, "test_notice")
+        text = ""
+        if failure_in(reply) is None:
+            whom = cast(list[str], reply[1])
+            text = f"a test notice is on its way to {', '.join(whom)}"
+        say(site, req, resp, form, reply, f"/q/{name}", text)
+
+    routes.post("/q/{name}/notices", test, Role.OPERATOR)

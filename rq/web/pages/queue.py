@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypedDict, cast
 
 from falcon.asgi import Request, Response
 
-from rq import names, wording
+from rq import elsewhere, names, wording
 from rq.config import read_json, read_queue, secrets
 from rq.errors import BadConfig, BadInput, NoSuchQueue, RQError
 from rq.layout import QueueDir
@@ -19,14 +19,16 @@ from rq.message.actions import Word, offered
 from rq.replies import (
     ChildView,
     Counts,
+    Elsewhere,
     LeasesView,
     MessageRow,
+    RemoteWorker,
 )
 from rq.states import State
 from rq.waits import Reason
 from rq.web import deliveries, progress, reading, views
 from rq.web.answers import for_asker, sees_secrets
-from rq.web.pages import facts, notices, page, workers
+from rq.web.pages import facts, notices, page
 from rq.web.pages.facts import QueueRow
 from rq.web.pages.notices import Notices
 from rq.web.txn import TransactionRow
@@ -50,6 +52,7 @@ _FIRST = {"run": 20, "err": 10, "que": 10, "prep": 5, "done": 15, "relayed": 10}
 _PAGE = 50
 _SEARCHED = 500
 _NEWEST = "99991231.2359.59.999.9"  # an id behind which all are
+_WORKERS = 30  # of those elsewhere that are shown
 
 
 class ListedRow(MessageRow, total=False):
@@ -114,7 +117,7 @@ class QueuePage:
             "after": after,
             "searched": _SEARCHED,
             "quick": quick,
-            "shown": workers.choose(
+            "shown": _chosen_workers(
                 queue_facts["leases"],
                 queue_facts["queue"].get("elsewhere"),
                 self._site.config.queue_url(name),
@@ -307,3 +310,32 @@ def _settings(path: QueueDir) -> dict[str, object]:
         return read_queue(path).to_json()
     except BadConfig:
         return read_json(path.config)
+
+
+# ---- the workers elsewhere
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workers:
+    """The workers elsewhere that a page has room for."""
+
+    rows: list[RemoteWorker]
+    more: int  # that are left out
+    terms: str  # on which they get messages; "" when they get none any more
+    start: str  # the command that starts one
+
+
+def _chosen_workers(
+    view: LeasesView | None, every: Elsewhere | None, url: str
+) -> Workers:
+    """Return the workers to show, in an order that lasts: those that are there first."""
+    if view is None:
+        return Workers(rows=[], more=0, terms="", start="")
+    rows = sorted(view["workers"], key=lambda row: (not row["there"], row["by"]))
+    pull, there = view["pull"], 0 if every is None else every["workers"]
+    return Workers(
+        rows=rows[:_WORKERS],
+        more=max(0, max(len(rows), there) - _WORKERS),
+        terms="" if pull is None else elsewhere.terms(pull),
+        start="" if pull is None else elsewhere.command(url, pull),
+    )

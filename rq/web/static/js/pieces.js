@@ -1,7 +1,7 @@
 // How a log is cut into pieces that are loaded one after the other. What is shown is what
 // the file holds, so a piece begins where a view can begin without half of anything:
 // with a whole line; in a line that has no end there, where it is written over first; else
-// with a whole character. The bytes before belong to the piece before. rq/web/logevents.py
+// with a whole character. The bytes before belong to the piece before. rq/web/livelog.py
 // has the same rule; a test compares the two.
 
 const NEWLINE = 10;
