@@ -11,7 +11,7 @@ import logging
 import os
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import Any, TypedDict
 
 import orjson
 
@@ -24,9 +24,6 @@ from rq.spool import folders
 from rq.web import progress, reading
 from rq.web.reading import Message
 from rq.web.site import Site
-
-if TYPE_CHECKING:
-    from rq.web.site import Site
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypedDict
+from typing import TypedDict
 
 from falcon.asgi import Request, Response
 
@@ -18,9 +18,7 @@ from rq.errors import BadConfig, RQError
 from rq.layout import Root
 from rq.resp import Value
 from rq.web.pages import page
-
-if TYPE_CHECKING:
-    from rq.web.site import Site
+from rq.web.site import Site
 
 _MOST_SHOWN = 200  # queues, and clients
 PATIENCE = 3.0  # seconds until a page says that the broker does not answer

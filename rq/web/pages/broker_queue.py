@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypedDict
+from typing import TypedDict
 
 import falcon
 from falcon.asgi import Request, Response
@@ -23,9 +23,6 @@ from rq.web.pages.broker import State
 from rq.web.pages.confirm import Question, Subject
 from rq.web.routes import Routes
 from rq.web.site import Site
-
-if TYPE_CHECKING:
-    from rq.web.site import Site
 
 _PEEKED = 50  # jobs of each dialect
 _DIALECTS = ("disque", "redisrq", "bananaq")

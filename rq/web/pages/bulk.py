@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, TypedDict, cast
+from typing import TypedDict, cast
 
 from falcon.asgi import Request, Response
 
@@ -18,9 +18,7 @@ from rq.web.answers import for_asker
 from rq.web.bulk_actions import FILTER, STATES, request_of
 from rq.web.pages import page
 from rq.web.pages.queue import check_queue
-
-if TYPE_CHECKING:
-    from rq.web.site import Site
+from rq.web.site import Site
 
 _LONGEST = 4096  # characters of a field
 _ENDED = 20  # of those that have ended

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import falcon
 from falcon.asgi import Request, Response
@@ -14,9 +13,7 @@ from rq.message.actions import at
 from rq.web.pages import page
 from rq.web.pages.message import facts_of
 from rq.web.pages.queue import check_queue
-
-if TYPE_CHECKING:
-    from rq.web.site import Site
+from rq.web.site import Site
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

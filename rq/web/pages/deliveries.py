@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from falcon.asgi import Request, Response
 
 from rq.web.deliveries import of_address
 from rq.web.pages import confirm
 from rq.web.pages.confirm import Question, Subject
 from rq.web.pages.queue import check_queue
-
-if TYPE_CHECKING:
-    from rq.web.site import Site
+from rq.web.site import Site
 
 QUESTIONS = {
     "delivered": Question(

@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, TypedDict, cast
+from typing import TypedDict, cast
 
 from rq import disk, health, names, waits
 from rq.config.admin import admin_status, pause_of
@@ -27,9 +27,7 @@ from rq.replies import (
 )
 from rq.web import progress, views
 from rq.web.pages import sparklines
-
-if TYPE_CHECKING:
-    from rq.web.site import Site
+from rq.web.site import Site
 
 BUILT_IN = ("cleaner", "debug", "demo", "notice", "relay", "rq_router", "spark-history",
             "webhook")  # fmt: skip

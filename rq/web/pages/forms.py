@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import falcon
 from falcon.asgi import Request, Response
@@ -19,10 +18,8 @@ from rq.web.pages import page
 from rq.web.pages.message import facts_of
 from rq.web.pages.page import OF_A_FORM
 from rq.web.pages.queue import check_queue
+from rq.web.site import Site
 from rq.web.statuses import status_of, wants_page
-
-if TYPE_CHECKING:
-    from rq.web.site import Site
 
 WHEN = "when"  # the field that says when in people's words
 _ROWS = {f"mesg_{row.name}": row for row in ROWS if row.form}  # by key of form.json

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, TypedDict, cast
+from typing import TypedDict, cast
 
 from falcon.asgi import Request, Response
 
@@ -16,9 +16,8 @@ from rq.published import COUNTS, PERCENTS, Day, Part, Published, Slow, Tally
 from rq.replies import Counts
 from rq.web.pages import page, plots
 from rq.web.pages.queue import check_queue
+from rq.web.site import Site
 
-if TYPE_CHECKING:
-    from rq.web.site import Site
 # In the address: (title, days, whether a bar is an hour).
 RANGES = {"day": ("24 hours", 1, True), "week": ("7 days", 7, True),
           "month": ("30 days", 30, False)}  # fmt: skip

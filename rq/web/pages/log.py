@@ -8,7 +8,6 @@ import re
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
 
 import falcon
 from falcon.asgi import Request, Response
@@ -21,9 +20,7 @@ from rq.spool.folders import File
 from rq.web import livelog, reading
 from rq.web.pages import page
 from rq.web.pages.message import attempts_of, facts_of, view_of
-
-if TYPE_CHECKING:
-    from rq.web.site import Site
+from rq.web.site import Site
 
 FIRST = 64 * 1024  # bytes that are shown at first
 _BEFORE = 4096  # bytes, of those before what is looked for, in which a line may begin

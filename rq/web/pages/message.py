@@ -6,7 +6,6 @@ import contextlib
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from falcon import HTTP_303
 from falcon.asgi import Request, Response
@@ -25,9 +24,7 @@ from rq.web.answers import for_asker
 from rq.web.pages import page
 from rq.web.pages.queue import check_queue
 from rq.web.reading import Message
-
-if TYPE_CHECKING:
-    from rq.web.site import Site
+from rq.web.site import Site
 
 _STATE_OF = {"held": State.QUE, "errack": State.DISMISSED}  # as this page calls them
 _ENDS = {"done": ("done", "past"), "relayed": ("relayed", "past")}

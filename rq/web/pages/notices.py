@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, TypedDict, cast
+from typing import TypedDict, cast
 
 import falcon
 from falcon.asgi import Request, Response
@@ -17,9 +17,6 @@ from rq.web import forms, reading, views
 from rq.web.answers import failure_in, say
 from rq.web.routes import Routes
 from rq.web.site import Site
-
-if TYPE_CHECKING:
-    from rq.web.site import Site
 
 _NOTICE = "notice"
 _LOOKED_AT = 100  # messages of each state in which those of a queue are looked for

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypedDict, cast
+from typing import TypedDict, cast
 
 from falcon import HTTP_303
 from falcon.asgi import Request, Response
@@ -17,9 +17,7 @@ from rq.replies import SupervisorStatus
 from rq.web import views
 from rq.web.pages import facts, page
 from rq.web.pages.facts import QueueRow
-
-if TYPE_CHECKING:
-    from rq.web.site import Site
+from rq.web.site import Site
 
 SORTS = ("name", "waiting", "running", "errors", "oldest")
 _SHARED_FOR = 1.0  # seconds

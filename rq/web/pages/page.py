@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import orjson
 from falcon.asgi import Request, Response
 
 from rq.access.roles import Principal, Role
 from rq.transfers import QUEUE
-
-if TYPE_CHECKING:
-    from rq.web.site import Site
+from rq.web.site import Site
 
 HTML = "text/html; charset=utf-8"
 JSON = "application/json"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypedDict, cast
+from typing import TypedDict, cast
 
 from falcon.asgi import Request, Response
 
@@ -31,11 +31,9 @@ from rq.web.answers import for_asker, sees_secrets
 from rq.web.pages import facts, notices, page
 from rq.web.pages.facts import QueueRow
 from rq.web.pages.notices import Notices
+from rq.web.site import Site
 from rq.web.txn import TransactionRow
 from rq.web.txn import listed as listed_txn
-
-if TYPE_CHECKING:
-    from rq.web.site import Site
 
 # Tab in the URL: (state as the owner lists it, title).
 TABS = {

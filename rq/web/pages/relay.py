@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypedDict
+from typing import TypedDict
 
 from falcon.asgi import Request, Response
 
@@ -20,9 +20,7 @@ from rq.web.messages import checked
 from rq.web.pages import confirm, page
 from rq.web.pages.confirm import Question, Subject
 from rq.web.pages.facts import QueueRow, queue_names, queue_row, trouble
-
-if TYPE_CHECKING:
-    from rq.web.site import Site
+from rq.web.site import Site
 
 _LOOKED_AT = 5000  # messages of a state: a page must not read a million files
 _MOST_LOOKED_AT = 100_000  # on request

@@ -8,7 +8,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from importlib import metadata
-from typing import TYPE_CHECKING
 
 from falcon.asgi import Request, Response
 
@@ -19,9 +18,7 @@ from rq.web import views
 from rq.web.answers import sees_secrets
 from rq.web.pages import facts, page
 from rq.web.pages.overview import supervisor_facts
-
-if TYPE_CHECKING:
-    from rq.web.site import Site
+from rq.web.site import Site
 
 _PACKAGES = ("falcon", "gunicorn", "Jinja2", "orjson", "watchdog")
 

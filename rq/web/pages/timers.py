@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
 import falcon
 from falcon.asgi import Request, Response
@@ -19,8 +18,6 @@ from rq.web.pages import facts, page
 from rq.web.routes import Routes
 from rq.web.site import Site
 
-if TYPE_CHECKING:
-    from rq.web.site import Site
 _SENTENCES = {
     "run": "a message is sent: {0}",
     "pause": "timer {1} is paused",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
 from falcon.asgi import Request, Response
 
@@ -12,10 +11,8 @@ from rq.web import views
 from rq.web.pages import confirm, page
 from rq.web.pages.confirm import Question, Subject
 from rq.web.pages.queue import check_queue
+from rq.web.site import Site
 from rq.web.txn import listed
-
-if TYPE_CHECKING:
-    from rq.web.site import Site
 
 _UNDECIDED = ("open", "ready")
 _DECIDED = 50
