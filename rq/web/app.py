@@ -11,7 +11,7 @@ import falcon.asgi
 from rq import config
 from rq.access import tokens
 from rq.layout import Root
-from rq.web import guard, metrics, pages, rest, session, signin
+from rq.web import guard, monitoring, pages, rest, session, signin
 from rq.web import site as sites
 from rq.web.api import table as api
 from rq.web.auditing import Auditor
@@ -39,7 +39,7 @@ def create_app(site: Site) -> App:
     refusals = Refusals(site)
     refusals.install(app)
     table(site, credentials).install(app, site.prefix)
-    metrics.install(app, site)
+    monitoring.install(app, site)
     return app
 
 

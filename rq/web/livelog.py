@@ -1,6 +1,7 @@
 """The live log: what a message's script writes, sent on as it is written.
 
-One watch looks at a file for all who view it.
+One watch looks at a file for all who view it, as long as anybody does. A viewer is a byte
+offset and nothing else: what it has not taken yet stays in the file, never in memory.
 """
 
 from __future__ import annotations
@@ -24,6 +25,23 @@ from rq.spool import folders
 from rq.web import progress, reading
 from rq.web.reading import Message
 from rq.web.site import Site
+
+MOST_VIEWERS = 1000
+MOST_OF_ONE = 750  # of these; one user must not take all
+_LOOK_EVERY = 2.0  # seconds between checks that a viewer may still read
+LOOK = 0.1  # seconds between looks at a file
+ASK = 1.0  # seconds between questions to the owner, and looks for the file's name
+CHUNK = 64 * 1024  # bytes of a file in one event
+BEHIND = 8 * 1024 * 1024  # bytes; a viewer that lags more jumps to the end
+HEARTBEAT = 15.0  # seconds of silence, after which a comment is sent
+STUCK = 60.0  # seconds for one event; a viewer that takes longer is dropped
+_FINAL = frozenset({"done", "relayed", "err"})
+_KEPT = 4  # encoded chunks: viewers that keep up are all at the same byte
+
+log = logging.getLogger(__name__)
+
+
+# ---- the events of a log, as they are sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,16 +123,7 @@ def line_start(piece: bytes) -> int:
     return next(inside, min(3, len(piece)))
 
 
-LOOK = 0.1  # seconds between looks at a file
-ASK = 1.0  # seconds between questions to the owner, and looks for the file's name
-CHUNK = 64 * 1024  # bytes of a file in one event
-BEHIND = 8 * 1024 * 1024  # bytes; a viewer that lags more jumps to the end
-HEARTBEAT = 15.0  # seconds of silence, after which a comment is sent
-STUCK = 60.0  # seconds for one event; a viewer that takes longer is dropped
-_FINAL = frozenset({"done", "relayed", "err"})
-_KEPT = 4  # encoded chunks: viewers that keep up are all at the same byte
-
-log = logging.getLogger(__name__)
+# ---- one log, looked at
 
 
 @dataclass(eq=False, slots=True)
@@ -358,9 +367,7 @@ async def _woken(viewer: Viewer) -> bool:
     return False
 
 
-MOST_VIEWERS = 1000
-MOST_OF_ONE = 750  # of these; one user must not take all
-_LOOK_EVERY = 2.0  # seconds between checks that a viewer may still read
+# ---- all watches
 
 
 class Hub:

@@ -25,7 +25,7 @@ from rq.web import (
     edits,
     forms,
     messages,
-    metrics,
+    monitoring,
     relay_actions,
     resumable_uploads,
     txn,
@@ -85,7 +85,7 @@ def add_routes(routes: Routes, site: Site) -> None:
     timers.add_actions(routes, site)
     notices.add_actions(routes, site)
     deliveries.add_routes(routes, site)
-    metrics.add_routes(routes, site)
+    monitoring.add_routes(routes, site)
 
 
 class Queues:

@@ -15,6 +15,7 @@ from rq.web.site import Site
 HTML = "text/html; charset=utf-8"
 JSON = "application/json"
 THEMES = ("light", "dark")
+# What a page may load, and from where.
 CONTENT_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; font-src 'self'; frame-src 'self'; form-action 'self'; "

@@ -1,5 +1,8 @@
-"""GET /metrics: what Prometheus reads. Of no kind there are more than so many queues, so
-that names that strangers choose cannot fill its memory."""
+"""What monitors ask: `/metrics`, which Prometheus reads, and `/livez` and `/readyz`.
+
+The metrics tell of so many queues at most, so that names that strangers choose cannot fill
+the memory of Prometheus. The two others need no login.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +24,9 @@ from rq.web.site import Site
 KIND = "text/plain; version=0.0.4; charset=utf-8"
 _MOST_QUEUES = 200  # of RQ, and of the broker those with most jobs
 _LONGEST = 200  # characters of a name; a longer one is left out
-_PATIENCE = 4.0  # seconds
+_PATIENCE = 4.0  # seconds in which all have to answer; most monitors wait five
 _STATES = ("prep", "que", "run", "done", "relayed", "err", "errack")
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
-READY_PATIENCE = 4.0  # seconds in which all have to answer; most monitors wait five
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +215,7 @@ async def _problem(site: Site) -> str:
     operator took down or paused is as it should be, and messages that failed are no
     reason to send the next ones elsewhere.
     """
-    status, rows = await facts.all_of_them(site, READY_PATIENCE)
+    status, rows = await facts.all_of_them(site, _PATIENCE)
     if not status:
         return "the supervisor does not answer"
     starting = sum(row["status"] == Child.STARTING for row in rows)
