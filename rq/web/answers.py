@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 
 import falcon
 import orjson
@@ -14,6 +14,8 @@ from rq.access.roles import Principal, Role
 from rq.config import secrets
 from rq.config.secrets import Said
 from rq.errors import Refused, RQError
+from rq.lines.owners import Reply
+from rq.nesting import Json
 from rq.web.forms import Form
 from rq.web.session import flash
 from rq.web.site import Site
@@ -103,6 +105,14 @@ def say(
     text = str(error or text or reply[-1])
     kind = "error" if error is not None else "notice"
     go(site, resp, back_of(site, form, default), kind, text)
+
+
+async def reply_of(asked: Awaitable[Json]) -> Reply:
+    """Return what a process that is no owner answers, as an owner would reply."""
+    try:
+        return ["ok", await asked]
+    except RQError as error:
+        return wire.failure(error, with_kind=True)
 
 
 def failure_in(reply: object) -> RQError | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from urllib.parse import parse_qsl
@@ -82,6 +82,16 @@ async def _read(req: Request) -> Form:
         return Form(_urlencoded(data))
     loop = asyncio.get_running_loop()
     return Form(await loop.run_in_executor(_decoding, _urlencoded, data))
+
+
+def method(form: Form, methods: Collection[str]) -> str:
+    """Return the `_method` of a form; 400 when it is none of `methods`."""
+    chosen = form.get("_method")
+    if chosen not in methods:
+        *names, last = methods
+        which = f"none of {', '.join(names)} and {last}" if names else f"not {last}"
+        raise falcon.HTTPBadRequest(description=f"_method is {which}")
+    return chosen
 
 
 def not_a_form(

@@ -40,18 +40,11 @@ from rq.web.answers import (
     sees_secrets,
     wants_json,
 )
-from rq.web.pages import broker_queue, notices, timers
+from rq.web.deeds import OF_QUEUE
 from rq.web.routes import Routes
 from rq.web.site import Site
 
 _STATES = ("prep", "que", "run", "done", "err", "relayed")
-_NOW = {
-    "pause": "is paused",
-    "resume": "is resumed",
-    "down": "is taken down",
-    "up": "is taken up",
-}
-_ADMIN = tuple(_NOW)
 _LIMITS = ("timeout", "heartbeat", "memory", "log_bytes")
 _NEW_QUEUE = ("name", "script", "num_workers", "exec_prefix", *_LIMITS)
 _MOST_LISTED = 10_000
@@ -81,9 +74,6 @@ def add_routes(routes: Routes, site: Site) -> None:
     txn.add_routes(routes, site)
     bulk_actions.add_routes(routes, site)
     relay_actions.add_routes(routes, site)
-    broker_queue.add_actions(routes, site)
-    timers.add_actions(routes, site)
-    notices.add_actions(routes, site)
     deliveries.add_routes(routes, site)
     monitoring.add_routes(routes, site)
 
@@ -180,13 +170,13 @@ class Queues:
 
     async def administer(self, req: Request, resp: Response, name: str) -> None:
         form = await forms.read(req)
-        given = [verb for verb in _ADMIN if form.has(verb)]
-        if not given or len(given) == len(_ADMIN):
-            raise BadInput(f"say one of {', '.join(f'{verb}=1' for verb in _ADMIN)}")
+        given = [verb for verb in OF_QUEUE if form.has(verb)]
+        if not given or len(given) == len(OF_QUEUE):
+            raise BadInput(f"say one of {', '.join(f'{verb}=1' for verb in OF_QUEUE)}")
         self._must_exist(name)
         about = _pause(req, name, form) if given[0] == "pause" else name
         reply = await self._site.owners.supervisor(f"{given[0]}_queue", about)
-        text = f"{name} {_NOW[given[0]]}"
+        text = OF_QUEUE[given[0]].done.format(name=name)
         say(self._site, req, resp, form, reply, f"/q/{name}", text)
 
     async def restart(self, req: Request, resp: Response, name: str) -> None:

@@ -19,6 +19,7 @@ from rq.web import views
 from rq.web.answers import sees_secrets
 from rq.web.api.operation import OF_OWNERS, Operation
 from rq.web.api.shapes import Limits
+from rq.web.deeds import OF_QUEUE
 from rq.web.messages import who
 from rq.web.site import Site
 
@@ -122,7 +123,7 @@ ROWS = (
         method="POST",
         path="/queues/{name}/pause",
         role=Role.OPERATOR,
-        summary="Let a queue take messages and start none.",
+        summary=OF_QUEUE["pause"].about,
         request=Pause,
         reply=Paused,
         failures=_OF_PAUSE,
@@ -133,7 +134,7 @@ ROWS = (
         method="POST",
         path="/queues/{name}/resume",
         role=Role.OPERATOR,
-        summary="Let a queue start messages again.",
+        summary=OF_QUEUE["resume"].about,
         request=None,
         reply=Paused,
         failures=_OF_PAUSE,

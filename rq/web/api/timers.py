@@ -12,6 +12,7 @@ from rq.kinds import Kind
 from rq.replies import TimerRow, TimerView
 from rq.web import views
 from rq.web.api.operation import Handler, Operation
+from rq.web.deeds import OF_TIMER
 from rq.web.site import Site
 
 PLACE = "/timers/{timer}"
@@ -63,6 +64,26 @@ def _change(command: str) -> Handler:
     return change
 
 
+def _deed(
+    word: str,
+    operation_id: str,
+    reply: type,
+    failures: tuple[Kind, ...],
+    handler: Handler,
+) -> Operation:
+    return Operation(
+        operation_id=operation_id,
+        method="POST",
+        path=f"{PLACE}/{word}",
+        role=Role.OPERATOR,
+        summary=OF_TIMER[word].about,
+        request=None,
+        reply=reply,
+        failures=failures,
+        handler=handler,
+    )
+
+
 ROWS = (
     Operation(
         operation_id="listTimers",
@@ -86,37 +107,7 @@ ROWS = (
         failures=_OF_ONE,
         handler=get_timer,
     ),
-    Operation(
-        operation_id="runTimer",
-        method="POST",
-        path=f"{PLACE}/run",
-        role=Role.OPERATOR,
-        summary="Send a message of a timer now, beside its beat.",
-        request=None,
-        reply=Fired,
-        failures=_OF_QUEUE,
-        handler=run_timer,
-    ),
-    Operation(
-        operation_id="pauseTimer",
-        method="POST",
-        path=f"{PLACE}/pause",
-        role=Role.OPERATOR,
-        summary="Let a timer fire no more.",
-        request=None,
-        reply=TimerRow,
-        failures=_OF_ONE,
-        handler=_change("pause"),
-    ),
-    Operation(
-        operation_id="resumeTimer",
-        method="POST",
-        path=f"{PLACE}/resume",
-        role=Role.OPERATOR,
-        summary="Let a timer fire again, from now on.",
-        request=None,
-        reply=TimerRow,
-        failures=_OF_ONE,
-        handler=_change("resume"),
-    ),
+    _deed("run", "runTimer", Fired, _OF_QUEUE, run_timer),
+    _deed("pause", "pauseTimer", TimerRow, _OF_ONE, _change("pause")),
+    _deed("resume", "resumeTimer", TimerRow, _OF_ONE, _change("resume")),
 )

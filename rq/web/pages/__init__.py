@@ -5,21 +5,24 @@ from __future__ import annotations
 from rq.access.roles import Role
 from rq.transfers import QUEUE
 from rq.web.livelog import Hub
-from rq.web.pages.assets import Assets
-from rq.web.pages.broker import BrokerPage
-from rq.web.pages.broker_queue import BrokerQueuePages
+from rq.web.pages import (
+    assets,
+    broker,
+    broker_queue,
+    history,
+    notices,
+    overview,
+    system,
+    timers,
+)
 from rq.web.pages.bulk import BulkPage
 from rq.web.pages.confirm import Confirm
 from rq.web.pages.deliveries import OwedQuestions
 from rq.web.pages.forms import Forms, Refill
-from rq.web.pages.history import HistoryPage
 from rq.web.pages.log import LogPages
 from rq.web.pages.message import MessagePage
-from rq.web.pages.overview import Overview
 from rq.web.pages.queue import QueuePage
 from rq.web.pages.relay import RelayPage
-from rq.web.pages.system import System
-from rq.web.pages.timers import TimersPage
 from rq.web.pages.txn import TransactionPages
 from rq.web.routes import Routes
 from rq.web.site import Site
@@ -27,24 +30,11 @@ from rq.web.site import Site
 
 def add_routes(routes: Routes, site: Site) -> None:
     """Add every page, its twin, and the files that pages load."""
-    assets, forms, confirm = Assets(), Forms(site), Confirm(site)
+    for page in (overview, timers, system, broker, broker_queue, notices, history):
+        page.add_routes(routes, site)
+    assets.add_routes(routes)
+    forms, confirm = Forms(site), Confirm(site)
     site.refilled = Refill(forms)
-    routes.get("/static/{path:path}", assets.on_get, Role.VIEWER, shared=True)
-    routes.get("/css/rq.css", assets.css, Role.VIEWER, shared=True)
-    routes.get("/favicon.ico", assets.icon, Role.VIEWER, shared=True)
-    overview = Overview(site)
-    for name in ("/", "/overview.json"):
-        routes.get(name, overview.on_get, Role.VIEWER, shared=True)
-    timers = TimersPage(site)
-    routes.get("/timers/{timer}", timers.of_one, Role.VIEWER)
-    for name, handler in (
-        ("/timers", timers.of_all),
-        ("/system", System(site).on_get),
-        ("/broker", BrokerPage(site).on_get),
-    ):
-        routes.get(name, handler, Role.VIEWER)
-        routes.get(f"{name}.json", handler, Role.VIEWER)
-    _broker_routes(routes, BrokerQueuePages(site))
     routes.get("/new_queue", forms.new_queue, Role.ADMIN)
     relay = RelayPage(site)
     routes.get("/relay", relay.on_get, Role.VIEWER, queue=QUEUE)
@@ -56,21 +46,7 @@ def add_routes(routes: Routes, site: Site) -> None:
     routes.get(
         "/owed/{name}/{key}/confirm/{verb}", OwedQuestions(site).on_get, Role.OPERATOR
     )
-    history = HistoryPage(site)
-    for name in ("/history", "/history.json"):
-        routes.get(name, history.of_all, Role.VIEWER)
-        routes.get(f"/q/{{name}}{name}", history.of_queue, Role.VIEWER)
     _queue_routes(routes, site, forms, confirm)
-
-
-def _broker_routes(routes: Routes, broker: BrokerQueuePages) -> None:
-    # Names of the broker's queues are none of RQ's: who may ask of some queues of RQ may
-    # not ask of these.
-    for end in ("", ".json"):
-        routes.get(f"/broker/q/{{queue}}{end}", broker.of_queue, Role.VIEWER)
-        routes.get(f"/broker/job/{{job}}{end}", broker.of_job, Role.VIEWER)
-    routes.get("/broker/q/{queue}/confirm/{verb}", broker.ask_of_queue, Role.OPERATOR)
-    routes.get("/broker/job/{job}/confirm/{verb}", broker.ask_of_job, Role.OPERATOR)
 
 
 def _queue_routes(routes: Routes, site: Site, forms: Forms, confirm: Confirm) -> None:

@@ -9,6 +9,9 @@ from pathlib import Path
 import falcon
 from falcon.asgi import Request, Response
 
+from rq.access.roles import Role
+from rq.web.routes import Routes
+
 STATIC = Path(__file__).resolve().parent.parent / "static"
 TYPES = {
     ".css": "text/css; charset=utf-8",
@@ -24,6 +27,14 @@ class Asset:
     data: bytes
     kind: str
     etag: str
+
+
+def add_routes(routes: Routes) -> None:
+    """Add the files that pages load."""
+    assets = Assets()
+    routes.get("/static/{path:path}", assets.on_get, Role.VIEWER, shared=True)
+    routes.get("/css/rq.css", assets.css, Role.VIEWER, shared=True)
+    routes.get("/favicon.ico", assets.icon, Role.VIEWER, shared=True)
 
 
 class Assets:

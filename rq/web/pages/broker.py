@@ -9,6 +9,7 @@ from typing import TypedDict
 
 from falcon.asgi import Request, Response
 
+from rq.access.roles import Role
 from rq.broker_client import answers, questions
 from rq.broker_client.connection import Words, ask_all
 from rq.broker_client.rows import ClientRow, NodeRow, QueueRow
@@ -18,6 +19,7 @@ from rq.errors import BadConfig, RQError
 from rq.layout import Root
 from rq.resp import Value
 from rq.web.pages import page
+from rq.web.routes import Routes
 from rq.web.site import Site
 
 _MOST_SHOWN = 200  # queues, and clients
@@ -41,6 +43,13 @@ class Facts(State):
     queues: list[QueueRow]
     clients: list[ClientRow]
     nodes: list[NodeRow]  # its own first
+
+
+def add_routes(routes: Routes, site: Site) -> None:
+    """Add the page of the broker and its twin."""
+    broker = BrokerPage(site)
+    for path in ("/broker", "/broker.json"):
+        routes.get(path, broker.on_get, Role.VIEWER)
 
 
 class BrokerPage:

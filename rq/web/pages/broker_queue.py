@@ -1,23 +1,19 @@
-"""A queue of the broker and a job of it, and the questions before something is done."""
+"""A queue of the broker and a job of it, and what a person does to them."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import TypedDict
 
-import falcon
 from falcon.asgi import Request, Response
 
-from rq import wire
 from rq.access.roles import Role
 from rq.broker_client import addresses, answers, questions
 from rq.broker_client.rows import Job, JobRow, Minutes, QueueRow
-from rq.errors import BadInput, NoSuchMessage, NoSuchQueue, RQError
+from rq.errors import BadInput, NoSuchMessage, NoSuchQueue
 from rq.layout import Root
-from rq.lines.owners import Reply
 from rq.web import forms
-from rq.web.answers import say
+from rq.web.answers import reply_of, say
 from rq.web.pages import broker, confirm, page
 from rq.web.pages.broker import State
 from rq.web.pages.confirm import Question, Subject
@@ -125,8 +121,24 @@ class Story(TypedDict):
     state: str  # the state of a message that looks like it
 
 
+def add_routes(routes: Routes, site: Site) -> None:
+    """Add the pages of a queue and of a job, their questions, and what these send.
+
+    Names of the broker's queues are none of RQ's: who may ask of some queues of RQ may not
+    ask of these.
+    """
+    pages = BrokerQueuePages(site)
+    for end in ("", ".json"):
+        routes.get(f"/broker/q/{{queue}}{end}", pages.of_queue, Role.VIEWER)
+        routes.get(f"/broker/job/{{job}}{end}", pages.of_job, Role.VIEWER)
+    routes.get("/broker/q/{queue}/confirm/{verb}", pages.ask_of_queue, Role.OPERATOR)
+    routes.get("/broker/job/{job}/confirm/{verb}", pages.ask_of_job, Role.OPERATOR)
+    routes.post("/broker/q/{queue}", pages.change_queue, Role.OPERATOR)
+    routes.post("/broker/job/{job}", pages.change_job, Role.OPERATOR)
+
+
 class BrokerQueuePages:
-    """GET /broker/q/QUEUE, /broker/job/JOB, their twins and questions."""
+    """/broker/q/QUEUE, /broker/job/JOB, their twins and questions."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -168,6 +180,24 @@ class BrokerQueuePages:
             back=queue if question.home else base,
         )
         await confirm.ask(req, resp, self._site, question, subject)
+
+    async def change_queue(self, req: Request, resp: Response, queue: str) -> None:
+        form = await forms.read(req)
+        how = _PAUSES[forms.method(form, _PAUSES)]
+        name, root = queue_name(queue), self._site.root
+        reply = await reply_of(asyncio.to_thread(questions.pause, root, name, how))
+        text = f"{addresses.readable(name):.80} {_PAUSED[how]}"
+        say(self._site, req, resp, form, reply, f"/broker/q/{queue}", text)
+
+    async def change_job(self, req: Request, resp: Response, job: str) -> None:
+        form = await forms.read(req)
+        name, root = job_id(job), self._site.root
+        deed = forms.method(form, questions.DEEDS)
+        reply = await reply_of(asyncio.to_thread(questions.change, root, deed, [name]))
+        text = (
+            f"{name} {_DONE[deed]}" if reply[1] else f"nothing done: {_NOT_DONE[deed]}"
+        )
+        say(self._site, req, resp, form, reply, f"/broker/job/{job}", text)
 
 
 def queue_name(address: str) -> bytes:
@@ -240,56 +270,3 @@ def story(job: Job | None) -> Story:
     what = "It was handed out." if job.was_given else "It was taken out of its queue."
     todo = "It comes again in {} s, unless it is acknowledged before."
     return {"what": what, "todo": todo.format(job.comes_in), "state": "run"}
-
-
-# ---- what a person does with queues and jobs of the broker
-
-
-def add_actions(routes: Routes, site: Site) -> None:
-    """Add the actions of the pages of the broker."""
-    actions = BrokerActions(site)
-    routes.post("/broker/q/{queue}", actions.change_queue, Role.OPERATOR)
-    routes.post("/broker/job/{job}", actions.change_job, Role.OPERATOR)
-
-
-class BrokerActions:
-    """Pausing queues, and deciding about jobs."""
-
-    def __init__(self, site: Site) -> None:
-        self._site = site
-
-    async def change_queue(self, req: Request, resp: Response, queue: str) -> None:
-        form = await forms.read(req)
-        how = _PAUSES.get(form.get("_method"))
-        if how is None:
-            raise _no_method(_PAUSES)
-        name = queue_name(queue)
-        reply = await _reply(lambda: questions.pause(self._site.root, name, how))
-        text = f"{addresses.readable(name):.80} {_PAUSED[how]}"
-        say(self._site, req, resp, form, reply, f"/broker/q/{queue}", text)
-
-    async def change_job(self, req: Request, resp: Response, job: str) -> None:
-        form = await forms.read(req)
-        deed, name = form.get("_method"), job_id(job)
-        if deed not in questions.DEEDS:
-            raise _no_method(questions.DEEDS)
-        reply = await _reply(lambda: questions.change(self._site.root, deed, [name]))
-        text = (
-            f"{name} {_DONE[deed]}" if reply[1] else f"nothing done: {_NOT_DONE[deed]}"
-        )
-        say(self._site, req, resp, form, reply, f"/broker/job/{job}", text)
-
-
-def _no_method(methods: dict[str, str]) -> falcon.HTTPBadRequest:
-    *names, last = methods
-    return falcon.HTTPBadRequest(
-        description=f"_method is none of {', '.join(names)} and {last}"
-    )
-
-
-async def _reply(change: Callable[[], str | int]) -> Reply:
-    """Return what the broker says, as the reply that it is."""
-    try:
-        return ["ok", await asyncio.to_thread(change)]
-    except RQError as error:
-        return wire.failure(error, with_kind=True)

@@ -12,10 +12,12 @@ from typing import TypedDict, cast
 from falcon.asgi import Request, Response
 
 from rq import published
+from rq.access.roles import Role
 from rq.published import COUNTS, PERCENTS, Day, Part, Published, Slow, Tally
 from rq.replies import Counts
 from rq.web.pages import page, plots
 from rq.web.pages.queue import check_queue
+from rq.web.routes import Routes
 from rq.web.site import Site
 
 # In the address: (title, days, whether a bar is an hour).
@@ -274,6 +276,14 @@ def _slowest(days: Mapping[str, Day], span: Span, queue: str | None) -> list[Slo
 
 
 _USUAL = "week"
+
+
+def add_routes(routes: Routes, site: Site) -> None:
+    """Add the history of all queues, and of each."""
+    history = HistoryPage(site)
+    for path in ("/history", "/history.json"):
+        routes.get(path, history.of_all, Role.VIEWER)
+        routes.get(f"/q/{{name}}{path}", history.of_queue, Role.VIEWER)
 
 
 class HistoryPage:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import TypedDict, cast
 
-import falcon
 from falcon.asgi import Request, Response
 
 from rq.access.roles import Role
@@ -69,16 +68,12 @@ def _text(row: MessageRow) -> str:
     return secrets.host_only(str(row.get("status") or "").partition(" - ")[2])
 
 
-# ---- what a person does about them: a test now
-
-
-def add_actions(routes: Routes, site: Site) -> None:
-    """Add the action of the panel on a queue's page."""
+def add_routes(routes: Routes, site: Site) -> None:
+    """Add what the panel on a queue's page sends: a test now."""
 
     async def test(req: Request, resp: Response, name: str) -> None:
         form = await forms.read(req)
-        if form.get("_method") != "test":
-            raise falcon.HTTPBadRequest(description="_method is not test")
+        forms.method(form, ("test",))
         reply = await site.owners.ask(name, "test_notice")
         text = ""
         if failure_in(reply) is None:

@@ -11,12 +11,13 @@ from falcon import HTTP_303
 from falcon.asgi import Request, Response
 
 from rq import names
-from rq.access.roles import Principal
+from rq.access.roles import Principal, Role
 from rq.errors import BadInput
 from rq.replies import SupervisorStatus
 from rq.web import views
 from rq.web.pages import facts, page
 from rq.web.pages.facts import QueueRow
+from rq.web.routes import Routes
 from rq.web.site import Site
 
 SORTS = ("name", "waiting", "running", "errors", "oldest")
@@ -56,6 +57,13 @@ class Facts(TypedDict, total=False):
     timers: facts.Timers
     disk: facts.DiskFacts
     found: list[MessagePlace]  # where an id was looked for
+
+
+def add_routes(routes: Routes, site: Site) -> None:
+    """Add the overview and its twin."""
+    overview = Overview(site)
+    for path in ("/", "/overview.json"):
+        routes.get(path, overview.on_get, Role.VIEWER, shared=True)
 
 
 class Overview:

@@ -12,15 +12,24 @@ from importlib import metadata
 from falcon.asgi import Request, Response
 
 from rq import __version__
+from rq.access.roles import Role
 from rq.config import secrets
 from rq.config.settings import RootConfig
 from rq.web import views
 from rq.web.answers import sees_secrets
 from rq.web.pages import facts, page
 from rq.web.pages.overview import supervisor_facts
+from rq.web.routes import Routes
 from rq.web.site import Site
 
 _PACKAGES = ("falcon", "gunicorn", "Jinja2", "orjson", "watchdog")
+
+
+def add_routes(routes: Routes, site: Site) -> None:
+    """Add the page of the system and its twin."""
+    system = System(site)
+    for path in ("/system", "/system.json"):
+        routes.get(path, system.on_get, Role.VIEWER)
 
 
 class System:
