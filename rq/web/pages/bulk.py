@@ -17,7 +17,6 @@ from rq.states import State
 from rq.web.answers import for_asker
 from rq.web.bulk_actions import FILTER, STATES, request_of
 from rq.web.pages import page
-from rq.web.pages.queue import check_queue
 from rq.web.site import Site
 
 _LONGEST = 4096  # characters of a field
@@ -43,7 +42,7 @@ class BulkPage:
         self._site = site
 
     async def on_get(self, req: Request, resp: Response, name: str) -> None:
-        check_queue(self._site, name)
+        page.check_queue(self._site, name)
         form = _filled_in(req)
         choice, why = await self._choice(req, name, form)
         views = await self._site.owners.demand(name, "list_bulks", {})

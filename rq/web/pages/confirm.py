@@ -12,7 +12,6 @@ from rq.message.action import Action, Door
 from rq.message.actions import at
 from rq.web.pages import page
 from rq.web.pages.message import facts_of
-from rq.web.pages.queue import check_queue
 from rq.web.site import Site
 
 
@@ -120,7 +119,7 @@ class Confirm:
     async def of_queue(
         self, req: Request, resp: Response, name: str, verb: str
     ) -> None:
-        check_queue(self._site, name)
+        page.check_queue(self._site, name)
         question = chosen(OF_QUEUE, verb)
         base = self._site.url(f"/q/{name}")
         subject = Subject(about=name, action=base + question.path, cancel=base)

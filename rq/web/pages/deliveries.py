@@ -5,9 +5,8 @@ from __future__ import annotations
 from falcon.asgi import Request, Response
 
 from rq.web.deliveries import of_address
-from rq.web.pages import confirm
+from rq.web.pages import confirm, page
 from rq.web.pages.confirm import Question, Subject
-from rq.web.pages.queue import check_queue
 from rq.web.site import Site
 
 QUESTIONS = {
@@ -44,7 +43,7 @@ class OwedQuestions:
     async def on_get(
         self, req: Request, resp: Response, name: str, key: str, verb: str
     ) -> None:
-        check_queue(self._site, name)
+        page.check_queue(self._site, name)
         question = confirm.chosen(QUESTIONS, verb)
         subject = Subject(
             about=f"{of_address(key)} of {name}",

@@ -17,7 +17,6 @@ from rq.web.forms import Form
 from rq.web.pages import page
 from rq.web.pages.message import facts_of
 from rq.web.pages.page import OF_A_FORM
-from rq.web.pages.queue import check_queue
 from rq.web.site import Site
 from rq.web.statuses import status_of, wants_page
 
@@ -78,7 +77,7 @@ class Forms:
     ) -> None:
         """Show the form of a queue with what is given; `why` it was refused so; which
         message is `edited`."""
-        check_queue(self._site, name)
+        page.check_queue(self._site, name)
         form, wrong = self._form(name)
         left_out = {"mesg_dest"} if edited else set[str]()
         if not given.get("unique_key") and not _is_unique(self._site, name):

@@ -16,7 +16,6 @@ from rq.access.roles import Role
 from rq.published import COUNTS, PERCENTS, Day, Part, Published, Slow, Tally
 from rq.replies import Counts
 from rq.web.pages import page, plots
-from rq.web.pages.queue import check_queue
 from rq.web.routes import Routes
 from rq.web.site import Site
 
@@ -297,7 +296,7 @@ class HistoryPage:
         await self._show(req, resp, None)
 
     async def of_queue(self, req: Request, resp: Response, name: str) -> None:
-        check_queue(self._site, name)
+        page.check_queue(self._site, name)
         await self._show(req, resp, name)
 
     async def _show(self, req: Request, resp: Response, queue: str | None) -> None:

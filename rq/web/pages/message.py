@@ -22,7 +22,6 @@ from rq.states import State
 from rq.web import progress, reading
 from rq.web.answers import for_asker
 from rq.web.pages import page
-from rq.web.pages.queue import check_queue
 from rq.web.reading import Message
 from rq.web.site import Site
 
@@ -43,7 +42,7 @@ class MessagePage:
         self, req: Request, resp: Response, name: str, msg_id: str
     ) -> None:
         if not msg_id:  # the address of the queue, with a slash
-            check_queue(self._site, name)
+            page.check_queue(self._site, name)
             resp.status = HTTP_303
             resp.set_header("Location", self._site.url(f"/q/{name}"))
             return
@@ -72,7 +71,7 @@ async def attempts_of(
 
 async def facts_of(site: Site, req: Request, name: str, msg_id: str) -> Message:
     """Return all that the asker may know of a message; NoSuchMessage for what is no id."""
-    check_queue(site, name)
+    page.check_queue(site, name)
     if not names.is_msg_id(msg_id.removeprefix(".")):
         raise NoSuchMessage(f"There is no message {msg_id!r:.80} in queue {name}.")
     return for_asker(req, await reading.message(site, name, msg_id), name)

@@ -8,7 +8,9 @@ from collections.abc import Mapping
 import orjson
 from falcon.asgi import Request, Response
 
+from rq import names
 from rq.access.roles import Principal, Role
+from rq.errors import NoSuchQueue
 from rq.transfers import QUEUE
 from rq.web.site import Site
 
@@ -25,6 +27,12 @@ CONTENT_POLICY = (
 # look for that. No other inline style is let in.
 _HIDES = "sha256-biLFinpqYMtWHmXfkA1BPeCY0/fNt46SAZ+BBk5YUog="
 OF_A_FORM = f"{CONTENT_POLICY}; style-src-attr 'unsafe-hashes' '{_HIDES}'"
+
+
+def check_queue(site: Site, name: str) -> None:
+    """Raise NoSuchQueue unless there is such a queue."""
+    if not names.is_queue_name(name) or not site.root.queue(name).config.is_file():
+        raise NoSuchQueue(f"There is no queue {name!r:.80}.")
 
 
 def wants_json(req: Request) -> bool:

@@ -11,7 +11,7 @@ from falcon.asgi import Request, Response
 
 from rq import elsewhere, names, wording
 from rq.config import read_json, read_queue, secrets
-from rq.errors import BadConfig, BadInput, NoSuchQueue, RQError
+from rq.errors import BadConfig, BadInput, RQError
 from rq.layout import QueueDir
 from rq.message import PARAMS
 from rq.message.action import Action, Door
@@ -99,7 +99,7 @@ class QueuePage:
         self._site = site
 
     async def on_get(self, req: Request, resp: Response, name: str) -> None:
-        check_queue(self._site, name)
+        page.check_queue(self._site, name)
         tab = req.get_param("state", default="")
         if tab not in TABS:
             tab = ""
@@ -211,12 +211,6 @@ def _silence(site: Site, row: QueueRow) -> str:
     if row["answers"] and row["admin"] != "DOWN":
         return ""
     return reading.why_silent(site, row["name"])
-
-
-def check_queue(site: Site, name: str) -> None:
-    """Raise NoSuchQueue unless there is such a queue."""
-    if not names.is_queue_name(name) or not site.root.queue(name).config.is_file():
-        raise NoSuchQueue(f"There is no queue {name!r:.80}.")
 
 
 def _cursor(text: str) -> str:

@@ -10,7 +10,6 @@ from rq.replies import TransactionView
 from rq.web import views
 from rq.web.pages import confirm, page
 from rq.web.pages.confirm import Question, Subject
-from rq.web.pages.queue import check_queue
 from rq.web.site import Site
 from rq.web.txn import listed
 
@@ -36,7 +35,7 @@ class TransactionPages:
         self._site = site
 
     async def of_queue(self, req: Request, resp: Response, name: str) -> None:
-        check_queue(self._site, name)
+        page.check_queue(self._site, name)
         every = await views.transactions(self._site.owners, name, {"limit": _DECIDED})
         rows = [listed(view) for view in every]
         values = {
@@ -69,6 +68,6 @@ class TransactionPages:
         await confirm.ask(req, resp, self._site, question, subject)
 
     async def _transaction(self, name: str, txn: str) -> TransactionView:
-        check_queue(self._site, name)
+        page.check_queue(self._site, name)
         request = {"txn": txn, "limit": _IDS}
         return await views.transaction(self._site.owners, name, request)
