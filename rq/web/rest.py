@@ -20,7 +20,6 @@ from rq.nesting import Json
 from rq.web import (
     attachments,
     bulk_actions,
-    deliveries,
     downloads,
     edits,
     forms,
@@ -28,7 +27,6 @@ from rq.web import (
     monitoring,
     relay_actions,
     resumable_uploads,
-    txn,
     views,
 )
 from rq.web.answers import (
@@ -41,6 +39,7 @@ from rq.web.answers import (
     wants_json,
 )
 from rq.web.deeds import OF_QUEUE
+from rq.web.pages import deliveries, txn
 from rq.web.routes import Routes
 from rq.web.site import Site
 
@@ -71,10 +70,10 @@ def add_routes(routes: Routes, site: Site) -> None:
     attachments.add_routes(routes, site)
     downloads.add_routes(routes, site)
     resumable_uploads.add_routes(routes, site)
-    txn.add_routes(routes, site)
+    txn.add_actions(routes, site)
     bulk_actions.add_routes(routes, site)
     relay_actions.add_routes(routes, site)
-    deliveries.add_routes(routes, site)
+    deliveries.add_actions(routes, site)
     monitoring.add_routes(routes, site)
 
 

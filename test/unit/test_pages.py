@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from rq import web
-from rq.web import deliveries, livelog, progress
-from rq.web.pages import message, overview, relay, sparklines, templating
+from rq.web import livelog, progress
+from rq.web.pages import deliveries, message, overview, relay, sparklines, templating
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import cast
+
+import falcon
 from falcon.asgi import Request, Response
 
-from rq.web.deliveries import of_address
+from rq.access.roles import Role
+from rq.config import secrets
+from rq.replies import Owed
+from rq.web import forms, views
+from rq.web.answers import say
+from rq.web.messages import who
 from rq.web.pages import confirm, page
 from rq.web.pages.confirm import Question, Subject
+from rq.web.routes import Routes
 from rq.web.site import Site
 
 QUESTIONS = {
@@ -32,6 +42,8 @@ QUESTIONS = {
         danger=True,
     ),
 }
+_METHODS = ("delivered", "again", "dropped")
+_MOST_SHOWN = 100  # of each queue
 
 
 class OwedQuestions:
@@ -51,3 +63,63 @@ class OwedQuestions:
             cancel=self._site.url(f"/q/{name}"),
         )
         await confirm.ask(req, resp, self._site, question, subject)
+
+
+def add_actions(routes: Routes, site: Site) -> None:
+    """Add the action of the lists on the pages of a queue and of the relay."""
+    routes.post("/owed/{name}/{key}", Deliveries(site).resolve, Role.OPERATOR)
+
+
+class Deliveries:
+    """One thing owed; its key stands in the address with dashes for slashes."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    async def resolve(self, req: Request, resp: Response, name: str, key: str) -> None:
+        form = await forms.read(req)
+        if form.get("_method") not in _METHODS:
+            methods = ", ".join(_METHODS)
+            raise falcon.HTTPBadRequest(description=f"_method is none of {methods}")
+        request = {"key": of_address(key), "as": form.get("_method"), "who": who(req)}
+        reply = await self._site.owners.ask(name, "resolve_owed", request)
+        say(self._site, req, resp, form, reply, f"/q/{name}")
+
+
+class OwedRow(Owed):
+    """Something owed, with what a page needs beside the owner's facts."""
+
+    queue: str
+    path: str  # of its actions
+
+
+async def listed(site: Site, names: Sequence[str]) -> list[OwedRow]:
+    """Return what queues owe and could not deliver, those in doubt first; what is only
+    on its way is left out."""
+    rows = [
+        _row(queue, debt)
+        for queue, debts in await views.owed(site.owners, names, _MOST_SHOWN)
+        for debt in debts
+        if debt["why"]
+    ]
+    return sorted(rows, key=lambda row: (not row["in_doubt"], row["since"]))
+
+
+def _row(queue: str, debt: Owed) -> OwedRow:
+    path = f"/owed/{queue}/{in_address(debt['key'])}"
+    target = secrets.host_only(debt["target"])
+    return cast(OwedRow, {"queue": queue, "path": path, **debt, "target": target})
+
+
+def of_address(key: str) -> str:
+    """Return the key in an address.
+
+    >>> of_address("0badcafe-17-0")
+    '0badcafe/17/0'
+    """
+    return key.replace("-", "/")
+
+
+def in_address(key: str) -> str:
+    """Return a key as it stands in an address."""
+    return key.replace("/", "-")

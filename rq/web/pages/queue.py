@@ -26,14 +26,14 @@ from rq.replies import (
 )
 from rq.states import State
 from rq.waits import Reason
-from rq.web import deliveries, progress, reading, views
+from rq.web import progress, reading, views
 from rq.web.answers import for_asker, sees_secrets
-from rq.web.pages import facts, notices, page
+from rq.web.pages import deliveries, facts, notices, page
 from rq.web.pages.facts import QueueRow
 from rq.web.pages.notices import Notices
+from rq.web.pages.txn import TransactionRow
+from rq.web.pages.txn import listed_txn as listed_txn
 from rq.web.site import Site
-from rq.web.txn import TransactionRow
-from rq.web.txn import listed as listed_txn
 
 # Tab in the URL: (state as the owner lists it, title).
 TABS = {

@@ -15,9 +15,9 @@ from rq.access.roles import Principal
 from rq.host_back_off import BackOff
 from rq.layout import Root
 from rq.transfers import QUEUE, Transfer
-from rq.web import deliveries, views
+from rq.web import views
 from rq.web.messages import checked
-from rq.web.pages import confirm, page
+from rq.web.pages import confirm, deliveries, page
 from rq.web.pages.confirm import Question, Subject
 from rq.web.pages.facts import QueueRow, queue_names, queue_row, trouble
 from rq.web.site import Site

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import time
+from typing import cast
 
+import falcon
 from falcon.asgi import Request, Response
 
+from rq import names
+from rq.access.roles import Role
 from rq.replies import TransactionView
-from rq.web import views
+from rq.web import forms, views
+from rq.web.answers import say
+from rq.web.messages import as_preparer
 from rq.web.pages import confirm, page
 from rq.web.pages.confirm import Question, Subject
+from rq.web.routes import Routes
 from rq.web.site import Site
-from rq.web.txn import listed
 
 _UNDECIDED = ("open", "ready")
 _DECIDED = 50
@@ -37,7 +43,7 @@ class TransactionPages:
     async def of_queue(self, req: Request, resp: Response, name: str) -> None:
         page.check_queue(self._site, name)
         every = await views.transactions(self._site.owners, name, {"limit": _DECIDED})
-        rows = [listed(view) for view in every]
+        rows = [listed_txn(view) for view in every]
         values = {
             "facts": {"time": time.time(), "queue": name, "transactions": rows},
             "queue_name": name,
@@ -48,7 +54,7 @@ class TransactionPages:
         await page.show(req, resp, self._site, "txns.html", values)
 
     async def of_one(self, req: Request, resp: Response, name: str, txn: str) -> None:
-        row = listed(await self._transaction(name, txn))
+        row = listed_txn(await self._transaction(name, txn))
         values = {"facts": row, "row": row, "queue_name": name}
         await page.show(req, resp, self._site, "txn.html", values)
 
@@ -71,3 +77,38 @@ class TransactionPages:
         page.check_queue(self._site, name)
         request = {"txn": txn, "limit": _IDS}
         return await views.transaction(self._site.owners, name, request)
+
+
+def add_actions(routes: Routes, site: Site) -> None:
+    """Add the routes of transactions."""
+    transactions = Transactions(site)
+    routes.post("/q/{name}/txn/{txn}", transactions.change, Role.PRODUCER)
+
+
+class Transactions:
+    """The transactions of a queue."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    async def change(self, req: Request, resp: Response, name: str, txn: str) -> None:
+        """Abort one from its page."""
+        form = await forms.read(req)
+        if form.get("_method") != "abort":
+            raise falcon.HTTPBadRequest(description="_method is not abort")
+        request = as_preparer(req, {"txn": txn})
+        reply = await self._site.owners.ask(name, "abort_txn", request)
+        here = f"/q/{name}/txn"
+        say(self._site, req, resp, form, reply, here, f"transaction {txn} is aborted")
+
+
+class TransactionRow(TransactionView, total=False):
+    """A transaction as the pages show it."""
+
+    opened: float  # epoch seconds
+
+
+def listed_txn(view: TransactionView) -> TransactionRow:
+    """Return a transaction with when it was opened."""
+    opened = names.created(view["txn"])
+    return cast(TransactionRow, {"key": None, "ids": [], **view, "opened": opened})
