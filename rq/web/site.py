@@ -78,10 +78,6 @@ class Refilled(Protocol):
         error: RQError,
     ) -> None: ...
 
-    async def queue(
-        self, req: Request, resp: Response, form: Form, error: RQError
-    ) -> None: ...
-
 
 class Streams(Protocol):
     """What is sent to viewers as long as they look."""

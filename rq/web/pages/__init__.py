@@ -9,42 +9,50 @@ from rq.web.pages import (
     assets,
     broker,
     broker_queue,
+    deliveries,
     history,
     notices,
     overview,
+    queue_admin,
     system,
     timers,
+    txn,
 )
 from rq.web.pages.bulk import BulkPage
 from rq.web.pages.confirm import Confirm
-from rq.web.pages.deliveries import OwedQuestions
 from rq.web.pages.forms import Forms, Refill
 from rq.web.pages.log import LogPages
 from rq.web.pages.message import MessagePage
 from rq.web.pages.queue import QueuePage
 from rq.web.pages.relay import RelayPage
-from rq.web.pages.txn import TransactionPages
 from rq.web.routes import Routes
 from rq.web.site import Site
 
 
 def add_routes(routes: Routes, site: Site) -> None:
     """Add every page, its twin, and the files that pages load."""
-    for page in (overview, timers, system, broker, broker_queue, notices, history):
+    for page in (
+        overview,
+        timers,
+        system,
+        broker,
+        broker_queue,
+        notices,
+        history,
+        queue_admin,
+        deliveries,
+        txn,
+    ):
         page.add_routes(routes, site)
     assets.add_routes(routes)
     forms, confirm = Forms(site), Confirm(site)
     site.refilled = Refill(forms)
-    routes.get("/new_queue", forms.new_queue, Role.ADMIN)
     relay = RelayPage(site)
     routes.get("/relay", relay.on_get, Role.VIEWER, queue=QUEUE)
     routes.get("/relay.json", relay.on_get, Role.VIEWER, queue=QUEUE)
     routes.get("/relay/confirm/{verb}", relay.of_all, Role.OPERATOR, queue=QUEUE)
     routes.get(
         "/relay/{msg_id}/confirm/{verb}", relay.of_one, Role.OPERATOR, queue=QUEUE
-    )
-    routes.get(
-        "/owed/{name}/{key}/confirm/{verb}", OwedQuestions(site).on_get, Role.OPERATOR
     )
     _queue_routes(routes, site, forms, confirm)
 
@@ -56,12 +64,6 @@ def _queue_routes(routes: Routes, site: Site, forms: Forms, confirm: Confirm) ->
     routes.get("/q/{name}", queue.on_get, Role.VIEWER)
     routes.get("/q/{name}/queue.json", queue.on_get, Role.VIEWER)
     routes.get("/q/{name}/new_message", forms.new_message, Role.PRODUCER)
-    routes.get("/q/{name}/confirm/{verb}", confirm.of_queue, Role.OPERATOR)
-    txn = TransactionPages(site)
-    routes.get("/q/{name}/txn", txn.of_queue, Role.VIEWER)
-    routes.get("/q/{name}/txn.json", txn.of_queue, Role.VIEWER)
-    routes.get("/q/{name}/txn/{txn}", txn.of_one, Role.VIEWER)
-    routes.get("/q/{name}/txn/{txn}/confirm/{verb}", txn.question, Role.OPERATOR)
     bulk = BulkPage(site)
     routes.get("/q/{name}/bulk", bulk.on_get, Role.VIEWER)
     routes.get("/q/{name}/bulk.json", bulk.on_get, Role.VIEWER)

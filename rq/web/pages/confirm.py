@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import falcon
 from falcon.asgi import Request, Response
@@ -41,51 +40,6 @@ class Subject:
     fields: tuple[tuple[str, str], ...] = ()  # what a yes sends beside the question's
 
 
-OF_QUEUE = {
-    "pause": Question(
-        title="Pause this queue?",
-        sentence="Running messages go on; no others start until it is resumed. "
-        "Messages are still accepted.",
-        button="Pause",
-        path="/adminoper",
-        field=("pause", "1"),
-        asks=(("why", "Why", ""), ("until", "Until, in UTC", "18:00, +2h")),
-    ),
-    "down": Question(
-        title="Take this queue down?",
-        sentence="No message starts and none is accepted until it is up again. "
-        "Senders get an error.",
-        button="Take down",
-        path="/adminoper",
-        field=("down", "1"),
-        danger=True,
-    ),
-    "restart": Question(
-        title="Restart this queue's process?",
-        sentence="Running messages are stopped and run again afterwards; that does not "
-        "count as a retry.",
-        button="Restart",
-        path="/restart",
-        danger=True,
-    ),
-    "ack_errs": Question(
-        title="Acknowledge all errors of this queue?",
-        sentence="The failed messages are kept, and no longer counted as needing "
-        "attention. One that fails from now on is not among them.",
-        button="Acknowledge all",
-        path="/ack_errs",
-    ),
-    "delete": Question(
-        title="Delete this queue?",
-        sentence="It is stopped and moved to queue.trash/ with all its messages; only "
-        "`rq trash empty` removes it for good.",
-        button="Delete the queue",
-        danger=True,
-        home=True,
-    ),
-}
-
-
 def _question(action: Action) -> Question | None:
     """Return what is asked before an action of the table; None: nothing is."""
     if action.confirm is None:
@@ -115,21 +69,6 @@ class Confirm:
 
     def __init__(self, site: Site) -> None:
         self._site = site
-
-    async def of_queue(
-        self, req: Request, resp: Response, name: str, verb: str
-    ) -> None:
-        page.check_queue(self._site, name)
-        question = chosen(OF_QUEUE, verb)
-        base = self._site.url(f"/q/{name}")
-        subject = Subject(about=name, action=base + question.path, cancel=base)
-        if verb == "ack_errs":
-            subject = replace(subject, fields=(("before", repr(time.time())),))
-        if verb == "delete":
-            home, action = self._site.url("/"), self._site.url("/delete_queue")
-            which = (("queue_name", name),)
-            subject = replace(subject, action=action, back=home, fields=which)
-        await ask(req, resp, self._site, question, subject)
 
     async def of_message(
         self, req: Request, resp: Response, name: str, msg_id: str, verb: str

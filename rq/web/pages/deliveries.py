@@ -1,11 +1,10 @@
-"""The questions before a person decides about what could not be delivered."""
+"""Copies and webhooks that could not be delivered, and what a person decides of them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import cast
 
-import falcon
 from falcon.asgi import Request, Response
 
 from rq.access.roles import Role
@@ -42,17 +41,24 @@ QUESTIONS = {
         danger=True,
     ),
 }
-_METHODS = ("delivered", "again", "dropped")
 _MOST_SHOWN = 100  # of each queue
 
 
-class OwedQuestions:
-    """GET /owed/QUEUE/KEY/confirm/VERB."""
+def add_routes(routes: Routes, site: Site) -> None:
+    """Add the questions of the lists on the pages of a queue and of the relay, and their
+    answers."""
+    pages = OwedPages(site)
+    routes.post("/owed/{name}/{key}", pages.resolve, Role.OPERATOR)
+    routes.get("/owed/{name}/{key}/confirm/{verb}", pages.question, Role.OPERATOR)
+
+
+class OwedPages:
+    """/owed/QUEUE/KEY: one thing owed; its key has dashes for slashes here."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
 
-    async def on_get(
+    async def question(
         self, req: Request, resp: Response, name: str, key: str, verb: str
     ) -> None:
         page.check_queue(self._site, name)
@@ -64,24 +70,11 @@ class OwedQuestions:
         )
         await confirm.ask(req, resp, self._site, question, subject)
 
-
-def add_actions(routes: Routes, site: Site) -> None:
-    """Add the action of the lists on the pages of a queue and of the relay."""
-    routes.post("/owed/{name}/{key}", Deliveries(site).resolve, Role.OPERATOR)
-
-
-class Deliveries:
-    """One thing owed; its key stands in the address with dashes for slashes."""
-
-    def __init__(self, site: Site) -> None:
-        self._site = site
-
     async def resolve(self, req: Request, resp: Response, name: str, key: str) -> None:
+        """Do one of QUESTIONS."""
         form = await forms.read(req)
-        if form.get("_method") not in _METHODS:
-            methods = ", ".join(_METHODS)
-            raise falcon.HTTPBadRequest(description=f"_method is none of {methods}")
-        request = {"key": of_address(key), "as": form.get("_method"), "who": who(req)}
+        word = forms.method(form, QUESTIONS)
+        request = {"key": of_address(key), "as": word, "who": who(req)}
         reply = await self._site.owners.ask(name, "resolve_owed", request)
         say(self._site, req, resp, form, reply, f"/q/{name}")
 

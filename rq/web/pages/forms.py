@@ -1,4 +1,4 @@
-"""The forms that make a message and a queue; a queue's form.json shapes its own."""
+"""The form that makes a message; a queue's form.json shapes its own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import falcon
 from falcon.asgi import Request, Response
 
 from rq.config import read_json, read_queue
-from rq.errors import BadConfig, NotPermitted, RQError, WrongState
+from rq.errors import BadConfig, RQError, WrongState
 from rq.message.table import ROWS, Kind, Row
 from rq.states import FINAL, State
 from rq.web import edits
@@ -27,25 +27,10 @@ METHODS = (
     ("prep", "Only prepare it, so that files can be attached"),
     ("single_que", "Send it, unless a message of this queue waits already"),
 )
-# What a form for a queue holds at first.
-_NOTHING: Mapping[str, object] = {
-    "name": "",
-    "script": "",
-    "num_workers": "",
-    "exec_prefix": "",
-    "pull": "",
-    "timeout": "",
-    "heartbeat": "",
-    "memory": "",
-    "log_bytes": "",
-    "coalesce_params": [],
-    "blocking_params": [],
-}
-NEW_QUEUE = {**_NOTHING, "num_workers": "1", "exec_prefix": "bash -lc "}
 
 
 class Forms:
-    """GET /q/NAME/new_message, GET /q/NAME/ID/edit and GET /new_queue."""
+    """GET /q/NAME/new_message and GET /q/NAME/ID/edit."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -108,22 +93,6 @@ class Forms:
         except BadConfig as error:
             return {}, str(error)
 
-    async def new_queue(self, req: Request, resp: Response) -> None:
-        if not self._site.config.allow_new_queue:
-            raise NotPermitted(
-                "Queues may not be made here: allow_new_queue in "
-                "config/config.json was not true when RQ started. Link a directory with a "
-                "program `run` into scandir/ instead."
-            )
-        await self.show_queue(req, resp, NEW_QUEUE)
-
-    async def show_queue(
-        self, req: Request, resp: Response, given: Mapping[str, object], why: str = ""
-    ) -> None:
-        """Show the form of a new queue with what is given; `why` it was refused so."""
-        values = {"facts": {}, "given": given, "why": why}
-        await page.show(req, resp, self._site, "new_queue.html", values)
-
 
 class Refill:
     """Answers a form that was refused with itself: nobody has to write it again."""
@@ -135,7 +104,7 @@ class Refill:
         self, req: Request, resp: Response, name: str, form: Form, error: RQError
     ) -> None:
         nested = form.nested("mesg")
-        _must_be_page(req, error, nested)
+        must_be_page(req, error, nested)
         resp.status = falcon.code_to_http_status(status_of(error))
         await self._forms.show_message(req, resp, name, _given(form), str(error))
 
@@ -147,19 +116,11 @@ class Refill:
         form: Form,
         error: RQError,
     ) -> None:
-        _must_be_page(req, error, form.nested("mesg"))
+        must_be_page(req, error, form.nested("mesg"))
         resp.status = falcon.code_to_http_status(status_of(error))
         name, msg_id = which
         given, why = _given(form), str(error)
         await self._forms.show_message(req, resp, name, given, why, edited=msg_id)
-
-    async def queue(
-        self, req: Request, resp: Response, form: Form, error: RQError
-    ) -> None:
-        given = form.nested("queue")
-        _must_be_page(req, error, given)
-        resp.status = falcon.code_to_http_status(status_of(error))
-        await self._forms.show_queue(req, resp, {**_NOTHING, **given}, str(error))
 
 
 def _given(form: Form) -> dict[str, str]:
@@ -170,7 +131,7 @@ def _given(form: Form) -> dict[str, str]:
     return {**given, **{name: form.get(name) for name in kept}}
 
 
-def _must_be_page(req: Request, error: RQError, given: Mapping[str, object]) -> None:
+def must_be_page(req: Request, error: RQError, given: Mapping[str, object]) -> None:
     """Raise the error for a program, and when there is nothing to fill in."""
     if not given or not wants_page(req) or page.wants_json(req):
         raise error

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from typing import cast
 
-import falcon
 from falcon.asgi import Request, Response
 
 from rq import names
@@ -34,8 +33,18 @@ QUESTIONS = {
 }
 
 
+def add_routes(routes: Routes, site: Site) -> None:
+    """Add the pages of transactions, the question before one is aborted, and its answer."""
+    pages = TransactionPages(site)
+    routes.get("/q/{name}/txn", pages.of_queue, Role.VIEWER)
+    routes.get("/q/{name}/txn.json", pages.of_queue, Role.VIEWER)
+    routes.get("/q/{name}/txn/{txn}", pages.of_one, Role.VIEWER)
+    routes.post("/q/{name}/txn/{txn}", pages.change, Role.PRODUCER)
+    routes.get("/q/{name}/txn/{txn}/confirm/{verb}", pages.question, Role.OPERATOR)
+
+
 class TransactionPages:
-    """GET /q/NAME/txn and what is below it."""
+    """/q/NAME/txn and what is below it; for programs: `api.transactions`."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -73,33 +82,19 @@ class TransactionPages:
         )
         await confirm.ask(req, resp, self._site, question, subject)
 
-    async def _transaction(self, name: str, txn: str) -> TransactionView:
-        page.check_queue(self._site, name)
-        request = {"txn": txn, "limit": _IDS}
-        return await views.transaction(self._site.owners, name, request)
-
-
-def add_actions(routes: Routes, site: Site) -> None:
-    """Add the routes of transactions."""
-    transactions = Transactions(site)
-    routes.post("/q/{name}/txn/{txn}", transactions.change, Role.PRODUCER)
-
-
-class Transactions:
-    """The transactions of a queue."""
-
-    def __init__(self, site: Site) -> None:
-        self._site = site
-
     async def change(self, req: Request, resp: Response, name: str, txn: str) -> None:
-        """Abort one from its page."""
+        """Do one of QUESTIONS: abort it."""
         form = await forms.read(req)
-        if form.get("_method") != "abort":
-            raise falcon.HTTPBadRequest(description="_method is not abort")
+        forms.method(form, QUESTIONS)
         request = as_preparer(req, {"txn": txn})
         reply = await self._site.owners.ask(name, "abort_txn", request)
         here = f"/q/{name}/txn"
         say(self._site, req, resp, form, reply, here, f"transaction {txn} is aborted")
+
+    async def _transaction(self, name: str, txn: str) -> TransactionView:
+        page.check_queue(self._site, name)
+        request = {"txn": txn, "limit": _IDS}
+        return await views.transaction(self._site.owners, name, request)
 
 
 class TransactionRow(TransactionView, total=False):
