@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from rq.access.roles import Role
 from rq.transfers import QUEUE
-from rq.web.livelog import Hub
 from rq.web.pages import (
     assets,
     broker,
     broker_queue,
     deliveries,
     history,
+    log,
     notices,
     overview,
+    queue,
     queue_admin,
     system,
     timers,
@@ -21,9 +22,7 @@ from rq.web.pages import (
 from rq.web.pages.bulk import BulkPage
 from rq.web.pages.confirm import Confirm
 from rq.web.pages.forms import Forms, Refill
-from rq.web.pages.log import LogPages
 from rq.web.pages.message import MessagePage
-from rq.web.pages.queue import QueuePage
 from rq.web.pages.relay import RelayPage
 from rq.web.routes import Routes
 from rq.web.site import Site
@@ -39,7 +38,9 @@ def add_routes(routes: Routes, site: Site) -> None:
         broker_queue,
         notices,
         history,
+        queue,
         queue_admin,
+        log,
         deliveries,
         txn,
     ):
@@ -58,11 +59,7 @@ def add_routes(routes: Routes, site: Site) -> None:
 
 
 def _queue_routes(routes: Routes, site: Site, forms: Forms, confirm: Confirm) -> None:
-    queue, message = QueuePage(site), MessagePage(site)
-    site.livelog = hub = Hub(site)
-    log = LogPages(site, hub)
-    routes.get("/q/{name}", queue.on_get, Role.VIEWER)
-    routes.get("/q/{name}/queue.json", queue.on_get, Role.VIEWER)
+    message = MessagePage(site)
     routes.get("/q/{name}/new_message", forms.new_message, Role.PRODUCER)
     bulk = BulkPage(site)
     routes.get("/q/{name}/bulk", bulk.on_get, Role.VIEWER)
@@ -70,10 +67,3 @@ def _queue_routes(routes: Routes, site: Site, forms: Forms, confirm: Confirm) ->
     routes.get("/q/{name}/{msg_id}", message.on_get, Role.VIEWER)
     routes.get("/q/{name}/{msg_id}/confirm/{verb}", confirm.of_message, Role.OPERATOR)
     routes.get("/q/{name}/{msg_id}/edit", forms.edit, Role.OPERATOR)
-    routes.get("/q/{name}/{msg_id}/log", log.page, Role.VIEWER)
-    routes.get("/q/{name}/{msg_id}/log.json", log.twin, Role.VIEWER)
-    routes.get("/q/{name}/{msg_id}/follow", log.follow, Role.VIEWER)
-    routes.get("/q/{name}/{msg_id}/tailviewlog/{file}", log.tail_of_log, Role.VIEWER)
-    routes.get(
-        "/q/{name}/{msg_id}/tailview/{file}", log.tail_of_attachment, Role.VIEWER
-    )

@@ -13,6 +13,7 @@ import falcon
 from falcon.asgi import Request, Response
 
 from rq import names, visible
+from rq.access.roles import Role
 from rq.errors import NoSuchMessage
 from rq.layout import ATTACH, JOB, STDIO_LOG
 from rq.spool import attempts_kept, folders
@@ -20,6 +21,7 @@ from rq.spool.folders import File
 from rq.web import livelog, reading
 from rq.web.pages import page
 from rq.web.pages.message import attempts_of, facts_of, view_of
+from rq.web.routes import Routes
 from rq.web.site import Site
 
 FIRST = 64 * 1024  # bytes that are shown at first
@@ -28,6 +30,18 @@ _BLOCK = 1024 * 1024
 _MOST_HITS = 200
 _SEARCH_FOR = 2.0  # seconds; then the search says where it stopped
 _AROUND = 120  # bytes of a line shown before and after what was found
+
+
+def add_routes(routes: Routes, site: Site) -> None:
+    """Add the log of a message in all its forms."""
+    site.livelog = hub = livelog.Hub(site)
+    log = LogPages(site, hub)
+    here = "/q/{name}/{msg_id}"
+    routes.get(f"{here}/log", log.page, Role.VIEWER)
+    routes.get(f"{here}/log.json", log.twin, Role.VIEWER)
+    routes.get(f"{here}/follow", log.follow, Role.VIEWER)
+    routes.get(f"{here}/tailviewlog/{{file}}", log.tail_of_log, Role.VIEWER)
+    routes.get(f"{here}/tailview/{{file}}", log.tail_of_attachment, Role.VIEWER)
 
 
 class LogPages:

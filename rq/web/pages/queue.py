@@ -10,6 +10,7 @@ from typing import TypedDict, cast
 from falcon.asgi import Request, Response
 
 from rq import elsewhere, names, wording
+from rq.access.roles import Role
 from rq.config import read_json, read_queue, secrets
 from rq.errors import BadConfig, BadInput, RQError
 from rq.layout import QueueDir
@@ -33,6 +34,7 @@ from rq.web.pages.facts import QueueRow
 from rq.web.pages.notices import Notices
 from rq.web.pages.txn import TransactionRow
 from rq.web.pages.txn import listed_txn as listed_txn
+from rq.web.routes import Routes
 from rq.web.site import Site
 
 # Tab in the URL: (state as the owner lists it, title).
@@ -90,6 +92,13 @@ class Facts(TypedDict):
     notices: Notices
     transactions: list[TransactionRow]
     leases: LeasesView | None  # who works elsewhere; None: nobody may
+
+
+def add_routes(routes: Routes, site: Site) -> None:
+    """Add the page of a queue and its twin; what is done to queues: `queue_admin`."""
+    queue = QueuePage(site)
+    routes.get("/q/{name}", queue.on_get, Role.VIEWER)
+    routes.get("/q/{name}/queue.json", queue.on_get, Role.VIEWER)
 
 
 class QueuePage:
