@@ -148,7 +148,7 @@ def _check_reachable(wanted: BrokerConfig, node: Place) -> None:
 
 
 def _source(node: Place) -> str:
-    """Return the address with which this host goes to a node; "": nobody knows."""
+    """Return the address with which this host goes to a node; "": it cannot be told."""
     family = socket.AF_INET6 if ":" in node.host else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as sock:
         try:

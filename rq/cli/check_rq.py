@@ -119,7 +119,7 @@ def _line(base: str, args: argparse.Namespace) -> Line:
     peer = table.peers.get(to.peer, table.common)
     allowed = dataclasses.replace(
         peer,
-        allow=addresses.allowed([to.place]),  # whoever runs this names it
+        allow=addresses.allowed([to.place]),  # the operator names it
         insecure=peer.insecure or args.insecure,
     )
     return Line(to, allowed, _ANSWER_LIMIT)

@@ -159,7 +159,7 @@ def _follow(
 
 def _is_held(reader: owner.Reader, queue: str, msg_id: str) -> bool:
     """Say so when a message has ended and its folder cannot be moved, as on a full disk:
-    its log stays where it is, and nobody knows for how long."""
+    its log stays where it is, and it is not known for how long."""
     try:
         why = reader.stuck(queue)
         if why is None or reader.state(queue, msg_id) not in FINAL:

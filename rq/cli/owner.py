@@ -104,7 +104,7 @@ class Reader:
         return self._lines[queue] is not None
 
     def forget(self, queue: str) -> None:
-        """Let the next question look for the owner anew."""
+        """Let the next question look for the owner again."""
         line = self._lines.pop(queue, None)
         if line is not None:
             line.close()

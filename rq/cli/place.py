@@ -97,7 +97,7 @@ def check_leave(root: Root) -> None:
 
 
 def answers(queue: QueueDir) -> bool:
-    """Return whether somebody listens for this queue."""
+    """Return whether a process listens for this queue."""
     try:
         client.Connection(queue.path / "queue.sock", ASK_TIMEOUT).close()
     except RQError:

@@ -91,7 +91,7 @@ def submitted(
         raise
     try:
         reply = owner.demand_all(root, queue, "commit_message", {"msg_id": short})
-    except NotUnique:  # of other failures nobody knows whether it was accepted
+    except NotUnique:  # after other failures it may have been accepted
         owner.ask(root, queue, "delete_message", {"msg_id": short})
         raise
     return (_short(reply[3]), True) if _JOINED in reply[2:] else (short, False)

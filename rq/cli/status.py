@@ -146,7 +146,7 @@ def _access(root: Root) -> list[str]:
         settings = config.read_root(root)
         access = warnings.of_root(root, settings, time.time())
         return [*access, *recipients.warnings(root, settings)]
-    except BadConfig:  # `rq doctor` and whoever starts RQ say it
+    except BadConfig:  # `rq doctor` and the start of RQ say it
         return []
 
 

@@ -79,7 +79,7 @@ def _zone(wish: Wish) -> str:
 
 
 def _check_user(root: Root, entry: Entry) -> None:
-    """Refused when a line runs as somebody else than the scripts of this RQ."""
+    """Refused when a line runs as another user than the scripts of this RQ."""
     if not entry.user:
         return
     owner = root.path.stat().st_uid

@@ -50,7 +50,7 @@ class History:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Touched:
-    """A day of which something is to be computed anew."""
+    """A day of which something is to be computed again."""
 
     date: str
     batches: Sequence[Batch]  # that make it up
@@ -66,7 +66,7 @@ class Touched:
 def build(
     at: History, root: Root, as_of: float, tell: Tell
 ) -> tuple[dict[str, dict[str, int]], list[str]]:
-    """Compute anew what has something new, and publish; return how many messages of each
+    """Compute the hours that got something, and publish; return how many messages of each
     queue are in which state, and the days that were computed."""
     target = published.place(root)
     files.make_dir(target.path)

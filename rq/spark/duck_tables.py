@@ -288,7 +288,7 @@ class _Reading:
         self.is_over = threading.Event()
 
     def run(self) -> None:
-        """Read file after file until there is none, or nobody takes what is read."""
+        """Read file after file until there is none, or the scan has ended."""
         try:
             while not self.is_over.is_set():
                 self._read(self._todo.get_nowait())

@@ -108,7 +108,7 @@ def batches(
 
 
 def leased(queue: str, message: Message) -> Row:
-    """Return the row of a message that somebody works on under a lease."""
+    """Return the row of a message that is worked on under a lease."""
     leaf = queue, State.RUN, _date(message.msg_id), message.msg_id
     created = _micros(names.created(message.msg_id)) or None
     return (*leaf, created, *_of_message(message), *_of_status({}), None)

@@ -1,4 +1,4 @@
-"""Gold: what happened per queue and hour, computed anew for whole hours.
+"""Gold: what happened per queue and hour, computed for whole hours at a time.
 
 An hour is a sum over its events, whenever they came: late ones change exactly their hour
 and their day. Spark sorts and sums, and keeps no value of a whole day in memory.

@@ -2,7 +2,7 @@
 
 Counts, causes, histograms and moves of a day are the sums of its hours, and the slowest of
 a day are among those of its hours. Percentiles do not add up: of a day they are about,
-from its histogram, until somebody has counted the whole day.
+from its histogram, until a round has counted the whole day.
 """
 
 from __future__ import annotations

@@ -138,7 +138,7 @@ class Pipe:
         return where
 
     def failed(self, q: Work) -> None:
-        # What it has read is of use to whoever looks why; Java may be gone.
+        # What it has read helps the person who looks why; Java may be gone.
         with contextlib.suppress(Exception):
             self.say(Verb.RESULT, q.figures([]))
 

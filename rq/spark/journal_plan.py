@@ -124,7 +124,7 @@ def held(journal: Journal) -> Iterator[tuple[int, int]]:
 def reach(journal: Journal, after: int, *, skip_gaps: bool = False) -> int:
     """Return up to which event a journal can be read without a gap, `after` that one.
 
-    Of a journal that nobody has read yet (0) the oldest may have outlived its retention.
+    Of a journal that was not read yet (0) the oldest may have outlived its retention.
     Damaged: events lie in no file.
     """
     at = after
@@ -225,7 +225,7 @@ def _cut(part: Stretch, most: int) -> Iterator[Stretch]:
 def read(part: Stretch) -> Iterator[Mapping[str, Json]]:
     """Give the events of a stretch, each proved by its checksum.
 
-    The files are chosen anew by their numbers: a merged one may have taken the place of
+    The files are chosen again by their numbers: a merged one may have taken the place of
     those that were planned. Damaged: an event is not there or not whole.
     """
     seq = part.first  # of the next event

@@ -2,7 +2,7 @@
 
 A claim is what one batch of the query reads. Its file is durable before its leases are
 confirmed, and so before Spark hears of it; it goes when the batch is committed and the
-leases are finished. It holds tokens, so nobody else may read it.
+leases are finished. It holds tokens, so no other user may read it.
 """
 
 from __future__ import annotations

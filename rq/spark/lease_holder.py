@@ -1,5 +1,5 @@
 """What a stream holds of its queue: leased, renewed as long as the query lives, given up
-when somebody cancels a message, finished when Spark has committed."""
+when an operator cancels a message, finished when Spark has committed."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Holder:
             if number == committed + 1:
                 continue
             claim = self._claims.read(number)
-            assert claim is not None, "nobody else removes claims"
+            assert claim is not None, "only this process removes claims"
             if number <= committed:
                 _tell("committed", self.queue.finish(claim.tokens).values())
             else:

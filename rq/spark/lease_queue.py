@@ -28,7 +28,7 @@ class Heard:
     """What became of leases, by their tokens, in sentences."""
 
     over: Mapping[str, str]  # they are no attempt any more
-    cancels: Mapping[str, str]  # somebody wants them to end
+    cancels: Mapping[str, str]  # an operator wants them to end
 
 
 class LeaseQueue:
@@ -72,7 +72,7 @@ class LeaseQueue:
         return _heard(self._say("renew", "tokens", tokens))
 
     def release(self, tokens: Sequence[str], why: str) -> None:
-        """Give messages back: to the queue, or to whoever has cancelled them."""
+        """Give messages back: to the queue, or as cancelled when that was asked for."""
         self._say("release", "tokens", tokens, why=why)
 
     def finish(self, tokens: Sequence[str]) -> dict[str, str]:

@@ -127,7 +127,7 @@ def _in_memory(token: str | None) -> Iterator[int | None]:
 
 def own_directory() -> str:
     """Return the directory of all slots of this user on this host: what an agent could
-    not hand in, the next one finds there. OSError if it is somebody else's."""
+    not hand in, the next one finds there. OSError if it is another user's."""
     path = os.path.join(tempfile.gettempdir(), f"rq-spark-{os.geteuid()}")
     os.makedirs(path, 0o700, exist_ok=True)
     info = os.lstat(path)

@@ -1,4 +1,4 @@
-"""The history as a DataFrame, for whoever asks it questions of their own."""
+"""The history as a DataFrame, for questions that no page answers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def history(spark: SparkSession, root: str | Path | None = None) -> DataFrame:
     `date`. Filters on `date` choose directories, those on `ts` and `queue` parts of files.
 
     It stands for what `current.json` says now, and can be read for an hour, whatever is
-    merged meanwhile; then call it anew. `root`: where RQ is, else as the command line
+    merged meanwhile; then call it again. `root`: where RQ is, else as the command line
     finds it. BadConfig when there is none; Damaged when a file is empty.
     """
     place = bronze.place(config.find_root(str(root) if root else None))

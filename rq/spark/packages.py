@@ -1,8 +1,8 @@
 """A job's own packages: a directory for each digest of what is asked for, made once.
 
 It is made beside its place and renamed when it is whole and on disk, so what was
-interrupted is never taken for whole. Whoever uses it holds a lock that is in it; those
-that nobody has used for a month are removed when another one is made.
+interrupted is never taken for whole. A job that uses it holds a lock that is in it; those
+that were not used for a month are removed when another one is made.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _ARCHIVE, _IN_TASKS = "packages.tar.gz", "rq-packages"
 _ERROR = re.compile(r"ERROR: (?!Exception:)")  # a trace follows that, and its last line
 _TEMPORARY = "tmp"  # of pip
 _INSIDE, _LOCK, _NEW, _OLD = "lib", "lock", ".new", ".old"
-_UNUSED = 30 * 86400.0  # seconds until one that nobody uses is removed
+_UNUSED = 30 * 86400.0  # seconds until one that is not used is removed
 _STEPS = re.compile(r"(?:Collecting|Downloading|Building|Installing|Processing) .*")
 _AWAY = re.compile(r"NewConnectionError|NameResolutionError|ConnectTimeout|ReadTimeout")
 _PAUSE = 0.5  # seconds between lines about it

@@ -29,7 +29,7 @@ Request = Mapping[str, Json]
 _Reply = TypeVar("_Reply")
 
 _ANSWER = 60.0  # seconds for a reply
-# What is asked again: what may pass, and what a rule forbids that somebody may change.
+# What is asked again: what may pass, and what a rule forbids that an operator may change.
 AGAIN = PASSING | {Kind.REFUSED}
 
 
@@ -195,7 +195,7 @@ class _Http:
 
 
 def _reached(url: str) -> tuple[peers.Target, Peer]:
-    """Return what a URL names, and how it is reached: whoever writes there has named it,
+    """Return what a URL names, and how it is reached: the person who writes the job has named it,
     so it may be an internal host, and the password is theirs to send."""
     to = peers.origin(url)
     allow = addresses.allowed([to.place])

@@ -48,7 +48,7 @@ class Round:
     as_of: float
     batches: int
     events: int
-    days: list[str]  # computed anew
+    days: list[str]  # computed in this round
     counts: dict[str, dict[str, int]]
     silent: list[str]  # queues whose owners were not there to seal
 

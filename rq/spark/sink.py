@@ -81,7 +81,7 @@ class QueueWriter(DataSourceWriter):
 class QueueStreamWriter(DataSourceStreamWriter):
     """Writes the rows of the batches of a query, each batch once.
 
-    Spark makes it anew for each call and names the query in tasks only, so they open the
+    Spark makes it again for each call and names the query in tasks only, so they open the
     transaction of their batch, all the same one.
     """
 
@@ -278,7 +278,7 @@ def target(options: Mapping[str, str]) -> Target:
 
 def check_columns(columns: Iterable[str], options: Mapping[str, str]) -> None:
     """Raise BadInput for a column that is no field of a message, unless the option
-    `extra` names it: what nobody reads is a mistake."""
+    `extra` names it: an option that is not read is a mistake."""
     extra = {name.strip() for name in options.get("extra", "").split(",")}
     strange = [n for n in columns if n not in FIELDS and n not in extra]
     if strange:

@@ -134,7 +134,7 @@ class Part(WriterCommitMessage):
 
 class Writer(DataSourceArrowWriter):
     """Writes the rows of one table. An attempt that Spark does not take has written under
-    names of its own, which nobody lists."""
+    names of its own, which are in no list."""
 
     def __init__(self, stage: Stage, listed: str) -> None:
         self._stage = stage

@@ -45,7 +45,7 @@ class Tables(Protocol):
         """Return lines as columns, and those that `form` does not fit; BadInput."""
 
     def write(self, table: DataFrame, stage: Stage, listed: Path) -> list[Staged]:
-        """Write a table as files that nobody sees yet; `listed`: a file to note them in.
+        """Write a table as files that no reader sees yet; `listed`: a file to note them in.
         BadInput, Unreachable."""
 
     def cause(self, error: Exception) -> Exception:

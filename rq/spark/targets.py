@@ -151,7 +151,7 @@ def target(where: str) -> Target:
 
 def strays(where: str, messages: Iterable[Given], allow: list[str]) -> list[Bad]:
     """Return the messages that lead to where something is written, unless it is a store
-    that the queue's config names: whoever sends may choose no other place."""
+    that the queue's config names: a sender may choose no other place."""
     place = _parts(where)
     named = [each.msg_id for each in messages if _names(each, place)]
     if not named:

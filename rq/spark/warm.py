@@ -89,7 +89,7 @@ class Worker:
         if left := _threads() - threads:
             names = ", ".join(sorted(thread.name for thread in left))
             sys.stderr.write(f"this process ends: the job has left threads: {names}\n")
-            os._exit(0)  # nobody waits for them
+            os._exit(0)  # no message waits for them
         return fit is not Verb.RESEND
 
     def _next(self) -> bytes | None:

@@ -68,7 +68,7 @@ class Work:
         # Messages that name where a table goes, if that has ended the job's function.
         self.strays: list[Bad] = []
         # How single messages end: said when the job's own code is through, for then
-        # nobody reads their attachments any more.
+        # their attachments are read no more.
         self.endings: dict[str, tuple[Verb, str]] = {}
 
     @property
@@ -197,7 +197,7 @@ class Work:
 
     def send(self, dest: str, **fields: Json) -> None:
         """Send a message, with all that was attached before, once the job has succeeded;
-        it is sent once, however often the job must begin anew."""
+        it is sent once, however often the job must begin again."""
         unknown = fields.keys() - _FIELDS
         if unknown:
             can = ", ".join(sorted(_FIELDS))

@@ -1,6 +1,6 @@
 """The script of the queue `spark-work`: a shift of slots on Spark for a queue of this root.
 
-Whoever may send to the queue says which queue, how many slots, and for how long; what runs
+The sender of a message says which queue, how many slots, and for how long; what runs
 there is the script of that queue, which runs anyway.
 """
 

@@ -131,7 +131,7 @@ class Writes:
 
     @property
     def listed(self) -> Path:
-        """A file of its own, for whoever lists the files of a table."""
+        """A file of its own, for the engine that lists the files of a table."""
         return self._own / "listed.json"
 
     @property
@@ -194,7 +194,7 @@ def _enter(own: Path) -> int:
 
 
 def _left(place: Path) -> Iterator[tuple[Path, int]]:
-    """Give the directories that nobody needs any more, locked."""
+    """Give the directories that no batch needs any more, locked."""
     for path in place.iterdir():
         if not path.is_dir() or not _is_over(path):
             continue

@@ -1,7 +1,7 @@
 """The commands of the supervisor's control socket: a word and a text in, JSON out.
 
 Each checks its argument, asks the minder or writes a file, and answers; what goes wrong
-is the answer to whoever asked, and stops nothing else.
+is the answer to the client, and stops nothing else.
 """
 
 from __future__ import annotations

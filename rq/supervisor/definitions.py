@@ -68,7 +68,7 @@ def mark_of(queue: QueueDir) -> Mapping[str, Json]:
 
 
 def create(root: Root, data: Mapping[str, Json]) -> str:
-    """Make a queue that somebody asked for through the API; return its name."""
+    """Make a queue that a client asked for; return its name."""
     name = names.queue_name(data.get("name"))
     check_in_place(root, name)
     queue = root.queue(name)

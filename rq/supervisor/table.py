@@ -153,7 +153,7 @@ class Table:
     # ---- waking
 
     def wake(self) -> None:
-        """Note that something happened, and wake whoever waits for that."""
+        """Note that something happened, and wake the clients that wait for that."""
         self.changes += 1
         for future in self._waiting:
             if not future.done():

@@ -25,7 +25,7 @@ from rq.timers.rule import Timer
 from rq.timers.sending import Sending
 from rq.timers.when import due, following, resumed
 
-_SOON = 10  # fires that are told if nobody says how many
+_SOON = 10  # fires that are told if the client does not say how many
 MOST_NEXT = 1000
 
 Handler = Callable[[Sending, Json, float], object]

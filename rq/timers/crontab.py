@@ -47,7 +47,7 @@ class Entry:
     shell: str
     env: Mapping[str, str]
     user: str = ""  # of a system's crontab
-    # Who gets mail by MAILTO; none: nobody may; None: it is not said.
+    # Who gets mail by MAILTO; empty: no mail is sent; None: it is not said.
     mail: tuple[str, ...] | None = None
 
     @property

@@ -41,7 +41,7 @@ class Timers:
 
     def look(self, elapsed: float, now: float) -> None:
         """Take what is new or changed in timers/, forget what is gone; `elapsed` are
-        seconds of a clock that nobody sets."""
+        seconds of the monotonic clock."""
         try:
             entries = sorted(os.listdir(self.root.timers))
         except OSError as error:
@@ -123,8 +123,8 @@ class Timers:
                 self.past[name] = past
 
     def note(self, name: str, **changes: object) -> None:
-        """Note what has changed in the past of a timer; whatever else was noted since
-        somebody looked at it stays."""
+        """Note what has changed in the past of a timer; what else was noted since
+        it was read stays."""
         if name in self.past:  # else it was removed meanwhile
             self.past[name] = replace(self.past[name], **changes)  # type: ignore[arg-type]
 

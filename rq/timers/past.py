@@ -66,7 +66,7 @@ def not_ahead(past: Past, now: float) -> Past:
 
 
 def noted(fires: tuple[Fire, ...], fire: Fire) -> tuple[Fire, ...]:
-    """Return the fires with one more, or with one that is told anew."""
+    """Return the fires with one more, or with one that is told again."""
     others = [
         each for each in fires if (each.nominal, each.said) != (fire.nominal, fire.said)
     ]

@@ -46,7 +46,7 @@ class Sending:
     busy: dict[str, asyncio.Task[object]] = field(default_factory=dict)
     woken: asyncio.Event = field(default_factory=asyncio.Event)
     _saving: asyncio.Task[None] | None = None
-    _errors_saved: float = 0.0  # of a clock that nobody sets
+    _errors_saved: float = 0.0  # of the monotonic clock
 
     def ready(self, now: float) -> list[Timer]:
         """Return the timers to fire now."""
@@ -163,7 +163,7 @@ class Sending:
 
     def save_errors(self, elapsed: float) -> None:
         """Let others read what is wrong, now and then; `elapsed` are seconds of a clock
-        that nobody sets."""
+        that is never set."""
         if elapsed - self._errors_saved >= _ERRORS or not self._errors_saved:
             self._errors_saved = elapsed
             self.held.save_errors()

@@ -3,7 +3,7 @@
 `config/timers.state` is what all had done at some time, and names the journal that goes on
 from there: `config/timers.journal`, to which each change appends a line. A fire costs a
 few hundred bytes, however many timers there are. When the journal is larger than what it
-spares, all is written anew: the state first, so that a crash leaves a state with its
+spares, all is written again: the state first, so that a crash leaves a state with its
 journal, or with one that it does not name and that has nothing to add.
 """
 
@@ -43,7 +43,7 @@ class State:
 
     def save(self, pasts: Mapping[str, Past], errors: Mapping[str, str]) -> None:
         """Keep what has changed; durable when it returns. `errors` are for those who read
-        the state: they are there when all is written anew, and at a `save_errors`."""
+        the state: they are there when all is written again, and at a `save_errors`."""
         lines = [
             {"name": name, "set": changed}
             for name, past in pasts.items()
@@ -61,7 +61,7 @@ class State:
         self._journal, self._pasts = journal, dict(pasts)
 
     def save_errors(self, pasts: Mapping[str, Past], errors: Mapping[str, str]) -> None:
-        """Write all anew if the errors have changed."""
+        """Write all again if the errors have changed."""
         if self._journal is None or errors != self._errors:
             self._write_anew(pasts, errors)
 
@@ -89,7 +89,7 @@ def _changed(old: Past | None, new: Past) -> dict[str, object]:
 
 def read_state(root: Root) -> dict[str, Past]:
     """Return what the timers of a root have done; empty when there is nothing that can
-    be used. CannotRead: to begin without it would fire them all anew."""
+    be used. CannotRead: to begin without it would fire them all again."""
     path = root.timers_state
     try:
         state = config.read_json(path)

@@ -45,7 +45,7 @@ def upcoming(timer: Timer, past: Past, now: float) -> Next:
     base = past.base
     if base is None:
         return Next(now, now)
-    if _begins_anew(timer):
+    if _moves_the_next(timer):
         first = _next(timer, min(base, now))
         if first.at > now:
             return first
@@ -65,9 +65,9 @@ def following(timer: Timer, past: Past, now: float, count: int) -> list[Next]:
 
 
 def counts_from(timer: Timer, begun: float, sent: float) -> float:
-    """Return what the fires after one count from: its time, unless its beat begins anew
+    """Return what the fires after one count from: its time, unless its beat begins again
     because its message was accepted much later."""
-    if not _begins_anew(timer):
+    if not _moves_the_next(timer):
         return begun
     late = timer.late_by(begun, timer.period)
     return _kept(begun, max(begun, sent - late))
@@ -95,9 +95,9 @@ def resumed(timer: Timer, past: Past, now: float) -> Past:
     return replace(past, paused=None, failures=0, over=over)
 
 
-def _begins_anew(timer: Timer) -> bool:
+def _moves_the_next(timer: Timer) -> bool:
     """Whether a late fire moves those after it: a period counts from the last one, as
-    long as nobody wants to know which were missed."""
+    long as which were missed does not matter."""
     return timer.cron is None and timer.catch_up is CatchUp.LAST
 
 

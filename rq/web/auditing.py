@@ -68,7 +68,7 @@ class Auditor:
             self._audit.note(_deed(req, _name(req), _what(req), status), time.time())
 
     def _flush_later(self) -> None:
-        """Write how many were left out also when nobody is refused any more."""
+        """Write how many were left out also when no further request is refused."""
         if self._flushing is None:
             loop = asyncio.get_running_loop()
             self._flushing = loop.call_later(PERIOD + 1, self._flush)

@@ -48,7 +48,7 @@ class Connection(ASGIProtocol):
     """gunicorn's protocol, whose methods are called at the steps of a connection's life.
 
     It waits (for a head, or to be let in) or it answers; only one that waits may be ended
-    for another. So strangers, who could send a body for hours, keep nobody out.
+    for another. So strangers, who could send a body for hours, keep no client out.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Connection(ASGIProtocol):
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope[UID] = self._visitor.uid
-        # As it was accepted: of one that was reset meanwhile nobody else knows it.
+        # As it was accepted: the socket of a connection that was reset no longer tells it.
         scope["client"] = self._visitor.client
         scope[ADMITTED] = self._admit
         scope[LOST] = self._lost

@@ -64,8 +64,8 @@ class Worker(ASGIWorker):
 
 
 class _Loop(asyncio.SelectorEventLoop):
-    """gunicorn names the class of its connections in a call of create_server and lets
-    nobody choose another: this is where it can be chosen."""
+    """gunicorn names the class of its connections in a call of create_server, and has no
+    setting for it: this is where it can be chosen."""
 
     def __init__(self, worker: Worker) -> None:
         super().__init__()
@@ -193,7 +193,7 @@ class Door:
     def _make_do(self, error: OSError) -> None:
         """The machine is short of something: let some go, then look again in a while.
 
-        The listener would be reported as ready all the time, so nobody watches it.
+        The listener would be reported as ready all the time, so the loop stops watching it.
         """
         name = errno.errorcode.get(error.errno or 0, "?")
         self._say(

@@ -105,7 +105,7 @@ def saved_as(file: str) -> str:
 
 async def folder_of(site: Site, queue: str, msg_id: str) -> str:
     """Return the folder of a message, below its queue: its owner knows, the disk when
-    nobody answers."""
+    it does not answer."""
     short = checked(msg_id)
     try:
         path = await views.path(site.owners, queue, short)

@@ -1,7 +1,7 @@
 """A file that is being received: written and hashed as it comes, a large piece at a time.
 
 However large it is, this process holds two pieces of it. Its digests are ready when its
-last byte is, so that whoever attaches it need not read it again.
+last byte is, so that the owner, which attaches it, need not read it again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Intake:
         self._sha = hashlib.sha256()
         self._md5 = hashlib.md5(usedforsecurity=False)
         self._at_work = threading.Lock()
-        self._is_done = False  # nobody needs it any more
+        self._is_done = False  # its request has ended
         self._is_closed = False
 
     def cut(self, start: int) -> None:
@@ -151,7 +151,7 @@ async def pour(site: Site, pieces: AsyncIterable[bytes], intake: Intake) -> None
         await writing
         await site.pools.file(intake.write, held)
     finally:
-        writing.cancel()  # of one that is at work, nobody asks how it ended
+        writing.cancel()  # how the one that is at work ends does not matter
 
 
 def check_room(site: Site, more: int = 2 * PIECE) -> None:

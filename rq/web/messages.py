@@ -314,7 +314,7 @@ def _own_names() -> frozenset[str]:
 
 
 def check_dest(req: Request, queue: str, fields: Mapping[str, object]) -> None:
-    """Refuse a message of somebody who may not send it: one for the cleaner removes
+    """Refuse a message from a client that may not send it: one for the cleaner removes
     messages, and a router could take one to a queue that is not theirs to ask of; and
     one that would run in another queue than it says."""
     principal: Principal = req.context.principal
@@ -331,7 +331,7 @@ def check_dest(req: Request, queue: str, fields: Mapping[str, object]) -> None:
 
 
 def check_target(req: Request, dest: str) -> None:
-    """Refuse to let messages go on, or run again, in a queue that whoever asks may not
+    """Refuse to let messages go on, or run again, in a queue that the client may not
     ask of, though they may send to it."""
     principal: Principal = req.context.principal
     if principal.is_limited and not principal.sees(dest):

@@ -17,12 +17,12 @@ from rq.web import views
 from rq.web.site import Site
 
 NEXT = "next"  # an order of messages that wait
-SILENT = "_silent"  # a field of what the folders say: why nobody else was asked
+SILENT = "_silent"  # a field of what the folders say: why the owner was not asked
 _NOBODY = PASSING  # then its folders are read: the owner has told nothing
 
 
 def is_down(site: Site, name: str) -> bool:
-    """Return whether somebody took a queue down: then its owner says next to nothing."""
+    """Return whether an operator took a queue down: then its owner says next to nothing."""
     return admin_status(site.root, name) is Admin.DOWN
 
 
@@ -42,7 +42,7 @@ def why_silent(site: Site, name: str) -> str:
 class Message(MessageView, total=False):
     """All that is known of a message."""
 
-    _silent: str  # where its folder says it: why nobody else was asked
+    _silent: str  # where its folder says it: why the owner was not asked
 
 
 async def message(site: Site, name: str, msg_id: str) -> Message:
@@ -130,7 +130,7 @@ async def _listed(
 
 
 async def counts(site: Site, name: str) -> dict[str, int]:
-    """Return how many messages a queue that nobody answers for has in each state, as its
+    """Return how many messages a queue without an owner has in each state, as its
     last clean end counted them; {} when it had none: nothing is listed to be counted."""
     return await site.pools.file(_counts, site, name)
 

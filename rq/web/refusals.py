@@ -120,10 +120,10 @@ class Refusals:
 
 
 def _may_sign_in(req: Request, status: int) -> bool:
-    """Return whether the form may help: nobody has signed in, and that is why."""
-    nobody = getattr(req.context, "principal", None) is None
+    """Return whether the form may help: the client has not signed in, and that is why."""
+    is_unknown = getattr(req.context, "principal", None) is None
     may = getattr(req.context, "may_sign_in", False)
-    return may and nobody and status in (401, 403, 429)
+    return may and is_unknown and status in (401, 403, 429)
 
 
 def _default_text(status: int, req: Request) -> str:

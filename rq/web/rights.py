@@ -1,4 +1,4 @@
-"""Whether whoever asks may use a route: by its role, and the queues that it is about."""
+"""Whether a client may use a route: by its role, and the queues that it is about."""
 
 from __future__ import annotations
 
@@ -52,6 +52,6 @@ def demand_guarded(req: Request, queue: str, sender: Sender) -> None:
 
 
 def demand(req: Request, role: Role) -> None:
-    """Raise NotPermitted unless whoever asks has a role, for what a route's fields say."""
+    """Raise NotPermitted unless the client has a role, for what a route's fields say."""
     req.context.role = role
     check_right(req.context.principal, Right(role=role, shared=True), {})

@@ -28,7 +28,7 @@ class Scope(TypedDict, total=False):
 class Right:
     """Who may use a route.
 
-    Somebody who may ask of some queues only may use a route of one of these: the queue
+    A client that may ask of some queues only may use a route of one of these: the queue
     is `queue`, or the field `name` of the path. A `shared` route is for them, too,
     because it shows nothing of queues, or looks itself at what they may see.
     """

@@ -1,6 +1,6 @@
 """The session cookie: what is said once on the next page, signed, nothing else.
 
-Its value is JSON in base64 and an HMAC with the installation's own secret, so nobody
+Its value is JSON in base64 and an HMAC with the installation's own secret, so no client
 can forge one, and no class is ever made of what it holds.
 """
 

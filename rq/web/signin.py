@@ -1,6 +1,6 @@
 """Signing in and out: the form, the address that `rq open` prints, the cookie.
 
-The page needs nothing else of this server, for whoever sees it has no right to it.
+The page needs nothing else of this server, for its reader has no right to it yet.
 """
 
 from __future__ import annotations

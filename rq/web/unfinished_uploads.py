@@ -1,6 +1,6 @@
 """Uploads that are not finished: files under `config/tmp`, in bounded number and size.
 
-Their list is kept in memory and read anew once a minute: to read the directory for each
+Their list is kept in memory and read again once a minute: to read the directory for each
 piece of an upload would cost more with each upload.
 """
 
@@ -109,7 +109,7 @@ class UnfinishedUploads:
             )
 
     def _is_idle(self, name: str) -> bool:
-        """Whether nobody is sending it."""
+        """Whether no request writes to it now."""
         with contextlib.suppress(OSError):
             fd = os.open(
                 self._directory / name,

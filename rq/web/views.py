@@ -27,7 +27,7 @@ from rq.replies import (
 async def details(
     owners: Owners, queues: Sequence[str], seconds: float = DEADLINE
 ) -> list[Detail | RQError]:
-    """Return how each queue is, or why nobody says it within so many seconds."""
+    """Return how each queue is, or why its owner does not say it within so many seconds."""
     replies = await owners.each(queues, "detail", seconds=seconds)
     return [_detail(reply) for reply in replies]
 
@@ -42,13 +42,13 @@ def _detail(reply: Reply | RQError) -> Detail | RQError:
 
 
 async def detail(owners: Owners, queue: str) -> Detail | RQError:
-    """Return how a queue is, or why nobody says it."""
+    """Return how a queue is, or why its owner does not say it."""
     [only] = await details(owners, [queue])
     return only
 
 
 async def demand_detail(owners: Owners, queue: str) -> Detail:
-    """Return how a queue is; raise why nobody says it."""
+    """Return how a queue is; raise why its owner does not say it."""
     return cast(Detail, await owners.demand(queue, "detail"))
 
 
@@ -123,7 +123,7 @@ async def owed(
 
 
 async def supervisor(owners: Owners, seconds: float = DEADLINE) -> SupervisorStatus:
-    """Return what the supervisor says of itself; {} when nobody answers in time."""
+    """Return what the supervisor says of itself; {} when it does not answer in time."""
     try:
         status: object = await owners.supervisor("status", seconds=seconds)
     except RQError:

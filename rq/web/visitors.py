@@ -37,7 +37,7 @@ class Visitors:
     """All connections of one process.
 
     One that waits for a request gives way to a new one: the longest waiting of the place
-    that has the most. So whoever fills the house empties their own rooms first.
+    that has the most. So a place that opens many connections loses its own first.
     """
 
     most: int  # in all

@@ -45,7 +45,7 @@ async def get_log(
     inner = f"{JOB}/{part.file}"
     fd = await downloads.open_file(site, name, checked(msg_id), inner)
     end = os.fstat(fd).st_size if part.end is None else part.end
-    if req.method == "HEAD":  # nobody reads it
+    if req.method == "HEAD":  # it has no body
         os.close(fd)
         return Answer(data=b"")
     return Answer(pieces=downloads.pieces(site, fd, part.begin, end))

@@ -135,7 +135,7 @@ async def _renew(
     site: Site, req: Request, place: _Place, last: WordResult, coming: _Coming
 ) -> None:
     """Renew a lease while a file of it comes, as long as it is one. Of a sender who was
-    cut off nothing comes, and nobody here hears that he has gone."""
+    cut off nothing comes, and this process does not hear that it has gone."""
     request = {"tokens": [place.token]}
     seconds = last.get("seconds", DEADLINE)
     while last["ok"]:

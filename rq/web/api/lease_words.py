@@ -152,7 +152,7 @@ async def finish_one(
 
 
 def _why_not(req: Request, finish: Finish, token: str) -> WordResult | None:
-    """Return why somebody may not end a lease so: what it sends goes to a queue to which
+    """Return why a client may not end a lease so: what it sends goes to a queue to which
     they may not send. None: they may."""
     principal: Principal = req.context.principal
     forward = finish.dest if finish.word == "forward" else None
@@ -164,7 +164,7 @@ def _why_not(req: Request, finish: Finish, token: str) -> WordResult | None:
 
 
 def _may_send(principal: Principal, dest: str) -> bool:
-    """Whoever is limited to some queues sends to none of another host, as in `check_dest`:
+    """A client that is limited to some queues sends to none of another host, as in `check_dest`:
     the relay would carry a message to any address."""
     is_elsewhere = names.is_remote(dest)
     if is_elsewhere and principal.is_limited:

@@ -186,7 +186,7 @@ def tag_of(view: MessageView) -> str:
 
 
 async def check_copy(site: Site, req: Request, name: str, msg_id: str) -> None:
-    """Refuse to copy a message that whoever asks may not see, or not send."""
+    """Refuse to copy a message that the client may not see, or not send."""
     check_target(req, name)
     try:
         message: Mapping[str, object] = await reading.message(site, name, msg_id)

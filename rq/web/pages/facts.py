@@ -83,7 +83,7 @@ async def all_of_them(
     site: Site, seconds: float
 ) -> tuple[SupervisorStatus, list[QueueRow]]:
     """Return what the supervisor says, {} if nothing, and a row for each queue. All are
-    asked at once, and after so many seconds nobody is waited for."""
+    asked at once, and after so many seconds none is waited for."""
     every = queue_names(site.root)
     status, details = await asyncio.gather(
         views.supervisor(site.owners, seconds),
@@ -258,7 +258,7 @@ class DiskFacts:
 
 
 class Disk:
-    """Facts of the root's file system, looked at anew every few seconds."""
+    """Facts of the root's file system, looked at again every few seconds."""
 
     def __init__(self) -> None:
         self._latest: DiskFacts | None = None

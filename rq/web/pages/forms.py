@@ -95,7 +95,7 @@ class Forms:
 
 
 class Refill:
-    """Answers a form that was refused with itself: nobody has to write it again."""
+    """Answers a form that was refused with itself: a person need not write it again."""
 
     def __init__(self, forms: Forms) -> None:
         self._forms = forms

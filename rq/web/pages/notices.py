@@ -24,7 +24,7 @@ _STATES = (State.RUN, State.QUE, State.ERR, State.DONE)
 
 
 class Notices(TypedDict):
-    """What the page shows; empty where nobody is told."""
+    """What the page shows; empty where the queue tells no one."""
 
     tells: list[TellsRow]
     last: list[MessageRow]

@@ -158,7 +158,7 @@ def supervisor_facts(status: SupervisorStatus) -> SupervisorFacts:
 
 
 def seen_by(principal: Principal, overview: Facts) -> Facts:
-    """Return the facts without what is about queues that somebody may not see."""
+    """Return the facts without what is about queues that the reader may not see."""
     if not principal.is_limited:
         return overview
     rows = [row for row in overview["queues"] if principal.sees(row["name"])]

@@ -105,6 +105,6 @@ def back(req: Request) -> str:
 
 
 def error_html(site: Site, req: Request, status: int, title: str, sentence: str) -> str:
-    """Return the page of a failure; it asks nobody and cannot fail."""
+    """Return the page of a failure; it asks no other process and cannot fail."""
     values = {"status": status, "title": title, "sentence": sentence}
     return html(req, site, "error.html", values)

@@ -72,7 +72,7 @@ class Section:
 
     tab: str
     title: str
-    count: int | None  # None: nobody has counted them
+    count: int | None  # None: they are not counted
     rows: list[ListedRow]
     next: str  # where the list goes on; "" at its end
 
@@ -91,7 +91,9 @@ class Facts(TypedDict):
     owed: list[deliveries.OwedRow]
     notices: Notices
     transactions: list[TransactionRow]
-    leases: LeasesView | None  # who works elsewhere; None: nobody may
+    leases: (
+        LeasesView | None
+    )  # who works elsewhere; None: the queue hands out no leases
 
 
 def add_routes(routes: Routes, site: Site) -> None:
@@ -210,7 +212,7 @@ def _limits(counts: Counts, tab: str, *, searching: bool) -> dict[str, int]:
     """Return how many messages of which states to list."""
     if tab:
         return {tab: _SEARCHED if searching else _PAGE}
-    # Where nobody has counted, each state is looked into.
+    # Where they are not counted, each state is looked into.
     there = [state for state in _FIRST if counts.get(state, not counts)]
     return {state: _SEARCHED if searching else _FIRST[state] for state in there}
 
