@@ -67,7 +67,7 @@ def single_que(root: Root, words: list[str]) -> int:
         return _usage("single_que", "--dest QUEUE [--param1 ..4 --due --src ...]")
     fields = _fields(given)
     return _tell(
-        owner.ask(root, _local_queue(str(fields["dest"])), "single_que", fields)
+        owner.ask(root, names.queue_name(str(fields["dest"])), "single_que", fields)
     )
 
 
@@ -86,14 +86,10 @@ def _new_message(root: Root, verb: str, command: str, words: list[str]) -> int:
 def target(dest: str, given: Mapping[str, object]) -> str:
     """Return the local queue for `dest`: a URL goes through relay, when allowed."""
     if not names.is_remote(dest):
-        return _local_queue(dest)
+        return names.queue_name(dest)
     if not given.get("relay-ok"):
         raise BadInput(f"{dest} is a URL: say --relay-ok to send it there by the relay")
     return RELAY
-
-
-def _local_queue(dest: str) -> str:
-    return names.queue_name(dest)
 
 
 def _fields(given: Mapping[str, str | bool]) -> dict[str, str | bool]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Sequence
 from typing import TypedDict, cast
 
-from rq.cli import INTEGRITY, OK, check_broker, owner, place, term
-from rq.errors import Damaged, RQError
+from rq.broker_client import questions
+from rq.cli import INTEGRITY, OK, owner, place, term
+from rq.errors import Damaged, RQError, Unreachable
 from rq.layout import Root
 from rq.replies import Problem
 
@@ -34,7 +36,7 @@ def check(root: Root, words: list[str]) -> int:
         for queue in queues:
             problems += _problems(reader, queue, fix=args.fix)
             running += [queue] if args.fix and reader.online(queue) else []
-    if not named and (why := check_broker.problem(root)) is not None:
+    if not named and (why := _broker_problem(root)) is not None:
         problems.append(_unreadable("", "damage", why, "broker"))
     if args.json:
         term.print_json(problems)
@@ -121,3 +123,34 @@ def _parser() -> argparse.ArgumentParser:
     )
     term.json_option(parser)
     return parser
+
+
+# ---- what the broker keeps
+
+
+def _broker_problem(root: Root) -> str | None:
+    """Return why what the broker keeps cannot be believed; None: it can, or there is
+    none. A broker that runs has read all of it, and checks what it reads."""
+    from rq.broker import check as broker_check
+
+    if not os.path.lexists(root.broker) or _broker_runs(root):
+        return None
+    if not root.broker.is_dir():
+        return f"{root.broker} is no directory, which a broker needs: move it away"
+    try:
+        broker_check.jobs_in(root.broker)
+    except Damaged as error:
+        return str(error)
+    except OSError as error:
+        return f"{root.broker} cannot be read: {error.strerror}"
+    return None
+
+
+def _broker_runs(root: Root) -> bool:
+    try:
+        questions.totals(root)
+    except Unreachable:
+        return False
+    except RQError:  # it is there, and has no time
+        return True
+    return True

@@ -125,9 +125,6 @@ class Site:
             if names.is_queue_name(name) and self.root.queue(name).config.is_file()
         )
 
-    def full_id(self, queue: str, msg_id: str) -> str:
-        return self.config.full_id(queue, msg_id)
-
     def render(self, template: str, **values: object) -> str:
         """Return a page."""
         assert self.templates, "create_app gives them"

@@ -47,19 +47,9 @@ class Facts(State):
 
 def add_routes(routes: Routes, site: Site) -> None:
     """Add the page of the broker and its twin."""
-    broker = BrokerPage(site)
-    for path in ("/broker", "/broker.json"):
-        routes.get(path, broker.on_get, Role.VIEWER)
 
-
-class BrokerPage:
-    """GET /broker and its twin."""
-
-    def __init__(self, site: Site) -> None:
-        self._site = site
-
-    async def on_get(self, req: Request, resp: Response) -> None:
-        facts = await asyncio.to_thread(_facts, self._site.root)
+    async def show(req: Request, resp: Response) -> None:
+        facts = await asyncio.to_thread(_facts, site.root)
         queues, clients = facts["queues"], facts["clients"]
         number = int(facts["totals"].get("queues", len(queues)))
         values = {
@@ -69,7 +59,10 @@ class BrokerPage:
             "clients": clients[:_MOST_SHOWN],
             "more_clients": max(0, len(clients) - _MOST_SHOWN),
         }
-        await page.show(req, resp, self._site, "broker.html", values)
+        await page.show(req, resp, site, "broker.html", values)
+
+    for path in ("/broker", "/broker.json"):
+        routes.get(path, show, Role.VIEWER)
 
 
 def _facts(root: Root) -> Facts:

@@ -27,22 +27,11 @@ _PACKAGES = ("falcon", "gunicorn", "Jinja2", "orjson", "watchdog")
 
 def add_routes(routes: Routes, site: Site) -> None:
     """Add the page of the system and its twin."""
-    system = System(site)
-    for path in ("/system", "/system.json"):
-        routes.get(path, system.on_get, Role.VIEWER)
+    kept = facts.Disk()
 
-
-class System:
-    """GET /system and its twin."""
-
-    def __init__(self, site: Site) -> None:
-        self._site = site
-        self._disk = facts.Disk()
-
-    async def on_get(self, req: Request, resp: Response) -> None:
-        site = self._site
+    async def show(req: Request, resp: Response) -> None:
         status, disk = await asyncio.gather(
-            views.supervisor(site.owners), self._disk.facts(site.root)
+            views.supervisor(site.owners), kept.facts(site.root)
         )
         children = status.get("children") or []
         system = {
@@ -60,6 +49,9 @@ class System:
             "versions": versions(),
         }
         await page.show(req, resp, site, "system.html", {"facts": system})
+
+    for path in ("/system", "/system.json"):
+        routes.get(path, show, Role.VIEWER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
