@@ -107,10 +107,10 @@ def say(
     go(site, resp, back_of(site, form, default), kind, text)
 
 
-async def reply_of(asked: Awaitable[Json]) -> Reply:
+async def reply_of(call: Awaitable[Json]) -> Reply:
     """Return what a process that is no owner answers, as an owner would reply."""
     try:
-        return ["ok", await asked]
+        return ["ok", await call]
     except RQError as error:
         return wire.failure(error, with_kind=True)
 
