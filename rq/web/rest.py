@@ -12,12 +12,10 @@ from rq.config import read_json, secrets
 from rq.errors import NoSuchQueue
 from rq.web import (
     attachments,
-    bulk_actions,
     downloads,
     edits,
     messages,
     monitoring,
-    relay_actions,
     resumable_uploads,
     views,
 )
@@ -27,6 +25,7 @@ from rq.web.answers import (
     say_text,
     sees_secrets,
 )
+from rq.web.pages import bulk, relay
 from rq.web.routes import Routes
 from rq.web.site import Site
 
@@ -49,8 +48,8 @@ def add_routes(routes: Routes, site: Site) -> None:
     attachments.add_routes(routes, site)
     downloads.add_routes(routes, site)
     resumable_uploads.add_routes(routes, site)
-    bulk_actions.add_routes(routes, site)
-    relay_actions.add_routes(routes, site)
+    bulk.add_actions(routes, site)
+    relay.add_actions(routes, site)
     monitoring.add_routes(routes, site)
 
 
