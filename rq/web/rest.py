@@ -25,7 +25,6 @@ from rq.web.answers import (
     say_text,
     sees_secrets,
 )
-from rq.web.pages import bulk, relay
 from rq.web.routes import Routes
 from rq.web.site import Site
 
@@ -48,8 +47,6 @@ def add_routes(routes: Routes, site: Site) -> None:
     attachments.add_routes(routes, site)
     downloads.add_routes(routes, site)
     resumable_uploads.add_routes(routes, site)
-    bulk.add_actions(routes, site)
-    relay.add_actions(routes, site)
     monitoring.add_routes(routes, site)
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from rq.access.roles import Role
-from rq.transfers import QUEUE
 from rq.web.pages import (
     assets,
     broker,
     broker_queue,
+    bulk,
     deliveries,
     history,
     log,
@@ -15,15 +15,14 @@ from rq.web.pages import (
     overview,
     queue,
     queue_admin,
+    relay,
     system,
     timers,
     txn,
 )
-from rq.web.pages.bulk import BulkPage
 from rq.web.pages.confirm import Confirm
 from rq.web.pages.forms import Forms, Refill
 from rq.web.pages.message import MessagePage
-from rq.web.pages.relay import RelayPage
 from rq.web.routes import Routes
 from rq.web.site import Site
 
@@ -43,27 +42,19 @@ def add_routes(routes: Routes, site: Site) -> None:
         log,
         deliveries,
         txn,
+        bulk,
+        relay,
     ):
         page.add_routes(routes, site)
     assets.add_routes(routes)
     forms, confirm = Forms(site), Confirm(site)
     site.refilled = Refill(forms)
-    relay = RelayPage(site)
-    routes.get("/relay", relay.on_get, Role.VIEWER, queue=QUEUE)
-    routes.get("/relay.json", relay.on_get, Role.VIEWER, queue=QUEUE)
-    routes.get("/relay/confirm/{verb}", relay.of_all, Role.OPERATOR, queue=QUEUE)
-    routes.get(
-        "/relay/{msg_id}/confirm/{verb}", relay.of_one, Role.OPERATOR, queue=QUEUE
-    )
     _queue_routes(routes, site, forms, confirm)
 
 
 def _queue_routes(routes: Routes, site: Site, forms: Forms, confirm: Confirm) -> None:
     message = MessagePage(site)
     routes.get("/q/{name}/new_message", forms.new_message, Role.PRODUCER)
-    bulk = BulkPage(site)
-    routes.get("/q/{name}/bulk", bulk.on_get, Role.VIEWER)
-    routes.get("/q/{name}/bulk.json", bulk.on_get, Role.VIEWER)
     routes.get("/q/{name}/{msg_id}", message.on_get, Role.VIEWER)
     routes.get("/q/{name}/{msg_id}/confirm/{verb}", confirm.of_message, Role.OPERATOR)
     routes.get("/q/{name}/{msg_id}/edit", forms.edit, Role.OPERATOR)

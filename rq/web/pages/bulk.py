@@ -8,7 +8,6 @@ from collections.abc import Callable
 from datetime import UTC
 from typing import TypedDict, cast
 
-import falcon
 from falcon.asgi import Request, Response
 
 from rq import moments
@@ -44,8 +43,17 @@ class Facts(TypedDict):
     bulks: list[BulkView]
 
 
+def add_routes(routes: Routes, site: Site) -> None:
+    """Add the page of many messages, and what its buttons send."""
+    pages = BulkPage(site)
+    routes.get("/q/{name}/bulk", pages.on_get, Role.VIEWER)
+    routes.get("/q/{name}/bulk.json", pages.on_get, Role.VIEWER)
+    routes.post("/q/{name}/bulk", pages.begin, Role.OPERATOR)
+    routes.post("/q/{name}/bulk/{bulk}", pages.change, Role.OPERATOR)
+
+
 class BulkPage:
-    """GET /q/NAME/bulk and its twin."""
+    """/q/NAME/bulk and its twin; for programs: `api.bulks`."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -90,6 +98,24 @@ class BulkPage:
             return None, str(error)
         return cast(BulkChoice, choice), ""
 
+    async def begin(self, req: Request, resp: Response, name: str) -> None:
+        """Do one thing to all messages that match now."""
+        form = await forms.read(req)
+        request = request_of(form.get, time.time())
+        if request["action"] == Word.MOVE:
+            check_move(req, name, str(request["to"]))
+        reply = await self._site.owners.ask(name, "bulk", {**request, "who": who(req)})
+        text = _begun(reply[-1]) if reply[0] == "ok" else ""
+        say(self._site, req, resp, form, reply, f"/q/{name}/bulk", text)
+
+    async def change(self, req: Request, resp: Response, name: str, bulk: str) -> None:
+        """End one that is at work."""
+        form = await forms.read(req)
+        forms.method(form, ("cancel",))
+        reply = await self._site.owners.ask(name, "cancel_bulk", {"bulk": bulk})
+        text = "it is ended; what it has changed stays so"
+        say(self._site, req, resp, form, reply, f"/q/{name}/bulk", text)
+
 
 def _filled_in(req: Request) -> dict[str, str]:
     """Return the fields of the form, "" for what is not filled in."""
@@ -109,39 +135,6 @@ def _latest(views: list[BulkView]) -> list[BulkView]:
     """Return those at work, and the last that have ended."""
     ended = [view for view in views if view["state"] != "open"][:_ENDED]
     return [view for view in views if view["state"] == "open"] + ended
-
-
-def add_actions(routes: Routes, site: Site) -> None:
-    """Add the actions of the page of many messages."""
-    bulks = Bulks(site)
-    routes.post("/q/{name}/bulk", bulks.begin, Role.OPERATOR)
-    routes.post("/q/{name}/bulk/{bulk}", bulks.change, Role.OPERATOR)
-
-
-class Bulks:
-    """What is done to many messages of a queue."""
-
-    def __init__(self, site: Site) -> None:
-        self._site = site
-
-    async def begin(self, req: Request, resp: Response, name: str) -> None:
-        """Do one thing to all messages that match now."""
-        form = await forms.read(req)
-        request = request_of(form.get, time.time())
-        if request["action"] == Word.MOVE:
-            check_move(req, name, str(request["to"]))
-        reply = await self._site.owners.ask(name, "bulk", {**request, "who": who(req)})
-        text = _begun(reply[-1]) if reply[0] == "ok" else ""
-        say(self._site, req, resp, form, reply, f"/q/{name}/bulk", text)
-
-    async def change(self, req: Request, resp: Response, name: str, bulk: str) -> None:
-        """End one that is at work."""
-        form = await forms.read(req)
-        if form.get("_method") != "cancel":
-            raise falcon.HTTPBadRequest(description="_method is not cancel")
-        reply = await self._site.owners.ask(name, "cancel_bulk", {"bulk": bulk})
-        text = "it is ended; what it has changed stays so"
-        say(self._site, req, resp, form, reply, f"/q/{name}/bulk", text)
 
 
 def _begun(view: object) -> str:

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypedDict
 
-import falcon
 from falcon.asgi import Request, Response
 
 from rq import host_back_off, transfers, wire
@@ -71,14 +70,25 @@ OF_ONE = {
 
 _Look = tuple[list[Transfer], list[BackOff]]
 _PAGE = "/relay"
-_NO_METHOD = "_method is none of retry, arrived and again"
+
+
+def add_routes(routes: Routes, site: Site) -> None:
+    """Add the page of the relay and its twin, its questions, and what these send."""
+    pages, here = RelayPage(site), "/relay/{msg_id}"
+    routes.get(_PAGE, pages.on_get, Role.VIEWER, queue=QUEUE)
+    routes.get(f"{_PAGE}.json", pages.on_get, Role.VIEWER, queue=QUEUE)
+    routes.post(_PAGE, pages.change_all, Role.OPERATOR, queue=QUEUE)
+    routes.post(here, pages.change, Role.OPERATOR, queue=QUEUE)
+    routes.get("/relay/confirm/{verb}", pages.of_all, Role.OPERATOR, queue=QUEUE)
+    routes.get(f"{here}/confirm/{{verb}}", pages.of_one, Role.OPERATOR, queue=QUEUE)
 
 
 class RelayPage:
-    """GET /relay and its twin, and the questions before its actions."""
+    """/relay and its twin, the questions before its actions, and their answers."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
+        self._queue = site.root.queue(QUEUE)
         self._looks: dict[int, tuple[float, _Look]] = {}  # by length: until when, what
         self._turn = asyncio.Lock()
 
@@ -150,6 +160,56 @@ class RelayPage:
         )
         await confirm.ask(req, resp, self._site, question, subject)
 
+    # ---- answers
+
+    async def change_all(self, req: Request, resp: Response) -> None:
+        """Try all again but those in doubt."""
+        form = await forms.read(req)
+        forms.method(form, OF_ALL)
+        tried = 0
+        for transfer in await asyncio.to_thread(transfers.ls, self._site.root):
+            if not transfer.in_doubt:
+                tried += await self._is_tried(req, transfer)
+        reply: Reply = ["ok", tried]
+        many = "1 message is" if tried == 1 else f"{tried} messages are"
+        text = f"{many} tried again" if tried else "there was nothing to try again"
+        say(self._site, req, resp, form, reply, _PAGE, text)
+
+    async def _is_tried(self, req: Request, transfer: Transfer) -> bool:
+        try:
+            return failure_in(await self._go(req, transfer)) is None
+        except RQError:
+            return False  # it has ended meanwhile
+
+    async def change(self, req: Request, resp: Response, msg_id: str) -> None:
+        form = await forms.read(req)
+        root, short = self._site.root, checked(msg_id)
+        transfer = await asyncio.to_thread(transfers.find, root, short)
+        method = forms.method(form, OF_ONE)
+        if method == "retry":
+            reply = await self._go(req, transfer)
+            text = f"{short} is tried again"
+        elif method == "arrived":
+            ack = ACTIONS[Word.ACK]
+            request = {"msg_id": transfer.msg_id, "who": who(req)}
+            reply = await self._site.owners.ask(QUEUE, ack.command, request)
+            text = f"{sentence_of(ack, short)}: it has arrived"
+        else:  # again
+            await asyncio.to_thread(transfers.send_again, root, transfer)
+            reply = await self._go(req, transfer)
+            text = f"{short} is sent again, as a new message there"
+        say(self._site, req, resp, form, reply, _PAGE, text)
+
+    async def _go(self, req: Request, transfer: Transfer) -> Reply:
+        """Let a message be tried at once, and its host be asked."""
+        command = transfers.command(transfer)
+        if command is None:
+            error = Busy(f"{transfer.msg_id} is being handed over right now")
+            return wire.failure(error, with_kind=True)
+        await asyncio.to_thread(host_back_off.pardon, self._queue, transfer.peer)
+        request = {"msg_id": transfer.msg_id, "who": who(req)}
+        return await self._site.owners.ask(QUEUE, command, request)
+
 
 def _look(root: Root, most: int) -> _Look:
     return transfers.ls(root, most), host_back_off.ls(root.queue(QUEUE), time.time())
@@ -218,69 +278,3 @@ class Facts(TypedDict):
     transfers: list[Transfer]
     peers: list[PeerRow]
     owed: list[deliveries.OwedRow]
-
-
-def add_actions(routes: Routes, site: Site) -> None:
-    """Add the actions of the page `/relay`."""
-    relay = RelayActions(site)
-    routes.post(_PAGE, relay.change_all, Role.OPERATOR, queue=QUEUE)
-    routes.post(_PAGE + "/{msg_id}", relay.change, Role.OPERATOR, queue=QUEUE)
-
-
-class RelayActions:
-    """Trying again, and saying whether something has arrived."""
-
-    def __init__(self, site: Site) -> None:
-        self._site = site
-        self._queue = site.root.queue(QUEUE)
-
-    async def change_all(self, req: Request, resp: Response) -> None:
-        """Try all again but those in doubt."""
-        form = await forms.read(req)
-        if form.get("_method") != "retry":
-            raise falcon.HTTPBadRequest(description="_method is not retry")
-        tried = 0
-        for transfer in await asyncio.to_thread(transfers.ls, self._site.root):
-            if not transfer.in_doubt:
-                tried += await self._is_tried(req, transfer)
-        reply: Reply = ["ok", tried]
-        many = "1 message is" if tried == 1 else f"{tried} messages are"
-        text = f"{many} tried again" if tried else "there was nothing to try again"
-        say(self._site, req, resp, form, reply, _PAGE, text)
-
-    async def _is_tried(self, req: Request, transfer: Transfer) -> bool:
-        try:
-            return failure_in(await self._go(req, transfer)) is None
-        except RQError:
-            return False  # it has ended meanwhile
-
-    async def change(self, req: Request, resp: Response, msg_id: str) -> None:
-        form = await forms.read(req)
-        method = form.get("_method")
-        root, short = self._site.root, checked(msg_id)
-        transfer = await asyncio.to_thread(transfers.find, root, short)
-        if method == "retry":
-            reply = await self._go(req, transfer)
-            text = f"{short} is tried again"
-        elif method == "arrived":
-            ack = ACTIONS[Word.ACK]
-            request = {"msg_id": transfer.msg_id, "who": who(req)}
-            reply = await self._site.owners.ask(QUEUE, ack.command, request)
-            text = f"{sentence_of(ack, short)}: it has arrived"
-        elif method == "again":
-            await asyncio.to_thread(transfers.send_again, root, transfer)
-            reply = await self._go(req, transfer)
-            text = f"{short} is sent again, as a new message there"
-        else:
-            raise falcon.HTTPBadRequest(description=_NO_METHOD)
-        say(self._site, req, resp, form, reply, _PAGE, text)
-
-    async def _go(self, req: Request, transfer: Transfer) -> Reply:
-        """Let a message be tried at once, and its host be asked."""
-        command = transfers.command(transfer)
-        if command is None:
-            error = Busy(f"{transfer.msg_id} is being handed over right now")
-            return wire.failure(error, with_kind=True)
-        await asyncio.to_thread(host_back_off.pardon, self._queue, transfer.peer)
-        request = {"msg_id": transfer.msg_id, "who": who(req)}
-        return await self._site.owners.ask(QUEUE, command, request)
