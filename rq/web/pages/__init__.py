@@ -8,9 +8,11 @@ from rq.web.pages import (
     broker,
     broker_queue,
     bulk,
+    confirm,
     deliveries,
     history,
     log,
+    message,
     notices,
     overview,
     queue,
@@ -20,9 +22,7 @@ from rq.web.pages import (
     timers,
     txn,
 )
-from rq.web.pages.confirm import Confirm
 from rq.web.pages.forms import Forms, Refill
-from rq.web.pages.message import MessagePage
 from rq.web.routes import Routes
 from rq.web.site import Site
 
@@ -44,17 +44,12 @@ def add_routes(routes: Routes, site: Site) -> None:
         txn,
         bulk,
         relay,
+        message,
+        confirm,
     ):
         page.add_routes(routes, site)
     assets.add_routes(routes)
-    forms, confirm = Forms(site), Confirm(site)
+    forms = Forms(site)
     site.refilled = Refill(forms)
-    _queue_routes(routes, site, forms, confirm)
-
-
-def _queue_routes(routes: Routes, site: Site, forms: Forms, confirm: Confirm) -> None:
-    message = MessagePage(site)
     routes.get("/q/{name}/new_message", forms.new_message, Role.PRODUCER)
-    routes.get("/q/{name}/{msg_id}", message.on_get, Role.VIEWER)
-    routes.get("/q/{name}/{msg_id}/confirm/{verb}", confirm.of_message, Role.OPERATOR)
     routes.get("/q/{name}/{msg_id}/edit", forms.edit, Role.OPERATOR)

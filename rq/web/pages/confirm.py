@@ -7,10 +7,12 @@ from dataclasses import dataclass
 import falcon
 from falcon.asgi import Request, Response
 
+from rq.access.roles import Role
 from rq.message.action import Action, Door
 from rq.message.actions import at
 from rq.web.pages import page
 from rq.web.pages.message import facts_of
+from rq.web.routes import Routes
 from rq.web.site import Site
 
 
@@ -64,18 +66,15 @@ OF_MESSAGE = {
 }
 
 
-class Confirm:
-    """GET .../confirm/VERB."""
-
-    def __init__(self, site: Site) -> None:
-        self._site = site
+def add_routes(routes: Routes, site: Site) -> None:
+    """Add the questions before something is done to a message."""
 
     async def of_message(
-        self, req: Request, resp: Response, name: str, msg_id: str, verb: str
+        req: Request, resp: Response, name: str, msg_id: str, verb: str
     ) -> None:
         question = chosen(OF_MESSAGE, verb)
-        await facts_of(self._site, req, name, msg_id)
-        queue = self._site.url(f"/q/{name}")
+        await facts_of(site, req, name, msg_id)
+        queue = site.url(f"/q/{name}")
         base = f"{queue}/{msg_id}"
         subject = Subject(
             about=f"{name}/{msg_id}",
@@ -83,7 +82,9 @@ class Confirm:
             cancel=base,
             back=queue if question.home else base,
         )
-        await ask(req, resp, self._site, question, subject)
+        await ask(req, resp, site, question, subject)
+
+    routes.get("/q/{name}/{msg_id}/confirm/{verb}", of_message, Role.OPERATOR)
 
 
 async def ask(

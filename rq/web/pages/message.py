@@ -11,6 +11,7 @@ from falcon import HTTP_303
 from falcon.asgi import Request, Response
 
 from rq import names, wording
+from rq.access.roles import Role
 from rq.errors import NoSuchMessage, RQError
 from rq.message import PARAMS, lineage
 from rq.message.action import Action, Door
@@ -23,6 +24,7 @@ from rq.web import progress, reading
 from rq.web.answers import for_asker
 from rq.web.pages import page
 from rq.web.reading import Message
+from rq.web.routes import Routes
 from rq.web.site import Site
 
 _STATE_OF = {"held": State.QUE, "errack": State.DISMISSED}  # as this page calls them
@@ -32,29 +34,26 @@ _HELD = frozenset(
 )  # facts with which nothing can be done
 
 
-class MessagePage:
-    """GET /q/NAME/ID; its twin is the ancestor's /q/NAME/ID.json."""
+def add_routes(routes: Routes, site: Site) -> None:
+    """Add the page of a message; its twin is the ancestor's /q/NAME/ID.json."""
 
-    def __init__(self, site: Site) -> None:
-        self._site = site
-
-    async def on_get(
-        self, req: Request, resp: Response, name: str, msg_id: str
-    ) -> None:
+    async def show(req: Request, resp: Response, name: str, msg_id: str) -> None:
         if not msg_id:  # the address of the queue, with a slash
-            page.check_queue(self._site, name)
+            page.check_queue(site, name)
             resp.status = HTTP_303
-            resp.set_header("Location", self._site.url(f"/q/{name}"))
+            resp.set_header("Location", site.url(f"/q/{name}"))
             return
-        message = await facts_of(self._site, req, name, msg_id)
+        message = await facts_of(site, req, name, msg_id)
         values = {
             "facts": message,
             "message": message,
             "queue_name": name,
             "view": view_of(message),
-            "attempts": await attempts_of(self._site, req, name, message),
+            "attempts": await attempts_of(site, req, name, message),
         }
-        await page.show(req, resp, self._site, "message.html", values)
+        await page.show(req, resp, site, "message.html", values)
+
+    routes.get("/q/{name}/{msg_id}", show, Role.VIEWER)
 
 
 async def attempts_of(
