@@ -56,6 +56,15 @@ def test_a_producer_that_waits_too_long_gets_an_error_and_its_job_goes():
     assert cluster.get(A) is cluster.get(B) is None
 
 
+def test_a_pause_for_all_nodes_is_one_on_all_and_so_is_its_end():
+    cluster = Cluster(2)
+    cluster.ask(B, "PAUSE", "q", "all")  # A has no such queue
+    for how in ("none", "in", "out", "all", "none"):
+        cluster.ask(A, "PAUSE", "q", how, "bcast")
+        states = [cluster.ask(node, "PAUSE", "q", "state") for node in (A, B)]
+        assert [state.text for state in states] == [how, how]
+
+
 def test_a_job_that_nobody_takes_is_queued_on_one_node_only():
     cluster = Cluster(3)
     job_id = cluster.add(A, "RETRY", 2)
