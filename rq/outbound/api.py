@@ -83,9 +83,9 @@ def failure_of(reply: Reply, name: str = "") -> RQError:
     problem: Json = None
     with contextlib.suppress(ValueError):
         problem = orjson.loads(reply.body)
-    told = problem if isinstance(problem, dict) else {}
-    text = visible.line(str(told.get("detail") or _silent(reply))[:_TEXT])
-    kind = reply.kind or kind_of(str(told.get("type", "")).removeprefix(URN))
+    fields = problem if isinstance(problem, dict) else {}
+    text = visible.line(str(fields.get("detail") or _silent(reply))[:_TEXT])
+    kind = reply.kind or kind_of(str(fields.get("type", "")).removeprefix(URN))
     other = Kind.REFUSED if reply.status < 500 else Kind.BUSY
     kind = kind or _KIND_OF.get(reply.status, other)
     return wire.error_of(kind, f"{name}: {text}" if name else text)

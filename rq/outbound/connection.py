@@ -23,7 +23,7 @@ from rq.outbound.exchange import Exchange, Reply
 from rq.outbound.peers import Peer, Target
 
 PIECE = 256 * 1024  # bytes that are read at a time
-_Found = TypeVar("_Found")
+_Event = TypeVar("_Event")
 
 _IN_CLEAR = (
     "no password or token goes to {peer} over plain HTTP, where others can read it: use "
@@ -175,10 +175,10 @@ class Connection:
         del self._body[:size]
         return data
 
-    def _heard(self, find: Callable[[], _Found | None]) -> _Found:
-        while (found := find()) is None:
+    def _heard(self, find: Callable[[], _Event | None]) -> _Event:
+        while (event := find()) is None:
             self._exchange.hear(self._sock.recv(PIECE))
-        return found
+        return event
 
     @property
     def goes_on(self) -> bool:

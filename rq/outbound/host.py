@@ -24,7 +24,7 @@ KEPT = 8  # connections that wait for the next request
 _PROBLEM = 64 * 1024  # bytes of an answer where a file was asked for, and there is none
 
 Sink = Callable[[bytes], object]
-_Found = TypeVar("_Found")
+_Event = TypeVar("_Event")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class Request:
     headers: Mapping[str, str] = field(default_factory=dict)
     patience: float = 30.0  # seconds for the whole of it
     most: int = BODY  # bytes of the answer's body
-    # Returns what takes the body of a 200 piece by piece; called anew at each try.
+    # Returns what takes the body of a 200 piece by piece; called again at each try.
     sink: Callable[[], Sink] | None = None
 
 
@@ -153,11 +153,11 @@ class _Connection:
         """Ask, and return how the answer begins; _Stale when an old connection was
         closed instead."""
         was_new, self._is_new = self._is_new, False
-        said, body = {**headers, **request.headers}, request.body
+        fields, body = {**headers, **request.headers}, request.body
         if body or request.method not in ("GET", "DELETE"):
-            said["Content-Length"] = str(len(body))
+            fields["Content-Length"] = str(len(body))
         try:
-            head = self._exchange.begin(request.method, request.path, said)
+            head = self._exchange.begin(request.method, request.path, fields)
             self._writer.write(head + body)
             self._exchange.sent(len(body))
             await self._writer.drain()
@@ -197,7 +197,7 @@ class _Connection:
             except OSError as error:
                 raise _NotTaken(error) from None
 
-    async def _heard(self, find: Callable[[], _Found | None]) -> _Found:
-        while (found := find()) is None:
+    async def _heard(self, find: Callable[[], _Event | None]) -> _Event:
+        while (event := find()) is None:
             self._exchange.hear(await self._reader.read(PIECE))
-        return found
+        return event

@@ -56,9 +56,9 @@ def ask(
     its host may not be asked, OSError when there is no answer."""
     parts = urlsplit(url)
     line = _connected(parts, rules)
-    said = {**(headers or {}), **_own_headers(parts), "Connection": "close"}
+    sent_headers = {**(headers or {}), **_own_headers(parts), "Connection": "close"}
     try:
-        line.begin(method, _path(parts), body, said)
+        line.begin(method, _path(parts), body, sent_headers)
         return Page(line)
     except BaseException:
         line.close()
