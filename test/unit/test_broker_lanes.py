@@ -160,16 +160,6 @@ class _Deaf:
     greeted = linked = linked_from = opened = refused = ended = came
 
 
-def _server_without_jobs():
-    """Make a server in which a new link finds nothing to do."""
-    deaf = SimpleNamespace(linked=lambda *_: None)
-    node = SimpleNamespace(replication=deaf, desk=SimpleNamespace(holding=deaf))
-    clock = SimpleNamespace(now=lambda: 0.0)
-    return SimpleNamespace(
-        node=node, store=SimpleNamespace(clock=clock), soon=lambda: None
-    )
-
-
 def test_no_mark_follows_what_a_full_outbox_has_lost():
     members = Members(B, random.Random(1), Address("127.0.0.1", 7712, 0))
     bus, link = Bus(members, b"s", None, lambda: 0.0, _Deaf()), Link()
@@ -194,7 +184,12 @@ def test_marks_pass_again_over_a_new_link(way, monkeypatch):
             disk.lanes.put("a", LARGE)
         await disk.let_go()
         cluster = object.__new__(Cluster)  # of which nothing else is asked here
-        cluster._server = _server_without_jobs()
+        deaf = SimpleNamespace(linked=lambda *_: None)
+        cluster._node = SimpleNamespace(
+            replication=deaf, desk=SimpleNamespace(holding=deaf)
+        )
+        cluster._store = SimpleNamespace(clock=SimpleNamespace(now=lambda: 0.0))
+        cluster._soon = lambda: None
         cluster._outgoing = cluster._incoming = disk.lanes
         getattr(cluster, way)("a")
         disk.lanes.put("a", Mark())

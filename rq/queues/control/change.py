@@ -137,7 +137,7 @@ def cancel_batch(ctx: Context, arg: bytes) -> Ok[str]:
 
 def ack_errs(ctx: Context, arg: bytes) -> Ok[str | int] | Awaitable[Acknowledged]:
     """Acknowledge one error, or all of them, with `before` those that failed before a
-    time, with the reply of the ancestor: how many, and behind it how many stay because they failed
+    time. The ancestor's reply: how many, and behind it how many stay because they failed
     meanwhile."""
     request = object_in(arg) if arg.strip().startswith(b"{") else {}
     if "msg_id" not in request:
