@@ -61,7 +61,7 @@ class Lease:
 class Offer:
     """What a request for leases has brought."""
 
-    sent: float  # when it was asked for, as `terms.now` gives it
+    sent: float  # when it was asked for, as `holding.now` gives it
     leases: tuple[Lease, ...]
     refused: Mapping[str, str]  # token: why its message cannot be worked on here
     why: str  # no lease

@@ -19,8 +19,8 @@ from rq.scripts.time_limits import Timed, over_resources
 from rq.scripts.words import Said
 from rq.work.answers import Lease, Result
 from rq.work.folder import Folder
+from rq.work.holding import Term
 from rq.work.log_sender import LogSender
-from rq.work.terms import Term
 
 MOST_DUPS = 100
 COPIED = "it is made when the attempt ends"  # what a script hears of its copy
@@ -184,7 +184,7 @@ class Attempt:
 
     def close(self, now: float) -> dict[str, Json]:
         """Keep and return its end as the queue's host takes it; nothing of it changes
-        any more. `now` as `terms.now` gives it."""
+        any more. `now` as `holding.now` gives it."""
         self.closed_at = now
         self.end = self._to_json()
         return self.end

@@ -14,7 +14,7 @@ from rq.logs import fields
 from rq.nesting import Json
 from rq.pipe import Verb
 from rq.work import folder as folders
-from rq.work import notes, terms
+from rq.work import holding, notes
 from rq.work.answers import Result
 from rq.work.attempt import Attempt
 from rq.work.folder import Folder, ResultFile
@@ -60,7 +60,7 @@ class Delivery:
     async def hand_in(self, attempt: Attempt) -> None:
         """Hand in the end of an attempt, once its host can be reached; RQError when
         nobody will ever take it."""
-        finish = attempt.close(terms.now())
+        finish = attempt.close(holding.now())
         await self._deliver(
             End(folder=attempt.folder, finish=finish, sender=attempt.sender)
         )

@@ -16,7 +16,7 @@ from rq.logs import fields
 from rq.pipe import Verb
 from rq.proc.spawn import Termination
 from rq.work import folder as folders
-from rq.work import terms
+from rq.work import holding
 from rq.work.attempt import Attempt, Why
 from rq.work.bulk import Bulk
 from rq.work.definition import Definition
@@ -106,7 +106,7 @@ class LeaseWork:
     async def _begin(self, attempt: Attempt) -> bool:
         """Say that the work begins, and lay out its folder; return whether it does."""
         starting = _say(attempt, self.delivery.words.starts)
-        if terms.now() < attempt.term.renew_at:
+        if holding.now() < attempt.term.renew_at:
             await starting
         else:
             await asyncio.gather(starting, self._renew_late(attempt))
@@ -149,7 +149,7 @@ class LeaseWork:
     async def _renew_late(self, attempt: Attempt) -> None:
         """Renew a lease of which much is over: it was waited for long, or has waited for
         a slot."""
-        if terms.now() >= attempt.term.renew_at:
+        if holding.now() >= attempt.term.renew_at:
             await _say(attempt, self.delivery.words.renewals)
 
     async def _run(self, attempt: Attempt) -> None:

@@ -19,7 +19,7 @@ from rq.errors import Busy, Refused
 from rq.outbound.peers import Target
 from rq.proc import lease_holders, locks
 from rq.scripts.slots import Slots
-from rq.work import terms
+from rq.work import holding
 
 MOST = 1000  # agents of one user on a machine, for one queue
 _MODE = 0o700
@@ -46,7 +46,7 @@ class Place:
 
     def slots(self) -> Slots:
         """Return its slots, all free."""
-        start = int(terms.now() * 1000)
+        start = int(holding.now() * 1000)
         return Slots(self.path / "lease", self.lease_prefix, start)
 
     def close(self) -> None:

@@ -17,7 +17,7 @@ from rq.proc import daemon, descriptors, turnlimit
 from rq.scripts.time_limits import TimeLimits
 from rq.scripts.worker_protocol import Limits as WorkerLimits
 from rq.wording import duration
-from rq.work import stop_signals, terms
+from rq.work import holding, stop_signals
 from rq.work.agent import Agent, Limits
 from rq.work.attempt import Attempt
 from rq.work.definition import Definition
@@ -71,7 +71,7 @@ async def _live(options: Options, place: Place, null: int) -> None:
 
 
 async def _lives(options: Options, place: Place, null: int) -> None:
-    host = Host(options.to, options.peer, terms.now)
+    host = Host(options.to, options.peer, holding.now)
     service = Service(options.to, Link(host.ask, options.to.peer), options.about())
     try:
         async with _script(options, place, service) as shared:

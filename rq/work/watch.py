@@ -13,7 +13,7 @@ from itertools import islice
 
 from rq.errors import RQError
 from rq.logs import fields
-from rq.work import terms
+from rq.work import holding
 from rq.work.attempt import Attempt, Why
 from rq.work.delivery import Delivery
 
@@ -49,7 +49,7 @@ class Watch:
         """Look again and again."""
         while True:
             await asyncio.sleep(LOOK)
-            self.look(terms.now())
+            self.look(holding.now())
 
     def look(self, now: float) -> None:
         """Do what is to be done now."""
