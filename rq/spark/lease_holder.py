@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import sys
 import threading
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from rq.spark import lease_options
 from rq.spark.lease_claims import Claim, Claims
 from rq.spark.lease_options import Options
 from rq.spark.lease_queue import CANCELLED, LeaseQueue
+from rq.work.holding import Term, now
 
 _LOOK = 5.0  # seconds between questions for what was cancelled
 _UNKNOWN = "the checkpoint that knew it was removed"
@@ -110,14 +110,14 @@ class Holder:
     def _mind(self) -> None:
         """Renew all leases three times in their length, and give up what was cancelled.
         What is over is told when Spark asks for it."""
-        pause, fails = self._options.seconds / 3 - self._look, False
-        renewed = time.monotonic()
+        fails, term = False, Term(now(), self._options.seconds)
         while not self._stopped.wait(self._look):
             try:
                 self._give_up(self._minded.cancels())
-                if time.monotonic() - renewed >= pause:
+                if now() + self._look >= term.renew_at:
+                    sent = now()
                     self._renew()
-                    renewed = time.monotonic()
+                    term = Term(sent, self._options.seconds)
                 fails = False
             except RQError as error:
                 if not fails:  # else it was told

@@ -8,18 +8,17 @@ from dataclasses import dataclass
 from typing import cast
 
 import rq
-from rq import wire
-from rq.kinds import Kind, kind_of
 from rq.nesting import Json
-from rq.replies import Grant, GrantsView, WordResult
+from rq.replies import Grant, GrantsView
 from rq.spark import queue_door
 from rq.spark.lease_ways import Way
+from rq.work import holding
+from rq.work.holding import Result
 
 MOST = 1000  # leases that one request asks for
 AT_ONCE = 100  # tokens of one request
 ENDED = "Spark has committed it"
 CANCELLED = "the query has heard of its cancel"
-_OVER = frozenset({Kind.LEASE_OVER, Kind.LEASE_FORGOTTEN})
 _DONE = "done"
 
 
@@ -65,11 +64,11 @@ class LeaseQueue:
 
     def start(self, tokens: Sequence[str]) -> Heard:
         """Confirm leases."""
-        return _heard(self._say("start", "tokens", tokens))
+        return _heard(tokens, self._say("start", "tokens", tokens))
 
     def renew(self, tokens: Sequence[str]) -> Heard:
         """Let leases go on."""
-        return _heard(self._say("renew", "tokens", tokens))
+        return _heard(tokens, self._say("renew", "tokens", tokens))
 
     def release(self, tokens: Sequence[str], why: str) -> None:
         """Give messages back: to the queue, or as cancelled when that was asked for."""
@@ -78,21 +77,21 @@ class LeaseQueue:
     def finish(self, tokens: Sequence[str]) -> dict[str, str]:
         """End attempts as done; return why those are not done that are not."""
         ends = [{"token": token, "word": _DONE, "text": ENDED} for token in tokens]
-        return _not_done(self._say("finish", "finishes", ends))
+        return _not_done(tokens, self._say("finish", "finishes", ends))
 
     def _say(
         self, command: str, name: str, items: Sequence[Json], **about: Json
-    ) -> list[WordResult]:
+    ) -> list[Result]:
         """Say a word about all items; raise what may pass: then all is said again."""
-        rows: list[WordResult] = []
+        results: list[Result] = []
         for first in range(0, len(items), AT_ONCE):
             request = {name: list(items[first : first + AT_ONCE]), **about}
-            rows += queue_door.insist(
-                lambda request=request: _rows(self._ask(command, request)),  # type: ignore[misc]
+            results += queue_door.insist(
+                lambda request=request: _results(self._ask(command, request)),  # type: ignore[misc]
                 self.close,
                 self._timeout,
             )
-        return rows
+        return results
 
     def _insist(self, command: str, about: Mapping[str, Json]) -> Json:
         return queue_door.insist(
@@ -106,27 +105,31 @@ class LeaseQueue:
 # ---- answers
 
 
-def _rows(reply: Json) -> Sequence[WordResult]:
+def _results(reply: Json) -> Sequence[Result]:
     """Return what became of each word; raise the first failure of which a lease is not
     over."""
-    rows = cast(Mapping[str, Sequence[WordResult]], reply)["results"]
-    for row in rows:
-        if not row["ok"] and (kind := kind_of(row["kind"])) not in _OVER:
-            raise wire.error_of(kind or Kind.REFUSED, row["text"])
-    return rows
+    rows = cast(Mapping[str, Sequence[Mapping[str, Json]]], reply)["results"]
+    results = [holding.result(row, holding.now()) for row in rows]
+    holding.check_taken(results)
+    return results
 
 
-def _heard(rows: Sequence[WordResult]) -> Heard:
+def _heard(tokens: Sequence[str], results: Sequence[Result]) -> Heard:
+    said = dict(zip(tokens, results, strict=True))
     return Heard(
-        over={row["token"]: row["text"] for row in rows if not row["ok"]},
-        cancels={row["token"]: row["cancel"] for row in rows if row.get("cancel")},
+        over={token: result.text for token, result in said.items() if not result.ok},
+        cancels={
+            token: result.cancel for token, result in said.items() if result.cancel
+        },
     )
 
 
-def _not_done(rows: Sequence[WordResult]) -> dict[str, str]:
-    over = {row["token"]: row["text"] for row in rows if not row["ok"]}
-    for row in rows:
-        if row["ok"] and row["state"] != _DONE:
-            msg_id = row["token"].partition("~")[0]
-            over[row["token"]] = f"{msg_id} was cancelled, and is in {row['state']}"
+def _not_done(tokens: Sequence[str], results: Sequence[Result]) -> dict[str, str]:
+    over: dict[str, str] = {}
+    for token, result in zip(tokens, results, strict=True):
+        if not result.ok:
+            over[token] = result.text
+        elif result.state != _DONE:
+            msg_id = token.partition("~")[0]
+            over[token] = f"{msg_id} was cancelled, and is in {result.state}"
     return over

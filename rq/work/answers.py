@@ -14,18 +14,17 @@ import orjson
 from rq import message as messages
 from rq import names
 from rq.errors import BadInput, RQError
-from rq.kinds import Kind
 from rq.message import Message, limits
 from rq.message.limits import NONE, Limits
 from rq.nesting import Json, from_json
+from rq.work import holding
+from rq.work.holding import Result
 
-LONGEST = 86400  # seconds of a lease
 MOST_FILES = 10_000  # attachments of a message
 _LARGEST = 2**62  # bytes
 _TOKEN = re.compile(
     r"(\d{8}\.\d{4}\.\d{2}\.\d{3}\.\d{1,20})~(\d{1,9})~[0-9a-f]{32}", re.ASCII
 )
-_LOST = frozenset({Kind.LEASE_OVER, Kind.LEASE_FORGOTTEN, Kind.NO_SUCH_MESSAGE})
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _TEXT = 2000  # characters of a sentence
 
@@ -71,19 +70,6 @@ class Offer:
     user: str = ""  # that the queue's scripts run as there; "": RQ's own
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
-    """What became of a word about one token."""
-
-    ok: bool
-    text: str = ""  # why not
-    is_lost: bool = False  # the token is no longer that of the message's attempt
-    cancel: str = ""  # why its work shall end
-    seconds: float = 0.0  # that were granted
-    sent: float = 0.0  # when the word was sent
-    have: int | None = None  # bytes of the log, or of a file, that have arrived
-
-
 def offer(body: bytes, now: float, sent: float) -> Offer:
     """Return what was leased; BadInput when it is no such answer. `now`: epoch
     seconds."""
@@ -107,11 +93,11 @@ def offer(body: bytes, now: float, sent: float) -> Offer:
         sent=sent,
         leases=tuple(leases),
         refused=refused,
-        why=_text(reply, "why"),
+        why=holding.text(reply, "why"),
         cancels={str(key): str(why)[:_TEXT] for key, why in _object(cancels).items()},
-        base_url=_text(reply, "base_url"),
-        env=_text(reply, "env"),
-        user=_text(reply, "user"),
+        base_url=holding.text(reply, "base_url"),
+        env=holding.text(reply, "env"),
+        user=holding.text(reply, "user"),
     )
 
 
@@ -124,7 +110,7 @@ def _lease(token: str, given: Mapping[str, Json], now: float) -> Lease:
         token=token,
         msg_id=names.msg_id(msg_id),
         attempt=int(attempt),
-        seconds=_seconds(given["seconds"]),
+        seconds=holding.seconds_of(given["seconds"]),
         message=messages.from_disk(fields, msg_id, now),
         files=_files(given.get("attachments")) if fetches else (),
         limits=limits.from_json(bounds),
@@ -156,27 +142,12 @@ def results(body: bytes, count: int, sent: float) -> list[Result]:
     entries = _list(_object(from_json(body, "the answer")), "results")
     if len(entries) != count:
         raise BadInput(f"it answers {len(entries)} of {count} words")
-    return [result(_object(entry), sent) for entry in entries]
+    return [holding.result(_object(entry), sent) for entry in entries]
 
 
 def one_result(body: bytes, sent: float) -> Result:
     """Return what became of the word about a single token; BadInput."""
-    return result(_object(from_json(body, "the answer")), sent)
-
-
-def result(given: Mapping[str, Json], sent: float) -> Result:
-    """Return what an entry of an answer says; BadInput."""
-    seconds, have = given.get("seconds"), given.get("have")
-    text = _text(given, "text") or _text(given, "detail")
-    return Result(
-        ok=given.get("ok") is True,
-        text=text,
-        is_lost=given.get("kind") in _LOST,
-        cancel=_text(given, "cancel"),
-        seconds=0.0 if seconds is None else _seconds(seconds),
-        sent=sent,
-        have=have if isinstance(have, int) and 0 <= have <= _LARGEST else None,
-    )
+    return holding.result(_object(from_json(body, "the answer")), sent)
 
 
 def _object(value: Json) -> Mapping[str, Json]:
@@ -192,20 +163,8 @@ def _list(given: Mapping[str, Json], name: str) -> list[Json]:
     raise BadInput(f"the answer has no list {name!r}")
 
 
-def _text(given: Mapping[str, Json], name: str) -> str:
-    value = given.get(name)
-    return value[:_TEXT] if isinstance(value, str) else ""
-
-
 def _token(given: Mapping[str, Json]) -> str:
     token = given.get("token")
     if isinstance(token, str) and _TOKEN.fullmatch(token):
         return token
     raise BadInput("a lease has no token")
-
-
-def _seconds(value: Json) -> float:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if is_number and 0 < float(value) <= LONGEST:  # type: ignore[arg-type]
-        return float(value)  # type: ignore[arg-type]
-    raise BadInput("a lease lasts for no number of seconds")

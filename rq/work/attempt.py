@@ -17,9 +17,9 @@ from rq.scripts.log import PassedLog, StdioLog
 from rq.scripts.script import Script
 from rq.scripts.time_limits import Timed, over_resources
 from rq.scripts.words import Said
-from rq.work.answers import Lease, Result
+from rq.work.answers import Lease
 from rq.work.folder import Folder
-from rq.work.holding import Term
+from rq.work.holding import Result, Term
 from rq.work.log_sender import LogSender
 
 MOST_DUPS = 100

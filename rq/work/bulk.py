@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
 from rq.errors import RQError
-from rq.work.answers import Result
+from rq.work.holding import Result
 
 MOST = 100  # tokens of a request
 

@@ -15,9 +15,9 @@ from rq.nesting import Json
 from rq.pipe import Verb
 from rq.work import folder as folders
 from rq.work import holding, notes
-from rq.work.answers import Result
 from rq.work.attempt import Attempt
 from rq.work.folder import Folder, ResultFile
+from rq.work.holding import Result
 from rq.work.log_sender import TRIES, LogSender
 from rq.work.notes import Note
 from rq.work.place import Place

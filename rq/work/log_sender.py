@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from rq.work.answers import Result
+from rq.work.holding import Result
 
 # Sends bytes at an offset.
 Send = Callable[[int, bytes, bool], Awaitable[Result]]

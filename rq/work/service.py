@@ -16,7 +16,8 @@ from rq.outbound.exchange import Reply
 from rq.outbound.host import Request, Sink
 from rq.outbound.peers import Target
 from rq.work import answers
-from rq.work.answers import File, Offer, Result
+from rq.work.answers import File, Offer
+from rq.work.holding import Result
 from rq.work.link import Link, encoded
 
 JSON = {"Content-Type": "application/json"}

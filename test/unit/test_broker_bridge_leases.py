@@ -10,6 +10,7 @@ from rq.broker.bridge.queues import Asker, Queues
 from rq.config import files
 from rq.layout import Root
 from rq.lines.owners import ClientGone
+from rq.work.holding import Result
 
 ANNA = Asker("anna", "test")
 SECONDS = 30  # that a test may take which would never end
@@ -39,7 +40,7 @@ class Owners:
     async def say(self, queue, asker, word, request):
         if word == "release":
             self.given_back += request["tokens"]
-        return [{"ok": True} for _ in request["tokens"]]
+        return [Result(ok=True) for _ in request["tokens"]]
 
 
 def grant(queue):

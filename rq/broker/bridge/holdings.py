@@ -18,11 +18,11 @@ from rq.kinds import Kind
 from rq.logs import fields
 from rq.message.fields import is_whole
 from rq.nesting import Json
-from rq.replies import Grant, WordResult
+from rq.replies import Grant
+from rq.work.holding import Result
 
 LONGEST = 86_400  # seconds of a lease
 NO_JOB = "NOJOB Job not known in the context of this node."
-_OVER = (Kind.LEASE_OVER, Kind.LEASE_FORGOTTEN)
 DONE: Mapping[str, Json] = {"word": "done"}
 AGAIN: Mapping[str, Json] = {"word": "resend", "delay": 0, "text": "NACK"}
 
@@ -75,9 +75,9 @@ class Holdings:
             word = "start"
             if own is not None:
                 word, request["seconds"] = "renew", own
-            rows = await self._queues.say(queue, asker, word, request)
-            for each, row in zip(some, rows, strict=True):
-                if row["ok"]:
+            results = await self._queues.say(queue, asker, word, request)
+            for each, result in zip(some, results, strict=True):
+                if result.ok:
                     begun.add(each.grant["token"])
                     self._keep(asker, each, own or each.grant["seconds"])
 
@@ -117,11 +117,11 @@ class Holdings:
 
         async def finish(queue: str, some: Sequence[tuple[Key, Held]]) -> None:
             finishes: Json = [{"token": held.token, **how} for _, held in some]
-            rows = await self._queues.say(
+            results = await self._queues.say(
                 queue, asker, "finish", {"finishes": finishes}
             )
-            for (key, _), row in zip(some, rows, strict=True):
-                if self._is_ended(queue, key, row):
+            for (key, _), result in zip(some, results, strict=True):
+                if self._is_ended(queue, key, result):
                     ended.add(key)
 
         failed = await _all_of(
@@ -133,12 +133,11 @@ class Holdings:
             raise failed[0]
         return ended
 
-    def _is_ended(self, queue: str, key: Key, row: WordResult) -> bool:
+    def _is_ended(self, queue: str, key: Key, result: Result) -> bool:
         """Return whether a message was ended now; Refusal: it was not, for now."""
-        if not row["ok"] and row["kind"] not in _OVER:
-            raise failures.refusal(queue, Kind(row["kind"]), row["text"])
+        _check_taken(queue, result)
         self._tokens.drop(key)
-        return row["ok"]
+        return result.ok
 
     async def go_on(self, asker: Asker, key: Key) -> float:
         """Let a client hold a message for a whole lease more; return its seconds."""
@@ -146,20 +145,18 @@ class Holdings:
         if held is None:
             raise Refusal(NO_JOB)
         tokens: Json = [held.token]
-        [row] = await _of_queue(
+        [result] = await _of_queue(
             held.queue,
             self._queues.say(held.queue, asker, "renew", {"tokens": tokens}),
         )
-        if not row["ok"] and row["kind"] in _OVER:
+        _check_taken(held.queue, result)
+        if result.is_lost:
             self._tokens.drop(key)
             raise Refusal(NO_JOB)
-        if not row["ok"]:
-            raise failures.refusal(held.queue, Kind(row["kind"]), row["text"])
-        until = asyncio.get_running_loop().time() + row["seconds"]
-        self._tokens.keep(key, held._replace(until=until))
-        if "cancel" in row:
-            raise Refusal(f"ERR stop working on it, and NACK it: {row['cancel']}")
-        return row["seconds"]
+        self._tokens.keep(key, held._replace(until=result.ends_at))
+        if result.cancel:
+            raise Refusal(f"ERR stop working on it, and NACK it: {result.cancel}")
+        return result.seconds
 
     async def give_back(self, asker: Asker, taken: Iterable[Taken], why: str) -> None:
         """Give messages back, uncounted, that their client has not got."""
@@ -178,6 +175,13 @@ class Holdings:
         )
         for failure in failed:  # they run out
             log.warning("not given back: %s", fields(reason=failure.failure.text))
+
+
+def _check_taken(queue: str, result: Result) -> None:
+    """Refusal: a word about a lease was not taken, and the lease is not over."""
+    if not (result.ok or result.is_lost):
+        kind = result.kind or Kind.REFUSED
+        raise failures.refusal(queue, kind, result.text)
 
 
 def _own_seconds(grant: Grant) -> float | None:

@@ -23,7 +23,9 @@ from rq.lines.owners import ClientGone, Owners
 from rq.message.fieldnames import KEY as _KEY
 from rq.message.fieldnames import KEY_OF
 from rq.nesting import Json
-from rq.replies import Counts, Grant, GrantsView, WordResult
+from rq.replies import Counts, Grant, GrantsView
+from rq.work import holding
+from rq.work.holding import Result
 
 MOST_WORDS = 1000  # tokens in one request
 MOST_WAIT = 60.0  # seconds that an owner lets a client wait
@@ -142,10 +144,12 @@ class Queues:
 
     async def say(
         self, queue: str, asker: Asker, word: str, request: Fields
-    ) -> Sequence[WordResult]:
+    ) -> Sequence[Result]:
         """Say a word about leases; return what became of it for each."""
+        sent = asyncio.get_running_loop().time()
         reply = await self._ask(queue, word, {"who": asker.user, **request})
-        return cast(Mapping[str, Sequence[WordResult]], reply)["results"]
+        rows = cast(Mapping[str, Sequence[Mapping[str, Json]]], reply)["results"]
+        return [holding.result(row, sent) for row in rows]
 
     # ----
 
