@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from rq.states import HASHED, State
+from rq.words.states import HASHED, State
 
 STATE_DIRS = ("prep", "que", "run", "done", "relayed", "err")
 JOURNAL = "journal"

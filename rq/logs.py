@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from rq import visible
+from rq.words import visible
 
 ROTATE_BYTES = 16 * 1024 * 1024
 KEEP = 4

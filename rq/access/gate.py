@@ -14,10 +14,11 @@ import socket
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from rq import names, users
+from rq import names
 from rq.access.roles import Principal, Role
 from rq.config.settings import RootConfig
 from rq.errors import BadConfig, NotKnown, NotPermitted, WrongHost
+from rq.proc import users
 
 ANYBODY = "anybody"
 log = logging.getLogger(__name__)

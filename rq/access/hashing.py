@@ -11,7 +11,7 @@ import bisect
 import itertools
 from concurrent.futures import ThreadPoolExecutor
 
-from rq import passwords
+from rq.config import passwords
 from rq.errors import TooOften
 
 WAITING = 32  # guesses that wait at the same time

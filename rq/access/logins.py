@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from rq import passwords
 from rq.access.audit import network
 from rq.access.guesses import Guesses
 from rq.access.hashing import Hashing
 from rq.access.roles import EVERY_QUEUE, Principal, Role
+from rq.config import passwords
 from rq.config.settings import RootConfig
 from rq.errors import BadConfig
 

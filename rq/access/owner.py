@@ -7,10 +7,9 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from rq import users
 from rq.errors import Refused
 from rq.layout import Root
-from rq.proc import descriptors
+from rq.proc import descriptors, users
 
 _ROOT_UID = 0
 _CODE = Path(__file__).resolve().parents[2]  # the checkout

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
-from rq.guarded import Sender
+from rq.message.guarded import Sender
 
 
 class Role(StrEnum):

@@ -9,10 +9,9 @@ import os
 import socket
 from dataclasses import dataclass
 
-from rq import users
 from rq.access.roles import Principal, Role
 from rq.errors import NotPermitted
-from rq.proc import peers
+from rq.proc import peers, users
 
 log = logging.getLogger(__name__)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rq import passwords
 from rq.access import logins, tokens
+from rq.config import passwords
 from rq.config.settings import RootConfig
 from rq.config.values import is_loopback
 from rq.layout import Root

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import SystemRandom
 
-from rq import client, config, durable, helper, logs, passwords
+from rq import config, logs
 from rq.access.tls import Certificate
 from rq.broker.admin.table import TABLE as ADMIN
 from rq.broker.bus.channel import Channel
@@ -26,15 +26,17 @@ from rq.broker.store import place as place_of_node
 from rq.broker.store.place import Place
 from rq.broker.store.store import Store, open_store
 from rq.config import broker as broker_settings
-from rq.config import broker_secret
+from rq.config import broker_secret, passwords
 from rq.config.broker import BrokerConfig
 from rq.config.values import is_loopback
 from rq.errors import BadConfig, CannotRead, Damaged, RQError, cause_of
-from rq.helper import Helper
+from rq.files import durable
 from rq.layout import Root
 from rq.logs import fields
 from rq.proc import collector, descriptors, listening, turnlimit
 from rq.proc.listening import Bound
+from rq.rpc import client, helper
+from rq.rpc.helper import Helper
 
 PASSWORD = "RQ_BROKER_PASSWORD"  # in the environment of a node without a supervisor
 _SOME = 10_000  # events in one sync

@@ -30,9 +30,10 @@ import signal
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
-from rq import errors, visible
+from rq import errors
 from rq.cli.verbs import ANCESTOR, NAMED, ROOTLESS, UNWARNED, VERBS, usage
 from rq.kinds import Kind
+from rq.words import visible
 
 if TYPE_CHECKING:
     from types import FrameType

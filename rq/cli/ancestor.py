@@ -12,8 +12,8 @@ from rq.cli.named_files import FRESH, Files
 from rq.cli.owner import Reply
 from rq.errors import BadInput
 from rq.layout import Root
-from rq.nesting import Json
 from rq.replies import MessageView
+from rq.words.nesting import Json
 
 RELAY = "relay"
 _MESSAGE_OPTIONS = (

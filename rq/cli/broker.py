@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 
-from rq import passwords
 from rq.cli import (
     FAILED,
     OK,
@@ -24,12 +23,12 @@ from rq.cli import (
 )
 from rq.cli.named_files import FRESH, Files
 from rq.config import broker as config
-from rq.config import displaced
+from rq.config import displaced, passwords
 from rq.config.begun import Begun
 from rq.config.broker import BrokerConfig
 from rq.errors import Refused
 from rq.layout import Root
-from rq.states import Child
+from rq.words.states import Child
 
 _PASSED_ON = (
     "bus_port bus_addr secret_file password_file tls_cert tls_key tls_clients accept"

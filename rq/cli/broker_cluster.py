@@ -11,7 +11,6 @@ import sys
 from collections.abc import Callable
 
 from rq import names
-from rq.broker_client import questions
 from rq.cli import term
 from rq.cli.named_files import Files
 from rq.config import broker as config
@@ -20,6 +19,7 @@ from rq.config.broker import BUS_ABOVE, BrokerConfig
 from rq.config.values import is_loopback
 from rq.errors import BadInput, Refused, RQError
 from rq.layout import Root
+from rq.rpc.broker import questions
 
 STDIN = "-"
 _EVERYWHERE = "0.0.0.0"

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from rq.broker_client import questions
 from rq.cli import ports, term
 from rq.config import broker as config
 from rq.config import broker_secret
 from rq.config.broker import FSYNC
 from rq.errors import BadConfig, RQError
-from rq.health import Trouble
 from rq.layout import Root
-from rq.wording import duration, size
+from rq.replies.health import Trouble
+from rq.rpc.broker import questions
+from rq.words.wording import duration, size
 
 _PATIENCE = 3.0  # seconds
 

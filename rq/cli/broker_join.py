@@ -10,9 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rq import names
-from rq.broker_client import questions
-from rq.broker_client.connection import ask
-from rq.broker_client.rows import HeldRow, NodeRow
 from rq.cli import (
     FAILED,
     INTERRUPTED,
@@ -29,6 +26,9 @@ from rq.config.broker import BUS_ABOVE, BrokerConfig
 from rq.config.values import is_loopback
 from rq.errors import BadInput, Refused, RQError, Unreachable
 from rq.layout import Root
+from rq.rpc.broker import questions
+from rq.rpc.broker.connection import ask
+from rq.rpc.broker.rows import HeldRow, NodeRow
 
 _LAST_PORT = 65_535
 _STEP = 0.1  # seconds between two looks

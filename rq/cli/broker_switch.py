@@ -11,7 +11,7 @@ from rq.config.broker import BrokerConfig
 from rq.errors import Refused
 from rq.layout import Root
 from rq.replies import ChildView
-from rq.states import Child
+from rq.words.states import Child
 
 _SETTLED = (Child.UP, Child.FATAL, Child.BACKOFF)
 _ENDED = (Child.DOWN, Child.FATAL)

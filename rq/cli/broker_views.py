@@ -7,16 +7,16 @@ import argparse
 import os
 from collections.abc import Sequence
 
-from rq.broker_client import answers, questions
-from rq.broker_client.addresses import readable
-from rq.broker_client.connection import ask
-from rq.broker_client.rows import ClientRow, CopyRow, Job, NodeRow
 from rq.cli import FAILED, OK, place, term
 from rq.config import broker as config
 from rq.errors import BadInput, NoSuchMessage, Unreachable
 from rq.layout import Root
 from rq.resp import Status, Value
-from rq.wording import duration, size
+from rq.rpc.broker import answers, questions
+from rq.rpc.broker.addresses import readable
+from rq.rpc.broker.connection import ask
+from rq.rpc.broker.rows import ClientRow, CopyRow, Job, NodeRow
+from rq.words.wording import duration, size
 
 _SHORT = 60  # characters of a name or a body in a table
 _NOT_READ = {True: "(in a file of its own)", False: ""}

@@ -9,15 +9,15 @@ import time
 from collections.abc import Sequence
 from typing import cast
 
-from rq import moments
 from rq.cli import FAILED, OK, owner, place, term
 from rq.errors import OutcomeUnknown, Unreachable, WrongState
 from rq.layout import Root
 from rq.message.action import Action, Many
 from rq.message.table import PARAMS
-from rq.nesting import Json
 from rq.replies import BulkChoice, BulkView
-from rq.states import State
+from rq.words import moments
+from rq.words.nesting import Json
+from rq.words.states import State
 
 _PAUSE = 0.2  # seconds between looks at how far it is
 _GIVEN = ("cause", "text", "key", *PARAMS)

@@ -13,10 +13,10 @@ import orjson
 
 from rq.access.attempt_tokens import VARIABLE
 from rq.errors import BadInput
-from rq.nesting import Json
 from rq.outbound import addresses, peers
 from rq.outbound.api import Api
 from rq.outbound.peers import Peer
+from rq.words.nesting import Json
 
 HOST = "RQ_HOST"  # the address of this RQ, as scripts get it
 _PATIENCE = 60.0  # seconds

@@ -17,8 +17,8 @@ from rq.errors import RQError, WrongState
 from rq.layout import Root
 from rq.message.action import Action
 from rq.message.actions import ACTIONS, Word
-from rq.nesting import Json
-from rq.states import LIVE, State
+from rq.words.nesting import Json
+from rq.words.states import LIVE, State
 
 Change = Callable[[Root, str, str], str]  # queue, msg_id -> what became of it
 Given = Mapping[str, Json]  # what an action is done with

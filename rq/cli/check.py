@@ -7,11 +7,11 @@ import os
 from collections.abc import Sequence
 from typing import TypedDict, cast
 
-from rq.broker_client import questions
 from rq.cli import INTEGRITY, OK, owner, place, term
 from rq.errors import Damaged, RQError, Unreachable
 from rq.layout import Root
 from rq.replies import Problem
+from rq.rpc.broker import questions
 
 
 class QueueProblem(Problem):

@@ -13,16 +13,17 @@ from enum import IntEnum
 
 import orjson
 
-from rq import config, names, sentences
+from rq import config, names
 from rq.cli import guarded, term
 from rq.errors import BadConfig, BadInput, RQError
 from rq.kinds import Kind
 from rq.layout import Root
-from rq.nesting import Json
 from rq.outbound import addresses, connection, peers
 from rq.outbound.exchange import Reply
 from rq.outbound.line import Line
 from rq.outbound.peers import Peer, Target
+from rq.words import sentences
+from rq.words.nesting import Json
 
 _PATH = "check_rq/new_message"  # nothing is sent: the message in it is missing
 _FORM = {"Content-Type": "application/x-www-form-urlencoded"}

@@ -10,15 +10,17 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, cast
 
-from rq import config, disk, health, wording, zones
+from rq import config, zones
 from rq.access import warnings as access
 from rq.cli import OK, broker_health, owner, place, ports, term
 from rq.config import recipients
 from rq.errors import BadConfig, RQError
+from rq.files import disk
 from rq.layout import Root
 from rq.proc import cgroups
-from rq.replies import Checked, Detail, Problem, SupervisorStatus
+from rq.replies import Checked, Detail, Problem, SupervisorStatus, health
 from rq.scripts import obeyed
+from rq.words import wording
 
 if TYPE_CHECKING:
     from rq.spool.disk_speed import Speed

@@ -16,8 +16,8 @@ from rq.errors import BadInput
 from rq.layout import Root
 from rq.message.actions import ACTIONS, Word
 from rq.message.table import PARAMS, names
-from rq.nesting import Json, from_json
-from rq.states import version_of
+from rq.words.nesting import Json, from_json
+from rq.words.states import version_of
 
 # What an editor is given: what `rq send` has options for.
 _EDITABLE = names(lambda row: bool(row.option) or row.name in PARAMS)

@@ -15,7 +15,7 @@ from rq.cli import FAILED, OK, guarded, place, ports, take_root
 from rq.config import files, settings
 from rq.errors import BadConfig, BadInput
 from rq.layout import Root
-from rq.nesting import Json
+from rq.words.nesting import Json
 
 _PORTS_TRIED = 50
 _ON_SPARK = frozenset({"spark-history", "spark-work"})

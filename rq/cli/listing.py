@@ -7,14 +7,15 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from rq import waits, wording
 from rq.cli import owner, place, term
 from rq.cli.owner import Reader
 from rq.errors import BadInput
 from rq.layout import Root
+from rq.message import waits
+from rq.message.waits import Reason
 from rq.replies import MessageRow
-from rq.states import State
-from rq.waits import Reason
+from rq.words import wording
+from rq.words.states import State
 
 _LIVE = (State.RUN, State.QUE, State.PREP, State.ERR)
 _CHOICES = [str(s) for s in State if s not in (State.NOWHERE, State.GONE)]

@@ -11,14 +11,15 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from rq import config, disk
+from rq import config
 from rq.access import owner
 from rq.cli import FAILED, OK, guarded, place, take_root
 from rq.config import files
 from rq.errors import BadConfig, OutcomeUnknown, Refused, Unreachable
+from rq.files import disk
 from rq.layout import Root
 from rq.proc import locks, processes
-from rq.states import Child
+from rq.words.states import Child
 
 START_PATIENCE = 60.0  # seconds from the start to the first pong
 PAGE_PATIENCE = 30.0  # seconds from then on until the page listens

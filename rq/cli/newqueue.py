@@ -12,9 +12,10 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from rq import command, config, elsewhere, names
+from rq import config, names
+from rq.builtin import command
+from rq.builtin.command import Command
 from rq.cli import OK, place, term
-from rq.command import Command
 from rq.config import files, settings
 from rq.config.checks import EXIT
 from rq.config.settings import RootConfig
@@ -22,6 +23,7 @@ from rq.config.values import is_loopback
 from rq.errors import BadConfig, BadInput, Refused
 from rq.layout import Root
 from rq.message import limits
+from rq.replies import elsewhere
 from rq.scripts import program_file
 
 _PATIENCE = 60.0  # seconds until the queue serves

@@ -10,8 +10,8 @@ from rq.config import secrets
 from rq.errors import RQError
 from rq.layout import Root
 from rq.replies import MessageRow, NoticesView, TellsRow
-from rq.states import State
-from rq.wording import duration
+from rq.words.states import State
+from rq.words.wording import duration
 
 _NOTICE = "notice"
 _LOOKED_AT = 200  # messages of each state in which those of a queue are looked for

@@ -6,13 +6,13 @@ import os
 import time
 import webbrowser
 
-from rq import health
 from rq.access import kernel, one_time_keys
 from rq.cli import FAILED, OK, place, readiness, term, token
 from rq.config.values import is_loopback
 from rq.errors import Refused
 from rq.layout import Root
-from rq.states import Child
+from rq.replies import health
+from rq.words.states import Child
 
 
 def open_(root: Root, words: list[str]) -> int:

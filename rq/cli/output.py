@@ -17,7 +17,7 @@ from rq.proc import holes
 from rq.replies import MessageView
 from rq.spool import attempts_kept, folders
 from rq.spool.folders import File
-from rq.states import FINAL, State
+from rq.words.states import FINAL, State
 
 _CHUNK = 256 * 1024
 _PAUSE = 0.1

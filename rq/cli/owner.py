@@ -6,7 +6,6 @@ import os
 from collections.abc import Sequence
 from typing import TypeGuard, cast
 
-from rq import client, wire
 from rq.cli import place
 from rq.config import secrets
 from rq.config.admin import Admin, admin_status
@@ -14,9 +13,10 @@ from rq.config.secrets import Said
 from rq.errors import Down, RQError, Unreachable
 from rq.kinds import Kind
 from rq.layout import Root
-from rq.nesting import Json
 from rq.replies import AttemptsView, Detail, MessageRow, MessageView
-from rq.states import State
+from rq.rpc import client, wire
+from rq.words.nesting import Json
+from rq.words.states import State
 
 _IN_TURN = 1000  # messages that are listed in the order in which they run
 Reply = Sequence[Json]  # "ok" or "fail", and what follows from that
@@ -150,7 +150,7 @@ class Reader:
         detail = self.detail(queue)  # unlike num_messages it tells all seven
         if detail is not None:
             return dict(detail["counts"])
-        from rq import offline
+        from rq.spool import offline
 
         return offline.counts(self.root.queue(queue))
 
@@ -159,7 +159,7 @@ class Reader:
         detail = self.detail(queue)
         if detail is not None:
             return detail.get("rows", 0)
-        from rq import offline
+        from rq.spool import offline
 
         return offline.rows_to_come(self.root.queue(queue))
 
@@ -173,7 +173,7 @@ class Reader:
         what runs next, in that order."""
         rows = self._listed(queue, state, limit)
         if rows is None:
-            from rq import offline
+            from rq.spool import offline
 
             silent, path = self._why_silent(), self.root.queue(queue)
             listed = offline.rows(path, state, limit, silent=silent)
@@ -207,7 +207,7 @@ class Reader:
     def message(self, queue: str, msg_id: str) -> MessageView:
         """Return all about a message, as the owner's get_message shows it."""
         reply = self.answer(queue, "get_message", {"msg_id": msg_id})
-        from rq import offline
+        from rq.spool import offline
 
         if is_ok(reply):
             message = cast(MessageView, reply[1])
@@ -235,7 +235,7 @@ class Reader:
         reply = self.answer(queue, "get_attempts", {"msg_id": msg_id})
         if is_ok(reply):
             return cast(AttemptsView, reply[1])
-        from rq import offline
+        from rq.spool import offline
 
         kept = offline.attempts_of(self.root, queue, msg_id)
         return self._below_admin(kept, queue)

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import cast
 
 import rq
-from rq import client, config, names
+from rq import config, names
 from rq.config.settings import RootConfig
 from rq.errors import NOT_YOURS, BadConfig, NoSuchQueue, Refused, RQError, Unreachable
 from rq.layout import QueueDir, Root
-from rq.nesting import Json
 from rq.replies import SupervisorStatus
+from rq.rpc import client
+from rq.words.nesting import Json
 
 CHECKOUT = Path(rq.__file__).resolve().parent.parent
 BUNDLED = Path(rq.__file__).resolve().parent / "bundled"

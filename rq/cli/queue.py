@@ -8,10 +8,11 @@ from collections.abc import Mapping
 
 import orjson
 
-from rq import client, moments
 from rq.cli import change, newqueue, owner, place, status, term
 from rq.config import displaced
 from rq.layout import Root
+from rq.rpc import client
+from rq.words import moments
 
 _UNTIL = "it goes on by itself then: 18:00, +2h, or 2026-01-02T03:04"
 # word: (command to the supervisor, what is true afterwards, one line of help)

@@ -6,11 +6,12 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 
-from rq import disk, health, names
+from rq import names
 from rq.cli import place, term
+from rq.files import disk
 from rq.layout import Root
-from rq.replies import ChildView, SupervisorStatus
-from rq.states import Child
+from rq.replies import ChildView, SupervisorStatus, health
+from rq.words.states import Child
 
 WEB = "web"  # queues do without it: what keeps it from starting is said and left
 READY_PATIENCE = 30.0  # seconds for one more queue to be up

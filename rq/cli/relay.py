@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 
-from rq import host_back_off, transfers
 from rq.cli import owner, place, term
 from rq.errors import RQError
 from rq.layout import Root
 from rq.message.actions import ACTIONS, Word
 from rq.outbound import past_hosts, permits
-from rq.transfers import QUEUE, Transfer
+from rq.relay import host_back_off, transfers
+from rq.relay.transfers import QUEUE, Transfer
 
 _OF_HOSTS = ("allow", "forbid")
 _LOOKED_AT = 1000  # waiting messages that are tried at once

@@ -10,13 +10,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from rq import config
+from rq.builtin.router import ancestor, rules
+from rq.builtin.router.rules import Rules
 from rq.cli import FAILED, OK, term
 from rq.cli.named_files import FRESH, Files
 from rq.errors import BadConfig, BadInput
 from rq.layout import Root
-from rq.nesting import Json
-from rq.router import ancestor, rules
-from rq.router.rules import Rules
+from rq.words.nesting import Json
 
 _RUBY = ".rb"
 _STDIN = "-"

@@ -7,14 +7,16 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 
-from rq import client, moments, names
+from rq import names
 from rq.cli import ancestor, owner, place, term
 from rq.cli.named_files import FRESH, Files
 from rq.errors import BadInput, NotUnique, RQError
 from rq.layout import Root
 from rq.message import PARAMS, limits
 from rq.message.table import ROWS, Kind
-from rq.nesting import Json
+from rq.rpc import client
+from rq.words import moments
+from rq.words.nesting import Json
 
 _KEY = "_key"
 _OPTIONS = tuple(row for row in ROWS if row.option)

@@ -6,12 +6,12 @@ import time
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 
-from rq import next_attempt, wording
 from rq.cli import ids, output, owner, place, term
 from rq.layout import Root
-from rq.message import PARAMS, limits, lineage
+from rq.message import PARAMS, limits, lineage, next_attempt
 from rq.message.table import APART
 from rq.replies import AttachmentView, AttemptRow, AttemptsView, MessageView
+from rq.words import wording
 
 _SHOWN_APART = APART | {"queue"}
 

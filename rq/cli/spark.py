@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from rq.cli import ENDED_IN_ERR, OK, USAGE, listing, place, term
 from rq.errors import BadInput, NoJava, Refused
 from rq.layout import Root
-from rq.states import State
+from rq.words.states import State
 
 if TYPE_CHECKING:
     from rq.spark.rounds import Round

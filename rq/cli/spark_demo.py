@@ -7,11 +7,11 @@ import time
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from rq import client
 from rq.cli import listing, owner, place, spark
 from rq.config import files
 from rq.errors import Refused, RQError
 from rq.layout import Root
+from rq.rpc import client
 
 QUEUES = ("demo-fetch", "demo-resize", "demo-mail", "demo-report")
 MESSAGES = 5000

@@ -7,11 +7,12 @@ import signal
 import socket
 import threading
 
-from rq import config, moments, names
+from rq import config, names
 from rq.cli import OK, place, term
 from rq.cli import work as agent
 from rq.layout import Root
 from rq.outbound import peers
+from rq.words import moments
 
 
 def work(root: Root, words: list[str]) -> int:

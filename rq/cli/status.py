@@ -6,16 +6,17 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
-from rq import config, elsewhere, health, waits
+from rq import config
 from rq.access import warnings
 from rq.cli import FAILED, OK, UNREACHABLE, broker_health, owner, place, term
 from rq.config import recipients
 from rq.config.admin import Admin, admin_status, pause_of
 from rq.errors import BadConfig, RQError
 from rq.layout import Root
+from rq.message import waits
 from rq.outbound import past_hosts
-from rq.replies import Detail, SupervisorStatus
-from rq.wording import duration
+from rq.replies import Detail, SupervisorStatus, elsewhere, health
+from rq.words.wording import duration
 
 _COUNTED = ("prep", "que", "run", "done", "relayed", "err")
 

@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from rq import visible
 from rq.errors import BadInput
+from rq.words import visible
 
 _COLOURS = {
     "bold": "1",
@@ -148,7 +148,7 @@ def moment(epoch: float | None) -> str:
 
 def from_now(seconds: float) -> str:
     """Return `in 3 min` or `4 s ago`."""
-    from rq.wording import duration
+    from rq.words.wording import duration
 
     if abs(seconds) < 1:
         return "now"

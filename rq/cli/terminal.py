@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import TextIO
 
-from rq import visible
+from rq.words import visible
 
 # What `term.colour` makes; from a value they would do no harm either.
 _OWN = re.compile(r"(\x1b\[(?:0|1|2|31|32|33|36)m)")

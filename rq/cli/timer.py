@@ -9,20 +9,21 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
-from rq import client, config, zones
+from rq import config, zones
 from rq.cli import place, term, timer_import
 from rq.cli.timer_import import Wish
 from rq.errors import BadConfig, BadInput, Unreachable
 from rq.layout import Root
-from rq.nesting import Json
 from rq.replies import NextFire, TimerRow, TimersStatus
+from rq.rpc import client
 from rq.timers.cron import local
 from rq.timers.past import Past, with_rule
 from rq.timers.rule import Timer
 from rq.timers.state import read_state
 from rq.timers.timer import parse, refusal
 from rq.timers.when import following
-from rq.wording import duration, moment
+from rq.words.nesting import Json
+from rq.words.wording import duration, moment
 
 _FIRES = 5  # fires
 _TIMEOUT = 60.0  # seconds

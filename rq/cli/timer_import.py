@@ -11,16 +11,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from rq import command, config, zones
+from rq import config, zones
+from rq.builtin import command
+from rq.builtin.command import Command
 from rq.cli import FAILED, OK, newqueue, place, term
 from rq.cli.newqueue import NewQueue
-from rq.command import Command
 from rq.config import files, notices
 from rq.errors import BadConfig, BadInput, Refused
 from rq.layout import Root
-from rq.nesting import Json
 from rq.timers import crontab
 from rq.timers.crontab import Entry
+from rq.words.nesting import Json
 
 _STDIN = "-"
 _LARGEST = 2**20  # bytes of a crontab

@@ -10,14 +10,15 @@ import pwd
 import sys
 import time
 
-from rq import moments, passwords
 from rq.access import tokens
 from rq.access.audit import Audit, Deed
 from rq.access.roles import EVERY_QUEUE, Role
 from rq.access.tokens import Token
 from rq.cli import OK, place, term
+from rq.config import passwords
 from rq.errors import BadInput
 from rq.layout import Root
+from rq.words import moments
 
 _SHORTEST = 8
 

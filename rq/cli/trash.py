@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rq import trash as bin_
 from rq.cli import place, term
+from rq.config import trash as bin_
 from rq.layout import Root
 
 

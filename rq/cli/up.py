@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 
-from rq import config, disk
+from rq import config
 from rq.access import kernel
 from rq.cli import (
     FAILED,
@@ -38,10 +38,11 @@ from rq.config.admin import Admin, admin_status
 from rq.config.settings import QueueConfig, RootConfig
 from rq.config.values import is_loopback
 from rq.errors import BadConfig, Refused, RQError
+from rq.files import disk
 from rq.layout import QueueDir, Root
 from rq.spool import PREP_SECONDS, restored
 from rq.spool import adoption as spool_adoption
-from rq.states import Child, State
+from rq.words.states import Child, State
 
 ACCEPT = "rq restore accept"
 _ROOM = re.compile(r"[\d.,]+( \w+)? free\b")

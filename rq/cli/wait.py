@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 
-from rq import moments
 from rq.cli import (
     ENDED_IN_ERR,
     NOT_FOUND,
@@ -17,7 +16,8 @@ from rq.cli import (
 )
 from rq.errors import NoSuchMessage, RQError, Unreachable
 from rq.layout import Root
-from rq.states import FINAL, State
+from rq.words import moments
+from rq.words.states import FINAL, State
 
 _FIRST_PAUSE = 0.02
 _LONGEST_PAUSE = 0.5

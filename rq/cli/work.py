@@ -7,10 +7,11 @@ import logging
 import sys
 from pathlib import Path
 
-from rq import config, logs, moments
+from rq import config, logs
 from rq.cli import OK, term
 from rq.errors import BadConfig, BadInput
 from rq.layout import Root
+from rq.words import moments
 
 GRACE = 10.0  # seconds
 

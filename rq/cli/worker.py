@@ -6,11 +6,10 @@ import time
 from collections.abc import Mapping
 from typing import cast
 
-from rq import elsewhere
 from rq.cli import OK, owner, place, term
 from rq.errors import RQError
 from rq.layout import Root
-from rq.replies import LeasesView, RemoteWorker
+from rq.replies import LeasesView, RemoteWorker, elsewhere
 
 
 def worker(root: Root, words: list[str]) -> int:

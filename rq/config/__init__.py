@@ -20,7 +20,7 @@ from rq.config.checks import EXIT, ONCE
 from rq.config.settings import QUEUE, ROOT, QueueConfig, RootConfig
 from rq.errors import BadConfig, BadInput, CannotRead, is_busy
 from rq.layout import QueueDir, Root
-from rq.nesting import from_json
+from rq.words.nesting import from_json
 
 Stamp = tuple[int, int, int, int]
 # What these are in a queue whose messages run in batches.

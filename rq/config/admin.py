@@ -15,11 +15,13 @@ from pathlib import Path
 
 import orjson
 
-from rq import durable, names, visible
+from rq import names
 from rq.config import files
+from rq.files import durable
 from rq.layout import Root
 from rq.message.fields import WHY_LIMIT
 from rq.message.table import LATEST
+from rq.words import visible
 
 _MOST = 8192  # bytes of a file that are read
 _SAME_TIME_NS = 1_000_000_000  # two changes so close may have the same times

@@ -15,7 +15,7 @@ from zlib import crc32
 
 import orjson
 
-from rq import durable
+from rq.files import durable
 
 _DIGITS = 8
 

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rq import passwords
-from rq.config import read_json
+from rq.config import passwords, read_json
 from rq.config.values import is_loopback
 from rq.errors import BadConfig
 

@@ -12,9 +12,10 @@ import shlex
 from collections.abc import Callable, Mapping
 from typing import TypedDict, TypeGuard
 
-from rq import moments, names
+from rq import names
 from rq.config import jobs, unique
 from rq.config.values import json_object, param_numbers, whole
+from rq.words import moments
 
 ONCE, PERSISTENT = "once", "persistent"  # kinds of workers
 WORD, EXIT = "word", "exit"  # what says how a script has ended

@@ -7,8 +7,8 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from rq import durable
 from rq.errors import RQError
+from rq.files import durable
 from rq.layout import QUEUE_DIRS, QueueDir, Root
 
 _PROGRAM_MODE = 0o750

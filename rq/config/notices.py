@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from typing import NotRequired, TypedDict
 
-from rq import guarded, moments, names
+from rq import names
 from rq.errors import BadInput
+from rq.message import guarded
+from rq.words import moments
 
 
 class Matter(StrEnum):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import signal
 
-from rq import moments
 from rq.errors import BadInput
 from rq.message.causes import WORDS
 from rq.message.retry import DOUBLING, LONGEST, MOST_TIMES, WAIT, Retry, Wait
+from rq.words import moments
 
 _KEYS = ("on", "times", "wait")
 _WAIT_KEYS = ("first", "factor", "cap", "jitter")

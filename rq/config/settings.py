@@ -16,12 +16,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeAlias, TypeVar
 
-from rq import names, users
+from rq import names
 from rq.config import checks, notices, retries, starts, values
 from rq.config.notices import Notice
 from rq.errors import BadInput
 from rq.message import limits
 from rq.message.retry import Retry
+from rq.proc import users
 
 DEFAULT_PORT = 3333
 API_EXEC_PREFIX = "bash -lc "
@@ -67,7 +68,7 @@ class RootConfig:
     admin_group: str | None = setting(None, checks.text, "text")
     basic_auth: Mapping[str, Any] | None = setting(None, values.json_object, "object")
     allowed_ips: tuple[str, ...] = setting((), checks.texts, "list")
-    # Hosts whose relays may send to queues that act with RQ's rights (`rq.guarded`).
+    # Hosts whose relays may send to queues that act with RQ's rights (`rq.message.guarded`).
     trusted_relays: tuple[str, ...] = setting((), checks.texts, "list")
     # anybody who reaches the web may do anything
     open_without_auth: bool = setting(False, checks.flag, "flag")

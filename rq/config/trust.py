@@ -6,7 +6,7 @@ import os
 import stat
 from pathlib import Path
 
-from rq import users
+from rq.proc import users
 
 _LINKS = 40  # that one path may lead through, as the kernel has it
 _OTHERS = stat.S_IWGRP | stat.S_IWOTH

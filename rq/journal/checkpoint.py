@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, NotRequired, TypedDict, TypeVar, cast
 
-from rq import durable
 from rq.errors import Refused, cause_of, is_busy, is_no_room, is_of_disk
+from rq.files import durable
 from rq.journal import history, line
 from rq.journal.segment_file import Content
 from rq.journal.segments import Position

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from itertools import zip_longest
 
-from rq import durable
+from rq.files import durable
 from rq.journal import history, line
 from rq.journal.line import Note
 from rq.journal.segment_file import (

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
-from rq import disk, durable
+from rq.files import disk, durable
 from rq.journal import history, line
 from rq.journal.segment_file import read_header
 from rq.layout import JOURNAL, JournalDir

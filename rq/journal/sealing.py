@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from rq import durable
+from rq.files import durable
 from rq.journal import history
 from rq.journal.line import Header
 from rq.journal.segment_file import (

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 
-from rq import disk, durable
 from rq.errors import cause_of, is_busy, is_no_room
+from rq.files import disk, durable
 from rq.journal import line, sealing
 from rq.journal.line import Note
 from rq.journal.segment_file import segment_name

@@ -44,8 +44,8 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import Executor, Future
 
-from rq import durable
 from rq.errors import DiskFailed, Displaced
+from rq.files import durable
 from rq.journal import line
 from rq.journal.line import Note
 from rq.journal.segments import Author, OpenSegment, Position, Segments

@@ -27,7 +27,7 @@ from rq.message.table import (
     PARAMS,
     WRITTEN_IF_SET,
 )
-from rq.nesting import Json
+from rq.words.nesting import Json
 
 __all__ = [
     "ENV_STRING_LIMIT",

@@ -9,8 +9,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final, Literal
 
-from rq.nesting import Json
-from rq.states import State
+from rq.words.nesting import Json
+from rq.words.states import State
 
 Value = float | int | str  # what an action is done with
 

@@ -30,13 +30,13 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
-from rq import moments
 from rq.errors import BadInput
 from rq.message import fields
 from rq.message.action import EVERYWHERE, Action, Confirm, Door, Many, Takes
 from rq.message.rank import LEAST, MOST
-from rq.nesting import Json
-from rq.states import State
+from rq.words import moments
+from rq.words.nesting import Json
+from rq.words.states import State
 
 
 class Word(StrEnum):

@@ -12,9 +12,9 @@ import functools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from rq import visible
 from rq.errors import BadMessage
 from rq.message.table import BY_NAME, DROPPED, FIELDS, ROWS, SAID_BY_SENDERS
+from rq.words import visible
 
 URLS_CUT = "post_run_webhook_cut"  # a sentence, of a message with more from before
 KEY = "_key"

@@ -8,7 +8,7 @@ from typing import TypeAlias, TypeGuard, cast
 
 import orjson
 
-from rq import names, visible
+from rq import names
 from rq.errors import BadInput, BadMessage
 from rq.message import limits
 from rq.message.table import (
@@ -23,7 +23,8 @@ from rq.message.table import (
     Kind,
     Row,
 )
-from rq.nesting import Json, check_depth
+from rq.words import visible
+from rq.words.nesting import Json, check_depth
 
 ENV_STRING_LIMIT = 128 * 1024  # bytes of NAME=VALUE with its NUL (MAX_ARG_STRLEN)
 WHY_LIMIT = 500  # characters of a reason that a person gives

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from rq import moments
 from rq.errors import BadInput
 from rq.message.causes import Cause
 from rq.message.table import PARAMS
-from rq.nesting import Json
-from rq.states import COUNTED, State
+from rq.words import moments
+from rq.words.nesting import Json
+from rq.words.states import COUNTED, State
 
 TEXT_LIMIT = 4096  # characters of a text that is looked for
 _TIMES = ("before", "after")

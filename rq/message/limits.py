@@ -7,10 +7,10 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 
-from rq import moments, wording
 from rq.message.causes import Cause
 from rq.message.table import LIMITS, LONGEST, ROWS, Kind, Row
-from rq.nesting import Json
+from rq.words import moments, wording
+from rq.words.nesting import Json
 
 _MIB = 1024 * 1024
 _UNITS = {"": 1, "b": 1, "kib": 1024, "mib": _MIB, "gib": 1024**3, "tib": 1024**4}

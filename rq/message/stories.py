@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rq import wording
 from rq.message import causes, retry
 from rq.message.causes import RETRY, Cause
 from rq.replies import StoryView
-from rq.states import State
+from rq.words import wording
+from rq.words.states import State
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,14 +8,15 @@ from typing import cast
 
 import orjson
 
-from rq import visible, wire
 from rq.errors import BadConfig, OutcomeUnknown, RQError, Unreachable
 from rq.kinds import URN, Kind, kind_of
-from rq.nesting import Json
 from rq.outbound.connection import NotAllowed, reason
 from rq.outbound.exchange import Reply
 from rq.outbound.line import Line
 from rq.outbound.peers import Peer, Target
+from rq.rpc import wire
+from rq.words import visible
+from rq.words.nesting import Json
 
 JSON, LINES = "application/json", "application/x-ndjson"
 _MOST = 256 * 1024 * 1024  # bytes of an answer

@@ -27,10 +27,10 @@ from rq.journal import history
 from rq.layout import QueueDir, Root
 from rq.logs import fields
 from rq.message import Message
-from rq.nesting import Json
 from rq.outbound import addresses, peers, permits
 from rq.spool import adoption, folders
-from rq.states import Event, State
+from rq.words.nesting import Json
+from rq.words.states import Event, State
 
 DAYS = 30
 _QUEUE, _WEBHOOK = "relay", "webhook"

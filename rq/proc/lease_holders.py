@@ -16,7 +16,7 @@ from rq.errors import is_busy
 from rq.layout import JOB, QueueDir
 from rq.logs import fields
 from rq.proc import locks, processes
-from rq.states import State
+from rq.words.states import State
 
 OF_ANCESTOR = "ancestor"  # in place of a lease
 NAMED = 3  # processes in one sentence

@@ -11,7 +11,7 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
-from rq import beneath
+from rq.files import beneath
 
 # Linux has it on all machines that RQ is built for; Python does not name it.
 _SO_PEERGROUPS = 59

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from rq.errors import BadInput
-from rq.nesting import Json
+from rq.words.nesting import Json
 
 _DIGITS = re.compile(r"-?\d{1,9}", re.ASCII)
 

@@ -23,7 +23,7 @@ from rq.proc.slices import Slice
 from rq.queues.control.rows import are_taken
 from rq.queues.owner.owner import Owner
 from rq.spool.rows import Rows, read, remove
-from rq.states import State
+from rq.words.states import State
 
 MOST = 100_000  # messages that were rows and wait, at most
 LAG = 500  # folders still to be made, beyond which no more messages are

@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
 
-from rq import config, guarded
+from rq import config
 from rq.config import files
 from rq.errors import BadConfig, DiskFailed, RQError
-from rq.guarded import Sender
 from rq.layout import QueueDir
-from rq.message import Message
+from rq.message import Message, guarded
+from rq.message.guarded import Sender
 from rq.proc.slices import in_slices
 from rq.queues.concurrency import Tasks
 from rq.queues.control import deciding, idempotency
@@ -33,7 +33,7 @@ from rq.queues.owner import rates
 from rq.queues.owner.owner import Owner
 from rq.queues.runner.runner import Runner
 from rq.spool import PREP_SECONDS, Spool, door, why_waiting
-from rq.states import Event, Role, State
+from rq.words.states import Event, Role, State
 
 PATIENCE = 2.0  # seconds that the command `wake` waits for the deposits in new/
 TICK = 5.0  # seconds between looks at files, at the latest

@@ -12,8 +12,7 @@ import socket
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-# zones: its library, before another user is become, who may not read it.
-from rq import client, logs, zones  # noqa: F401
+from rq import logs, zones  # noqa: F401
 from rq.config import files
 from rq.errors import BadConfig, CannotRead, Damaged, DiskFailed, RQError
 from rq.layout import QueueDir, Root
@@ -37,8 +36,11 @@ from rq.queues.owner.owner import Owner
 from rq.queues.owner.settings import Settings
 from rq.queues.runner import stop
 from rq.queues.runner.runner import Runner
+
+# zones: its library, before another user is become, who may not read it.
+from rq.rpc import client
 from rq.spool import Opened, checkpoint, open_spool
-from rq.states import Note
+from rq.words.states import Note
 
 ORPHANED = 2.0  # seconds that a queue without parent waits to be adopted
 FAILED, FATAL, DISPLACED = 1, 3, 4  # exit statuses

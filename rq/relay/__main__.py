@@ -9,12 +9,12 @@ import traceback
 from collections.abc import Mapping
 from pathlib import Path
 
-from rq import script
 from rq.errors import RQError
 from rq.outbound.line import Lines
-from rq.pipe import Verb
 from rq.relay import handover
 from rq.relay import task as tasks
+from rq.scripts import python as script
+from rq.scripts.pipe import Verb
 
 
 def main() -> int:

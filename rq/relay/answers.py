@@ -6,13 +6,15 @@ from collections.abc import Sequence
 
 import orjson
 
-from rq import names, sentences, wire
+from rq import names
 from rq.errors import BadInput
 from rq.kinds import PASSING, Kind
-from rq.nesting import Json
 from rq.outbound.exchange import Reply
 from rq.relay import words
 from rq.relay.two_phase import Answer, Heard, Step
+from rq.rpc import wire
+from rq.words import sentences
+from rq.words.nesting import Json
 
 _PAST_PREP = frozenset({"que", "run", "done", "relayed", "err"})
 # What a kind of failure means for the hand-over; any other is for good.

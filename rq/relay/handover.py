@@ -9,24 +9,26 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rq import config, guarded, host_back_off, names, script
+from rq import config, names
 from rq.errors import Refused, RQError
-from rq.guarded import Sender
-from rq.host_back_off import Wait
 from rq.kinds import PASSING, Kind
 from rq.layout import Root
-from rq.nesting import Json
+from rq.message import guarded
+from rq.message.guarded import Sender
 from rq.outbound import addresses, connection, peers
 from rq.outbound.connection import NotAllowed
 from rq.outbound.line import Lines
 from rq.outbound.peers import Peer, Target
-from rq.pipe import Verb
-from rq.relay import local, store
+from rq.relay import host_back_off, local, store
 from rq.relay import task as tasks
+from rq.relay.host_back_off import Wait
 from rq.relay.remote import Remote
 from rq.relay.store import Store
 from rq.relay.task import Task
 from rq.relay.two_phase import ENDS, Answer, Heard, Step, next_step
+from rq.scripts import python as script
+from rq.scripts.pipe import Verb
+from rq.words.nesting import Json
 
 MOST_STEPS = 8  # of an attempt; one that has not ended by then goes on later
 GIVE_UP = 7 * 86400.0  # seconds; the receiver remembers for thirty days

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rq import client
 from rq.errors import NoSuchQueue, OutcomeUnknown, Unreachable
-from rq.nesting import Json
 from rq.relay import answers
 from rq.relay.task import Task
 from rq.relay.two_phase import Answer, Heard
+from rq.rpc import client
+from rq.words.nesting import Json
 
 
 def deliver(task: Task, queue: str, fields: Mapping[str, Json], key: str) -> Answer:

@@ -14,13 +14,13 @@ from urllib.parse import quote, urlencode
 from rq import names
 from rq.errors import BadInput, Refused
 from rq.message import Attachment
-from rq.nesting import Json
 from rq.outbound.connection import Connection
 from rq.outbound.exchange import Reply
 from rq.outbound.line import STALL, Line
 from rq.outbound.peers import Target
 from rq.relay import answers, task
 from rq.relay.two_phase import Answer, Heard
+from rq.words.nesting import Json
 
 SHORT = 30.0  # seconds of a request that moves no file
 LONG = 1800.0  # of a commit, which may sync large files

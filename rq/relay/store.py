@@ -11,10 +11,10 @@ from rq import config
 from rq.config import files
 from rq.errors import is_busy
 from rq.layout import JOB, RELAY_STATE, Root
-from rq.nesting import Json
 from rq.proc import locks
 from rq.relay.two_phase import Stored
 from rq.spool import script_files
+from rq.words.nesting import Json
 
 _STATE = f"{JOB}/{RELAY_STATE}"
 _ANCESTORS = "relay_id"  # a file of the ancestor's script: the remote id alone

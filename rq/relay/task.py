@@ -15,8 +15,8 @@ from rq.errors import BadInput, NotPlain, Refused
 from rq.layout import ATTACH, MSG, QueueDir, Root
 from rq.message import Attachment, Message, fieldnames
 from rq.message.table import NOT_RELAYED
-from rq.nesting import Json
 from rq.spool import ancestor_files, script_files
+from rq.words.nesting import Json
 
 _NOT_THERE = (
     FileNotFoundError,

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 
-from rq import sentences
-from rq.nesting import Json
+from rq.words import sentences
+from rq.words.nesting import Json
 
 _LIMIT = 300  # characters
 UNKNOWN = "its reason is not shown, as it is not in the words of RQ: look there"

@@ -7,12 +7,12 @@ import select
 import sys
 import time
 
-from rq import helper
 from rq.errors import RQError
-from rq.helper import Helper
+from rq.files.watch import Watcher
+from rq.rpc import helper
+from rq.rpc.helper import Helper
 from rq.scandir import hints
 from rq.scandir.passes import GONE_FOR, Scandir
-from rq.watch import Watcher
 
 LOOK = 2.0  # seconds between looks when hints work
 LOOK_WITHOUT_HINTS = 0.8

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rq import config
 from rq.errors import BadConfig
-from rq.nesting import Json
+from rq.words.nesting import Json
 
 
 class JsonCache:

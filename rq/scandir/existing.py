@@ -10,9 +10,9 @@ from pathlib import Path
 
 from rq import names
 from rq.layout import Root
-from rq.nesting import Json
 from rq.scandir.cache import JsonCache
 from rq.scandir.links import Definition, Links
+from rq.words.nesting import Json
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ import logging
 from collections.abc import Iterable
 from pathlib import Path
 
-from rq import client
 from rq.errors import RQError
 from rq.layout import QueueDir, Root
+from rq.rpc import client
 
 WAKE_TIMEOUT = 0.5
 _OF_DEFINITION = frozenset({"run", "config.json", "form.json"})

@@ -8,13 +8,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rq import client, trash, visible, wire
-from rq.config import files
+from rq.config import files, trash
 from rq.errors import CannotRead, RQError
 from rq.layout import Root
+from rq.rpc import client, wire
 from rq.scandir.cache import JsonCache
 from rq.scandir.existing import Existing, is_as_defined, orphans, read_existing
 from rq.scandir.links import Definition, read_links
+from rq.words import visible
 
 GONE_FOR = 0.3  # seconds that a link must be gone: `ln -sfn` may remove it first
 ASK_TIMEOUT = 30.0

@@ -11,11 +11,12 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from rq import beneath, visible
 from rq.errors import NotPlain
+from rq.files import beneath
 from rq.layout import STDIO_LOG
 from rq.scripts.log_limit import LogLimit
 from rq.scripts.run_as import Ids
+from rq.words import visible
 
 _TAIL = 8192  # bytes of a log in which its last line is looked for
 _WIDTH = 200  # characters of that line

@@ -16,10 +16,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rq import users
 from rq.config.settings import QueueConfig
 from rq.errors import BadConfig
-from rq.users import User
+from rq.proc import users
+from rq.proc.users import User
 
 Ids = tuple[int, int]  # of a user and its group
 _PLACES = ("/usr/bin/setpriv", "/bin/setpriv", "/usr/sbin/setpriv", "/sbin/setpriv")

@@ -19,14 +19,13 @@ import termios
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from rq import pipe
 from rq.layout import LEASE_FD
 from rq.logs import fields
 from rq.message.limits import NONE, Limits
 from rq.proc import processes, rlimits, spawn
 from rq.proc.cgroups import Group
 from rq.proc.family import Family, wait_for_group
-from rq.scripts import program_file
+from rq.scripts import pipe, program_file
 from rq.scripts.run_as import AS_RQ, RunAs
 
 # Becomes the script once its limits hold: until then it waits for a line.

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rq import pipe
 from rq.errors import BadInput
 from rq.message.limits import Over
-from rq.pipe import COMPLETIONS, Report, Verb
+from rq.scripts import pipe
+from rq.scripts.pipe import COMPLETIONS, Report, Verb
 
 
 @dataclass(slots=True)

@@ -19,11 +19,12 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, cast
 from urllib.parse import quote, unquote
 
-from rq import names, visible
+from rq import names
 from rq.errors import BadInput, RQError, Unreachable
 from rq.spark import remote
 from rq.spark.given import Given
 from rq.spark.remote import Allow, Source
+from rq.words import visible
 
 if TYPE_CHECKING:
     import pyarrow as pa

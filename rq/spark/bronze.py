@@ -25,10 +25,10 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody names it
 from rq import config
 from rq.errors import Damaged
 from rq.layout import Root
-from rq.nesting import Json
 from rq.spark import failures
 from rq.spark.functions import literal
 from rq.spark.journal_source import SCHEMA
+from rq.words.nesting import Json
 
 TAKEN_OVER = -1  # the batch of what came from an earlier history
 NOTHING = -2  # less than any batch

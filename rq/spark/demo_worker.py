@@ -7,8 +7,8 @@ import os
 import sys
 import time
 
-from rq import script
-from rq.pipe import Verb
+from rq.scripts import python as script
+from rq.scripts.pipe import Verb
 
 
 def main() -> int:

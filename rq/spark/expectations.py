@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from rq import visible
 from rq.errors import BadInput
 from rq.spark.functions import F
+from rq.words import visible
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row

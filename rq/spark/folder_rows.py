@@ -14,14 +14,15 @@ from pathlib import Path
 import orjson
 import pyarrow as pa
 
-from rq import beneath, names
+from rq import names
 from rq.errors import BadMessage
+from rq.files import beneath
 from rq.layout import MSG
 from rq.message import PARAMS, Message, from_disk, param_text
 from rq.replies import Result
 from rq.spark.folders_plan import Leaf, Wanted
 from rq.spool import folders
-from rq.states import State
+from rq.words.states import State
 
 _ARROW_ROWS = 4096
 

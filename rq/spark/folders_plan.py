@@ -15,7 +15,7 @@ from zlib import crc32
 
 from rq import names
 from rq.layout import Root
-from rq.states import COUNTED, HASHED, State
+from rq.words.states import COUNTED, HASHED, State
 
 _LARGE = 5000  # names in a directory that several tasks share
 

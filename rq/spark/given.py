@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rq import visible
 from rq.errors import BadInput, is_busy
 from rq.layout import ATTACH, JOB, MSG
 from rq.message import PARAMS
-from rq.nesting import Json
+from rq.words import visible
+from rq.words.nesting import Json
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody names it
 
 from rq.published import BUCKETS, PERCENTS, added
 from rq.spark.gold_parts import SLOWEST, Hour, Moved, Part
-from rq.states import Event
+from rq.words.states import Event
 
 # What an event adds to; one that names riders or several messages adds as many.
 _COUNTED = {

@@ -18,9 +18,9 @@ from rq import config, published
 from rq.config import files
 from rq.errors import BadConfig
 from rq.message.causes import Cause
-from rq.nesting import Json
 from rq.published import COUNTS, PERCENTS
-from rq.states import State
+from rq.words.nesting import Json
+from rq.words.states import State
 
 SLOWEST = 10  # of a queue and day
 

@@ -11,10 +11,11 @@ import signal
 import sys
 import traceback
 
-from rq import config, script
+from rq import config
 from rq.errors import RQError
 from rq.layout import Root
-from rq.pipe import Verb
+from rq.scripts import python as script
+from rq.scripts.pipe import Verb
 from rq.spark.last_word import LastWord, begin_watch
 from rq.spark.progress import Progress
 from rq.spark.session import close, demand_spark, kill_java, session

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from rq import config
 from rq.errors import Refused, RQError
-from rq.pipe import Verb
+from rq.scripts.pipe import Verb
 from rq.spark import (
     attachments,
     duck,

@@ -17,7 +17,7 @@ from rq.errors import Damaged
 from rq.journal import history, line, mark
 from rq.journal.segment_file import Segment
 from rq.layout import QueueDir, Root
-from rq.nesting import Json
+from rq.words.nesting import Json
 
 Offset = Mapping[str, int]
 

@@ -24,9 +24,9 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from rq.layout import Root
-from rq.nesting import Json
 from rq.spark import journal_plan
 from rq.spark.journal_plan import Journal, Stretch
+from rq.words.nesting import Json
 
 NAME = "rq_journal"
 ROWS = 1_000_000  # of a batch

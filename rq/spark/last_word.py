@@ -7,10 +7,11 @@ import os
 import signal
 import threading
 
-from rq import client, script
 from rq.errors import RQError
 from rq.layout import Root
-from rq.pipe import Verb
+from rq.rpc import client
+from rq.scripts import python as script
+from rq.scripts.pipe import Verb
 
 _LOOK = 1.0  # seconds between looks at the queue
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import cast
 
 import rq
-from rq.nesting import Json
 from rq.replies import Grant, GrantsView
 from rq.spark import queue_door
 from rq.spark.lease_ways import Way
+from rq.words.nesting import Json
 from rq.work import holding
 from rq.work.holding import Result
 

@@ -8,11 +8,11 @@ from typing import Protocol, cast
 
 import orjson
 
-from rq import client
-from rq.nesting import Json
 from rq.outbound.api import Api
 from rq.outbound.peers import Peer, Target
 from rq.replies import Detail
+from rq.rpc import client
+from rq.words.nesting import Json
 
 _ANSWER = 60.0  # seconds for a reply
 

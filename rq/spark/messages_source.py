@@ -45,7 +45,7 @@ from rq.spark.folders_plan import Leaf, Wanted
 from rq.spark.history_reader import HistoryReader, PushingHistoryReader
 from rq.spark.lease_stream import LeaseReader
 from rq.spark.narrowing import OF_MESSAGES, narrowed
-from rq.states import COUNTED
+from rq.words.states import COUNTED
 
 NAME = "rq"
 _HISTORY, _MESSAGES = "history", "messages"

@@ -19,9 +19,9 @@ import pyarrow.parquet as pq
 from rq import config, published
 from rq.config import files
 from rq.errors import BadConfig
-from rq.nesting import Json
 from rq.spark.bronze import NOTHING
 from rq.spark.gold_parts import Day, Part, summed
+from rq.words.nesting import Json
 
 _HOWEVER_MANY = pa.list_(pa.int64())
 _PART = pa.schema(

@@ -15,15 +15,16 @@ from urllib.parse import unquote, urlsplit
 
 import orjson
 
-from rq import back_off, client
+from rq import back_off
 from rq.errors import RQError
 from rq.kinds import PASSING, Kind
 from rq.layout import Root
-from rq.nesting import Json
 from rq.outbound import addresses, api, peers
 from rq.outbound.api import Api
 from rq.outbound.peers import Peer
 from rq.replies import RowsView, TransactionView
+from rq.rpc import client
+from rq.words.nesting import Json
 
 Request = Mapping[str, Json]
 _Reply = TypeVar("_Reply")

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Protocol
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urljoin, urlsplit
 
 from rq.errors import BadConfig, BadInput, Refused, Unreachable
-from rq.nesting import Json
 from rq.outbound import addresses, connection, page
 from rq.outbound.addresses import Allowed
 from rq.outbound.page import Page, Rules
+from rq.words.nesting import Json
 
 if TYPE_CHECKING:
     from pyarrow import fs

@@ -20,16 +20,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody names it
 from pyspark.sql.streaming.query import StreamingQuery
 
-from rq import client, names
+from rq import names
 from rq.config import files
 from rq.errors import Damaged, Refused, RQError
 from rq.layout import Root
 from rq.proc import locks
+from rq.rpc import client
 from rq.spark import bronze, building, failures, journal_plan, journal_source, machine
 from rq.spark.bronze import Current, Place
 from rq.spark.building import History, Tell
 from rq.spark.journal_source import JournalSource
-from rq.wording import moment
+from rq.words.wording import moment
 
 _SEAL_PATIENCE = 30.0  # seconds for an owner
 _TURN = 0.2  # seconds between looks whether it is our turn

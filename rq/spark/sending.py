@@ -19,15 +19,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
-from rq import client, names
+from rq import names
 from rq.errors import BadInput, NoSuchMessage, WrongState
 from rq.layout import JOB, Root
 from rq.message import lineage
-from rq.nesting import Json
+from rq.rpc import client
 from rq.spark import writes
 from rq.spark.given import Batch, Given
 from rq.spark.writes import Table
 from rq.spool import script_files
+from rq.words.nesting import Json
 
 NOTE = "spark.json"  # in job/ of each message that is in a result
 REMEMBERED = 6.5 * 86400.0  # seconds; queues know a key for seven days

@@ -25,8 +25,8 @@ from rq.config.values import is_loopback
 from rq.errors import BadConfig, Refused
 from rq.layout import Root
 from rq.logs import ROTATE_BYTES
-from rq.nesting import Json
 from rq.spark import failures, java, scratch
+from rq.words.nesting import Json
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -28,11 +28,12 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from rq import config, names, visible
+from rq import config, names
 from rq.errors import BadInput, Refused, WrongState
 from rq.message.table import FIELDS, STEERING
-from rq.nesting import Json
 from rq.spark.queue_door import Door, Request, Target
+from rq.words import visible
+from rq.words.nesting import Json
 
 _AT_ONCE = 500  # messages of a request
 _PREPARED = 2000  # messages of a task; what is beyond is rows, where they are taken

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote
 
-from rq import visible
 from rq.config import files
 from rq.errors import BadInput
 from rq.spark import targets
 from rq.spark.targets import OURS, Target
+from rq.words import visible
 
 if TYPE_CHECKING:
     import pyarrow as pa

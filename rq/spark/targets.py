@@ -14,11 +14,11 @@ from urllib.parse import unquote
 
 from rq.config import files
 from rq.errors import BadInput, Refused, RQError, Unreachable
-from rq.nesting import Json
 from rq.spark import remote
 from rq.spark.attachments import Bad
 from rq.spark.given import Given
 from rq.spark.remote import STORE
+from rq.words.nesting import Json
 
 if TYPE_CHECKING:
     from pyarrow import fs

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rq.config import files
 from rq.errors import BadInput, RQError
-from rq.pipe import Verb
+from rq.scripts.pipe import Verb
 from rq.spark import given, job_file, jobs, sending, targets
 from rq.spark.driver import Driver
 from rq.spark.given import Batch

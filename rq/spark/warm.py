@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
 
-from rq.pipe import Verb
+from rq.scripts.pipe import Verb
 from rq.spark import given, job_file, jobs
 from rq.spark.driver import Driver
 from rq.spark.jobs import Pipe

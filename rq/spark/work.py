@@ -12,11 +12,9 @@ from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from rq import visible
 from rq.errors import BadInput
 from rq.message import PARAMS
-from rq.nesting import Json
-from rq.pipe import Verb
+from rq.scripts.pipe import Verb
 from rq.spark import attachments, expectations, remote, results, staging, targets
 from rq.spark.attachments import Bad, File
 from rq.spark.expectations import Counts, Parsed
@@ -25,6 +23,8 @@ from rq.spark.remote import ADDRESSES
 from rq.spark.sending import Letter
 from rq.spark.tables import Tables
 from rq.spark.writes import Writes
+from rq.words import visible
+from rq.words.nesting import Json
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

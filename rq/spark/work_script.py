@@ -13,13 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rq import config, moments, names, script
+from rq import config, names
 from rq.errors import BadInput, NoSuchQueue, RQError
 from rq.layout import Root
-from rq.pipe import Verb
+from rq.scripts import python as script
+from rq.scripts.pipe import Verb
 from rq.spark import queue_door
 from rq.spark.last_word import LastWord, begin_watch
 from rq.spark.session import close, demand_spark, session
+from rq.words import moments
 from rq.work import definition, options
 
 if TYPE_CHECKING:

@@ -28,12 +28,12 @@ from typing import Any, TypedDict, cast
 from rq import config
 from rq.config import files
 from rq.errors import BadInput, RQError
-from rq.nesting import Json
 from rq.proc import locks
 from rq.spark import targets
 from rq.spark.staging import Stage, Staged
 from rq.spark.targets import OURS, Target
-from rq.states import State
+from rq.words.nesting import Json
+from rq.words.states import State
 
 REMEMBERED = 7 * 86400.0  # seconds, at least
 # Where a message is that may run again. It may move while it is looked for.

@@ -12,13 +12,14 @@ from collections.abc import Iterator
 
 import orjson
 
-from rq import beneath, durable, names
+from rq import names
 from rq.errors import BadInput, NotPlain, is_busy
+from rq.files import beneath, durable
 from rq.journal import history
 from rq.layout import MSG, QUEUE_DIRS, STATE_DIRS, QueueDir, Root, folder
 from rq.logs import fields
 from rq.spool import ancestor_files, checkpoint, folders
-from rq.states import COUNTED, State
+from rq.words.states import COUNTED, State
 
 ADOPTED_BYTES = 256 * 1024 * 1024  # of files that are read at the first start
 AGEING = (State.PREP, State.DONE, State.RELAYED, State.DISMISSED)

@@ -12,14 +12,15 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from rq import beneath, durable, names
-from rq.durable import ATTACHMENT_MODE, content
+from rq import names
 from rq.errors import BadInput, NotPlain, RQError
+from rq.files import beneath, durable
+from rq.files.durable import ATTACHMENT_MODE, content
 from rq.layout import ATTACH, MSG, UPLOAD_PREFIX, folder
 from rq.message import Attachment, Message, from_disk
 from rq.spool import attach, folders
 from rq.spool.store import Spool
-from rq.states import State
+from rq.words.states import State
 
 _numbers = itertools.count(1)
 

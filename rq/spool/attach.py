@@ -13,13 +13,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from rq import beneath, durable, names
-from rq.durable import content
+from rq import names
 from rq.errors import BadInput, NoSuchMessage, NotPlain, NotWhole, RQError, WrongState
+from rq.files import beneath, durable
+from rq.files.durable import content
 from rq.layout import ATTACH, MSG, UPLOAD_PREFIX, folder
 from rq.message import Attachment, Message
 from rq.spool.store import Spool
-from rq.states import State
+from rq.words.states import State
 
 _numbers = itertools.count(1)
 

@@ -11,10 +11,10 @@ import errno
 import os
 from collections.abc import Mapping
 
-from rq import beneath, durable
+from rq.files import beneath, durable
 from rq.layout import ATTEMPTS
 from rq.spool.record import Record
-from rq.states import HASHED, Event, State
+from rq.words.states import HASHED, Event, State
 
 NEWEST = 20  # of each message that are kept, beside the first
 # Errors that a script causes by what it puts in the place of the directory.

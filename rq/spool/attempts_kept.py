@@ -10,11 +10,11 @@ from typing import cast
 
 import orjson
 
-from rq import beneath
+from rq.files import beneath
 from rq.layout import ATTEMPTS, JOB, STATUS, STDIO_LOG
-from rq.next_attempt import how
-from rq.pipe import LINE_LIMIT
+from rq.message.next_attempt import how
 from rq.replies import AttemptRow, AttemptsView, Result
+from rq.scripts.pipe import LINE_LIMIT
 from rq.spool import attempt_files
 from rq.spool.status import believed
 

@@ -14,15 +14,15 @@ from dataclasses import replace
 
 import orjson
 
-from rq import beneath, durable
 from rq.errors import is_busy
+from rq.files import beneath, durable
 from rq.layout import BATCH, BATCH_FILE, JOB, STDIO_LOG, QueueDir, folder
 from rq.proc.processes import Holder
 from rq.spool import handed_over
 from rq.spool.folders import FILE_LIMIT
 from rq.spool.handed_over import Ids
 from rq.spool.store import Spool
-from rq.states import State
+from rq.words.states import State
 
 _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
 

@@ -21,13 +21,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from rq import durable
 from rq.errors import NoSuchMessage
+from rq.files import durable
 from rq.layout import QueueDir
 from rq.message import JsonObject
-from rq.nesting import Json
 from rq.spool.record import More, NoteFields, Record, WriteNote
-from rq.states import Note
+from rq.words.nesting import Json
+from rq.words.states import Note
 
 MOST_ENDED = 100  # of those that have ended so many are remembered
 STEP = "step"  # `is` of a line that is no event: a message at work was told to end

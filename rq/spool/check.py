@@ -15,8 +15,9 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rq import config, durable, names, replies, visible
+from rq import config, names, replies
 from rq.errors import BadConfig, BadMessage, Damaged, NoSuchMessage, Refused
+from rq.files import durable
 from rq.journal import gaps, history
 from rq.layout import MSG, QueueDir
 from rq.proc import locks
@@ -34,7 +35,8 @@ from rq.spool.folders import Aside
 from rq.spool.recount import Recount
 from rq.spool.rows import Rows
 from rq.spool.store import Rule, Spool
-from rq.states import COUNTED, FINAL, HASHED, State
+from rq.words import visible
+from rq.words.states import COUNTED, FINAL, HASHED, State
 
 
 @dataclass(frozen=True, slots=True)

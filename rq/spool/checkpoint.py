@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from rq import durable
+from rq.files import durable
 from rq.journal import checkpoint as envelope
 from rq.layout import QueueDir
 from rq.proc import locks, processes
@@ -20,7 +20,7 @@ from rq.spool.entry import Counts, counts_from
 from rq.spool.leases import Held, held_from
 from rq.spool.outbox import Owed
 from rq.spool.store import Spool
-from rq.states import Note, State
+from rq.words.states import Note, State
 
 AFTER_BYTES = 64 * 1024 * 1024
 AFTER_SECONDS = 60.0

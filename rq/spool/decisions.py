@@ -18,7 +18,7 @@ from rq.spool.record import NoteFields
 from rq.spool.store import Spool
 from rq.spool.transactions import Standing, Transaction
 from rq.spool.uniques import NO_KEY
-from rq.states import Event, Note, Role, State, next_state
+from rq.words.states import Event, Note, Role, State, next_state
 
 MOST = 40_000  # messages of a transaction
 LONGEST_CHAIN = 10_000  # transactions, and of all chains of a queue together

@@ -12,13 +12,14 @@ from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
-from rq import beneath, durable, names
-from rq.durable import content
+from rq import names
 from rq.errors import BadInput, BadMessage, NotPlain, TooLarge
+from rq.files import beneath, durable
+from rq.files.durable import content
 from rq.layout import ATTACH, JOB, MSG
 from rq.message import MESSAGE_LIMIT, Attachment, Message
-from rq.nesting import Json, from_json
 from rq.spool import attach as attaching
+from rq.words.nesting import Json, from_json
 
 MOST_FILES = 10_000
 MOST_BYTES = 256 * 1024 * 1024  # of another user's attachments, copied in one turn

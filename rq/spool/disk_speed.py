@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from rq import durable
+from rq.files import durable
 
 _SECONDS = 0.7  # per measurement
 _LINE = b"x" * 511 + b"\n"

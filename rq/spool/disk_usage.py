@@ -17,11 +17,11 @@ from functools import partial
 from itertools import groupby, islice
 from typing import NamedTuple
 
-from rq import beneath
 from rq.errors import is_busy
+from rq.files import beneath
 from rq.layout import QueueDir, folder
 from rq.spool import folders
-from rq.states import HASHED, State
+from rq.words.states import HASHED, State
 
 MOST_LOOKED = 100_000  # files of one message that are measured
 DEEPEST = 64

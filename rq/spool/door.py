@@ -13,8 +13,9 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from rq import durable, names
+from rq import names
 from rq.errors import BadInput, NotPermitted, NotUnique
+from rq.files import durable
 from rq.layout import ATTACH, folder
 from rq.logs import fields
 from rq.message import Message, from_request
@@ -25,7 +26,7 @@ from rq.spool.entry import Entry
 from rq.spool.folders import Aside
 from rq.spool.record import Facts, More
 from rq.spool.store import Spool
-from rq.states import Event, Role, State
+from rq.words.states import Event, Role, State
 
 BATCH = 64  # folders that are looked at together
 log = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from typing import Any
 
 from rq.layout import folder
 from rq.message.rank import PLAIN, Rank
-from rq.states import COUNTED, State
+from rq.words.states import COUNTED, State
 
 
 class Entry:

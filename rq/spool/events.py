@@ -40,8 +40,8 @@ from typing import Unpack, cast
 
 import orjson
 
-from rq import durable
 from rq.errors import Busy, WrongState
+from rq.files import durable
 from rq.journal.writer import DryRun, Journal
 from rq.layout import MSG, QueueDir, folder
 from rq.message import JsonObject, Message
@@ -53,7 +53,7 @@ from rq.spool.memory import Accepted, Memory
 from rq.spool.news import SUCCESS
 from rq.spool.record import Facts, More, NoteFields, OutEntry, Record
 from rq.spool.status import status_file
-from rq.states import LIVE, Event, Note, Role, State, next_state
+from rq.words.states import LIVE, Event, Note, Role, State, next_state
 
 
 class Events:

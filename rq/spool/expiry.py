@@ -16,7 +16,7 @@ from rq import names
 from rq.layout import STATUS, QueueDir
 from rq.spool import folders
 from rq.spool.disk_usage import DiskUsage
-from rq.states import HASHED, State
+from rq.words.states import HASHED, State
 
 IN_USE = 3600.0  # seconds; a younger directory is left alone, empty or not
 

@@ -17,7 +17,7 @@ from rq.spool import attempt_files, outbox
 from rq.spool.leases import LeaseNews
 from rq.spool.record import OutEntry, Record
 from rq.spool.status import status_file
-from rq.states import FINAL, HASHED, Event, Note, State
+from rq.words.states import FINAL, HASHED, Event, Note, State
 
 
 class Action(StrEnum):

@@ -12,15 +12,16 @@ from typing import Any
 
 import orjson
 
-from rq import beneath, names
-from rq.durable import content
+from rq import names
 from rq.errors import BadMessage, NoSuchMessage, Torn, Unread, is_busy
+from rq.files import beneath
+from rq.files.durable import content
 from rq.layout import ATTACH, JOB, MSG, STATUS, QueueDir, folder
 from rq.message import Message, from_disk
 from rq.replies import Result
 from rq.spool import handed_over, status
 from rq.spool.entry import Counts
-from rq.states import COUNTED, HASHED, State
+from rq.words.states import COUNTED, HASHED, State
 
 # Bytes of `msg`, `status` and the like: a message is accepted up to 1 MiB, and grows with
 # its attempts and riders.

@@ -6,8 +6,8 @@ import logging
 import os
 from collections import deque
 
-from rq import durable
 from rq.errors import is_busy
+from rq.files import durable
 from rq.journal.writer import DryRun, Journal
 from rq.layout import QueueDir
 from rq.logs import fields

@@ -10,11 +10,11 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 
-from rq import beneath, durable
-from rq.durable import content
 from rq.errors import NotPlain
+from rq.files import beneath, durable
+from rq.files.durable import content
 from rq.layout import BATCH, JOB, UPLOAD_PREFIX
-from rq.states import State
+from rq.words.states import State
 
 Ids = tuple[int, int]  # of a user and its group
 _OWN_DIR, _PASS_DIR, _READ_DIR = 0o700, 0o710, 0o750

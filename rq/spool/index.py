@@ -15,7 +15,7 @@ from zlib import crc32
 
 import orjson
 
-from rq import durable
+from rq.files import durable
 from rq.journal.checkpoint import read_whole
 from rq.layout import JOURNAL, QueueDir
 from rq.spool.entry import Entry
@@ -24,7 +24,7 @@ from rq.spool.memory import NO_RANKS, Accepted, Ranks
 from rq.spool.store import Spool
 from rq.spool.transactions import Transaction, Transactions
 from rq.spool.uniques import Last, Uniques
-from rq.states import State
+from rq.words.states import State
 
 VERSION = 1
 _CHUNK = 1000

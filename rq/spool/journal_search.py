@@ -22,7 +22,7 @@ from rq.layout import QueueDir
 from rq.logs import fields
 from rq.message import Message, from_disk
 from rq.spool.record import Record
-from rq.states import Event
+from rq.words.states import Event
 
 MOST_CLAIMS = 100_000
 _SEGMENTS = 16  # that are searched for claims

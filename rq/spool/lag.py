@@ -22,7 +22,7 @@ from rq.proc.slices import Slice
 from rq.spool.entry import Counts, Entry
 from rq.spool.gone import Gone
 from rq.spool.mover import Mover
-from rq.states import FINAL, State
+from rq.words.states import FINAL, State
 
 MOST_PUT_OFF = 40_000  # folders, and …
 PUT_OFF_BYTES = 32 * 1024 * 1024  # … bytes to be written into them, at most

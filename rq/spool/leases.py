@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from rq.spool.record import Record, WriteNote
-from rq.states import Event, Note, State
+from rq.words.states import Event, Note, State
 
 MOST_ENDED = 100_000
 _KEPT = 600.0  # seconds that the end of a lease is remembered, at least

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from rq import wording
 from rq.errors import BadMessage, NoSuchMessage, Unread
 from rq.logs import fields
 from rq.message import retry
@@ -13,7 +12,8 @@ from rq.message.causes import Cause
 from rq.spool import journal_search
 from rq.spool.record import Facts, LeaseFields, More
 from rq.spool.store import Spool
-from rq.states import Event, Role
+from rq.words import wording
+from rq.words.states import Event, Role
 
 _log = logging.getLogger(__name__)
 

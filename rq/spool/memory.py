@@ -16,7 +16,7 @@ from rq.spool.outbox import Outbox
 from rq.spool.record import Record
 from rq.spool.transactions import Transactions
 from rq.spool.uniques import Uniques
-from rq.states import State
+from rq.words.states import State
 
 KEY_SECONDS = 7 * 86400.0
 RELAY_KEY = "relay/"  # how the keys of other hosts begin

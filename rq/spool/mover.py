@@ -14,14 +14,14 @@ import os
 import stat
 from collections.abc import Iterable
 
-from rq import beneath, durable
+from rq.files import beneath, durable
 from rq.layout import ATTACH, JOB, MSG, STATUS, QueueDir, folder
 from rq.logs import fields
 from rq.message import Message
 from rq.spool import attempt_files, folders
 from rq.spool.entry import Entry
 from rq.spool.gone import Gone
-from rq.states import State
+from rq.words.states import State
 
 REBUILT = "rebuilt"
 REFUSED = "refused"  # in a folder in err: what came through the door

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypedDict, cast
 
 from rq.message import JsonObject, Message
 from rq.spool.record import Facts, More, Record
-from rq.states import Event
+from rq.words.states import Event
 
 _RUNS = 101  # successes whose run times are remembered
 _SLOW = 10_000  # attempts at work of which it is remembered that they were told

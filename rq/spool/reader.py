@@ -12,7 +12,7 @@ from rq.message import Message, from_disk
 from rq.replies import Result
 from rq.spool import folders
 from rq.spool.memory import Memory
-from rq.states import State
+from rq.words.states import State
 
 
 class Reader:

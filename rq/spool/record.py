@@ -10,8 +10,8 @@ from typing import NotRequired, Protocol, TypedDict, Unpack
 
 from rq.journal.line import Line
 from rq.message import JsonObject
-from rq.nesting import Json
-from rq.states import Note
+from rq.words.nesting import Json
+from rq.words.states import Note
 
 # In a line read back: JSON, or as `fold.pack` leaves it. In one to be written: a fragment.
 Content = object

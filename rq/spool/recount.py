@@ -29,7 +29,7 @@ from rq.layout import QueueDir
 from rq.spool import folders
 from rq.spool.folders import Aside
 from rq.spool.store import Spool
-from rq.states import HASHED, State
+from rq.words.states import HASHED, State
 
 PIECE = 2000  # messages, or directories, that a thread lists at a time
 

@@ -49,8 +49,8 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
-from rq import durable
 from rq.errors import BadConfig, Busy, Refused
+from rq.files import durable
 from rq.journal import history, mark, sealing
 from rq.journal.segment_file import read_segment
 from rq.journal.segments import Author
@@ -77,7 +77,7 @@ from rq.spool.recovery_apply import Opened, apply
 from rq.spool.recovery_scan import Scan, scan_queue, was_clean
 from rq.spool.store import Rule, Spool
 from rq.spool.uniques import Keys, Uniques
-from rq.states import HASHED, State
+from rq.words.states import HASHED, State
 
 QUE_BYTES = 8 * 1024 * 1024  # of an empty directory que/
 

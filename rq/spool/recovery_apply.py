@@ -28,7 +28,7 @@ from rq.spool.record import Record
 from rq.spool.recovery_scan import Scan, ended_have_changed, list_places
 from rq.spool.status import status_file
 from rq.spool.store import Spool
-from rq.states import FINAL, HASHED, Event, Role, State
+from rq.words.states import FINAL, HASHED, Event, Role, State
 
 _log = logging.getLogger(__name__)
 _READERS = 16  # threads

@@ -31,7 +31,7 @@ from rq.spool.news import News
 from rq.spool.record import Record
 from rq.spool.transactions import Transactions
 from rq.spool.uniques import Last
-from rq.states import HASHED, Event, Note, State
+from rq.words.states import HASHED, Event, Note, State
 
 _log = logging.getLogger(__name__)
 LOOK_FOR = 1.0  # seconds at a start, at most: the queue does not serve meanwhile

@@ -12,14 +12,14 @@ import os
 import stat
 from collections.abc import Iterator, Mapping
 
-from rq import beneath, durable
-from rq.durable import content
 from rq.errors import BadInput, NotPlain, NotWhole
+from rq.files import beneath, durable
+from rq.files.durable import content
 from rq.layout import JOB, UPLOAD_PREFIX, folder
 from rq.message import Attachment
 from rq.spool.mover import RESULTS, results_of
 from rq.spool.store import Spool
-from rq.states import State
+from rq.words.states import State
 
 _numbers = itertools.count(1)
 

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rq import durable
 from rq.errors import Damaged
+from rq.files import durable
 from rq.layout import QueueDir
 
 MOST = 5000  # rows of a file

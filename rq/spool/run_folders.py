@@ -9,11 +9,11 @@ from pathlib import Path
 
 import orjson
 
-from rq import beneath, durable
+from rq.files import beneath, durable
 from rq.layout import ATTACH, JOB, MSG, STATUS, folder
 from rq.spool import handed_over
 from rq.spool.handed_over import Ids
-from rq.states import State
+from rq.words.states import State
 
 
 class RunFolders:

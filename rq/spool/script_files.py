@@ -11,9 +11,10 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
-from rq import beneath, durable, names
-from rq.durable import content
+from rq import names
 from rq.errors import is_busy
+from rq.files import beneath, durable
+from rq.files.durable import content
 from rq.layout import ATTACH
 from rq.spool import folders
 

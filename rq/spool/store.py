@@ -45,8 +45,9 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
 from typing import Unpack
 
-from rq import durable, names
+from rq import names
 from rq.errors import BadMessage, TooLate
+from rq.files import durable
 from rq.journal.writer import DryRun, Journal
 from rq.layout import JOB, STDIO_LOG, QueueDir
 from rq.logs import fields
@@ -66,7 +67,7 @@ from rq.spool.reader import Reader
 from rq.spool.record import Facts, LeaseFields, More, Record, Word
 from rq.spool.run_folders import RunFolders
 from rq.spool.status import status_file
-from rq.states import Event, Note, Role, State, next_state
+from rq.words.states import Event, Note, Role, State, next_state
 
 LAG_MESSAGES = 40_000
 LAG_BYTES = 64 * 1024 * 1024

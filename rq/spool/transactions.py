@@ -21,13 +21,13 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, cast
 
-from rq import durable
 from rq.errors import Damaged
+from rq.files import durable
 from rq.journal.line import Line
 from rq.layout import QueueDir
 from rq.spool.record import Record
 from rq.spool.rows import Rows, Stock
-from rq.states import Event, Note
+from rq.words.states import Event, Note
 
 REMEMBERED = 7 * 86400.0  # seconds that a decision is remembered
 INLINE = 10_000  # ids that the line of a decision holds; more lie in a manifest

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from rq.errors import BadMessage, NoSuchMessage, Unread
 from rq.message import Message
 from rq.spool.entry import Entry
-from rq.states import State
+from rq.words.states import State
 
 NO_KEY = ""  # of a message that is known to have none
 

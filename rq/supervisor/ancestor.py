@@ -10,11 +10,11 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from rq import client
 from rq.config import adopted
 from rq.errors import Refused, RQError, Unreachable
 from rq.layout import Root
 from rq.proc import locks
+from rq.rpc import client
 from rq.spool import adoption, restored
 from rq.supervisor import definitions
 

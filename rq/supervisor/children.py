@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from rq import back_off
 from rq.replies import ChildView
-from rq.states import Child, ChildEvent, next_child
+from rq.words.states import Child, ChildEvent, next_child
 
 STABLE = 60.0  # seconds up, after which earlier failures are forgotten
 LATE = 60.0  # seconds of starting, after which `status` says so

@@ -17,10 +17,10 @@ from typing import ClassVar, cast
 
 import orjson
 
-from rq import __version__, client, config, logs, names, trash, wire
+from rq import __version__, config, logs, names
 from rq.access.roles import Role
 from rq.access.sockets import Asker
-from rq.config import admin, adopted, broker, displaced
+from rq.config import admin, adopted, broker, displaced, trash
 from rq.config.settings import RootConfig
 from rq.errors import (
     BadConfig,
@@ -34,12 +34,13 @@ from rq.errors import (
 )
 from rq.layout import Root
 from rq.message import fields as message_fields
-from rq.nesting import Json, from_json
 from rq.replies import HelperState, SupervisorStatus
-from rq.states import Child
+from rq.rpc import client, wire
 from rq.supervisor import ancestor, definitions
 from rq.supervisor.children import Process
 from rq.supervisor.minder import Minder
+from rq.words.nesting import Json, from_json
+from rq.words.states import Child
 
 CREATE_WAIT = 10.0  # seconds that create_queue waits for the new queue
 WAKE_TIMEOUT = 5.0

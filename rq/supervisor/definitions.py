@@ -10,11 +10,11 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from rq import config, names, trash
-from rq.config import displaced, files
+from rq import config, names
+from rq.config import displaced, files, trash
 from rq.errors import BadConfig, BadInput, CannotRead, Refused, WrongState
 from rq.layout import QueueDir, Root
-from rq.nesting import Json
+from rq.words.nesting import Json
 
 API_MARK: Mapping[str, Json] = {"owner": "api"}
 SCANDIR = "scandir"

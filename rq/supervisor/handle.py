@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from rq import client, logs
+from rq import logs
 from rq.errors import RQError
 from rq.layout import Root
 from rq.proc import processes
 from rq.proc.spawn import signal_name
+from rq.rpc import client
 from rq.supervisor.children import Kind, Process
 
 MIND_TIMEOUT = 3.0  # seconds for a live queue to answer a new supervisor

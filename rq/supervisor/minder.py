@@ -16,18 +16,18 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
 
-from rq import logs, trash
-from rq.config import displaced
+from rq import logs
+from rq.config import displaced, trash
 from rq.config.begun import Begun
 from rq.errors import Refused, RQError
 from rq.layout import Root
 from rq.proc import locks
-from rq.states import Child
 from rq.supervisor import children, forks, handle
 from rq.supervisor.children import Kind, Process, Step
 from rq.supervisor.forks import Forks
 from rq.supervisor.handle import Handle
 from rq.supervisor.table import FORKS, HELPERS, GivenUp, Key, Table
+from rq.words.states import Child
 
 STATUS_WAIT = 1.0  # seconds for the fork server to tell how a queue ended
 

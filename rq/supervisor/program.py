@@ -11,19 +11,21 @@ import sys
 import time
 from collections.abc import Callable
 
-from rq import client, config, control, logs
+from rq import config, logs
 from rq.access import owner, sockets
 from rq.config import admin, broker, files
 from rq.config.settings import RootConfig
 from rq.errors import BadConfig, Refused, RQError
 from rq.layout import Root
 from rq.proc import daemon, descriptors, locks, turnlimit
-from rq.states import Child
+from rq.rpc import client
+from rq.rpc import server as control
 from rq.supervisor import ancestor, definitions, fingerprint
 from rq.supervisor.children import Kind
 from rq.supervisor.commands import Commands
 from rq.supervisor.minder import Minder
 from rq.supervisor.table import HELPERS
+from rq.words.states import Child
 
 LOOK_AGAIN = 5.0  # seconds between looks at what no event tells
 DISPLACED = 4  # exit status of one whose root, or config/, is gone or another

@@ -12,9 +12,9 @@ import time
 from rq import config
 from rq.config.settings import RootConfig
 from rq.layout import Root
-from rq.states import Child
 from rq.supervisor import children, definitions
 from rq.supervisor.children import Kind, Process
+from rq.words.states import Child
 
 HELPERS = {
     Kind.SCANDIR: "rq.scandir",

@@ -10,11 +10,13 @@ import signal
 import sys
 import time
 
-from rq import client, config, control, helper, wire
+from rq import config
 from rq.access import sockets
 from rq.config import files
 from rq.errors import BadConfig, RQError
-from rq.helper import Helper
+from rq.rpc import client, helper, wire
+from rq.rpc import server as control
+from rq.rpc.helper import Helper
 from rq.timers import commands
 from rq.timers.folder import Timers
 from rq.timers.sending import LOOK, Sending

@@ -11,7 +11,6 @@ from rq.access.roles import Role
 from rq.access.sockets import Asker
 from rq.config import adopted
 from rq.errors import BadInput, NoSuchMessage
-from rq.nesting import Json, from_json
 from rq.replies import (
     FireView,
     NextFire,
@@ -24,6 +23,7 @@ from rq.timers.past import Past
 from rq.timers.rule import Timer
 from rq.timers.sending import Sending
 from rq.timers.when import due, following, resumed
+from rq.words.nesting import Json, from_json
 
 _SOON = 10  # fires that are told if the client does not say how many
 MOST_NEXT = 1000

@@ -6,7 +6,7 @@ import logging
 import os
 from dataclasses import dataclass, field, replace
 
-from rq import config, visible
+from rq import config
 from rq.config import adopted
 from rq.errors import BadConfig, CannotRead
 from rq.layout import Root
@@ -15,6 +15,7 @@ from rq.timers.rule import Timer
 from rq.timers.state import State
 from rq.timers.timer import parse, refusal
 from rq.timers.when import without_missed
+from rq.words import visible
 
 GONE_FOR = 2.0  # seconds that a file must be gone before its timer is forgotten
 

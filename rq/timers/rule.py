@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from rq import names
-from rq.nesting import Json
 from rq.timers.cron import Cron
+from rq.words.nesting import Json
 
 _LONGEST_NAME = 100  # characters that go into a key as they are
 _DRAWS = 2**32

@@ -10,16 +10,18 @@ import time
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from rq import client, guarded, names
+from rq import names
 from rq.errors import NoSuchMessage, NotUnique, Refused, RQError, Unreachable
-from rq.guarded import Sender
 from rq.kinds import Kind
 from rq.layout import Root
-from rq.states import LIVE, State
+from rq.message import guarded
+from rq.message.guarded import Sender
+from rq.rpc import client
 from rq.timers.folder import Timers
 from rq.timers.past import Fire, Past, noted
 from rq.timers.rule import Overlap, Timer
 from rq.timers.when import counts_from, due, nominal
+from rq.words.states import LIVE, State
 
 _ERRORS = 3.0  # seconds between two writes for the sake of errors
 LOOK = 1.0  # seconds between looks at the directory and at the clock

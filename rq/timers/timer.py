@@ -8,13 +8,14 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TypeVar
 
-from rq import config, names, visible
+from rq import config, names
 from rq.errors import BadConfig, BadInput, BadMessage
 from rq.message import from_request, sent
 from rq.message.table import OWN, SAID_BY_SENDERS
-from rq.nesting import Json
 from rq.timers.cron import DEFAULT_ZONE, Cron, cron
 from rq.timers.rule import CatchUp, Overlap, Timer
+from rq.words import visible
+from rq.words.nesting import Json
 
 SHORTEST = 60  # seconds of a period
 LONGEST = 100 * 366 * 86400

@@ -9,17 +9,17 @@ import falcon
 import orjson
 from falcon.asgi import Request, Response
 
-from rq import wire
 from rq.access.roles import Principal, Role
 from rq.config import secrets
 from rq.config.secrets import Said
 from rq.errors import Refused, RQError
-from rq.lines.owners import Reply
-from rq.nesting import Json
+from rq.rpc import wire
+from rq.rpc.lines.owners import Reply
 from rq.web.forms import Form
 from rq.web.session import flash
 from rq.web.site import Site
 from rq.web.statuses import tell_kind
+from rq.words.nesting import Json
 
 # A path on this site: not `//host`, not `/\host`, nothing that ends a header.
 _PATH = re.compile(r"/(?![/\\])[\x21-\x7e]*")

@@ -10,12 +10,11 @@ from falcon.asgi import Request, Response
 from falcon.asgi.multipart import BodyPart
 from falcon.media.multipart import MultipartParseError
 
-from rq import wire
 from rq.access.roles import Role
 from rq.errors import AlreadyCommitted, NoSuchMessage
 from rq.kinds import Kind
-from rq.lines.owners import Reply
-from rq.states import State
+from rq.rpc import wire
+from rq.rpc.lines.owners import Reply
 from rq.web import forms, views
 from rq.web.answers import back_of, failure_in, go, say_reply, wants_json
 from rq.web.forms import Form
@@ -23,6 +22,7 @@ from rq.web.intake import Intake, nameless, pour
 from rq.web.messages import BEGIN_ANEW, NOT_FOUND, as_preparer, checked, is_id
 from rq.web.routes import Routes
 from rq.web.site import Site
+from rq.words.states import State
 
 _NOT_THERE = wire.failure(NoSuchMessage(NOT_FOUND), with_kind=True)
 _FIELD_LIMIT = 64 * 1024  # bytes of a field that is no file

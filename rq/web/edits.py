@@ -12,21 +12,22 @@ from datetime import UTC
 import orjson
 from falcon.asgi import Request, Response
 
-from rq import moments, wire
 from rq.access.roles import Role
 from rq.errors import BadInput, RQError
-from rq.lines.owners import Reply
 from rq.message.actions import ACTIONS, Word
 from rq.message.table import PARAMS, names
-from rq.nesting import Json
 from rq.replies import MessageView
-from rq.states import version_of
+from rq.rpc import wire
+from rq.rpc.lines.owners import Reply
 from rq.web import forms, reading
 from rq.web.answers import failure_in, for_asker, say, say_reply, wants_json
 from rq.web.forms import Form
 from rq.web.messages import check_dest, checked, sentence_of, who, with_user
 from rq.web.routes import Routes
 from rq.web.site import Site
+from rq.words import moments
+from rq.words.nesting import Json
+from rq.words.states import version_of
 
 SEEN, NUMBER = "if_version", "number"  # of a form: see `seen`
 _LONGEST = 64  # characters of a number

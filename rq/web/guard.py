@@ -38,7 +38,7 @@ HEADERS = (
     ("cache-control", "no-store"),  # no answer is for the next user of a shared browser
 )
 HEARD_OUT = 32 * 1024 * 1024  # bytes
-WEBHOOK_ID = "webhook-id"  # as `rq.webhook.signing` sends it
+WEBHOOK_ID = "webhook-id"  # as `rq.builtin.webhook.signing` sends it
 _HEALTH = ("/livez", "/readyz")
 
 

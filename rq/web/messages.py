@@ -13,9 +13,10 @@ import falcon
 import orjson
 from falcon.asgi import Request, Response
 
-from rq import guarded, moments, names, users, wire
+from rq import names
 from rq.access.gate import ANYBODY
 from rq.access.roles import Principal, Role
+from rq.builtin.router import switch
 from rq.config import secrets
 from rq.errors import (
     BadInput,
@@ -26,14 +27,14 @@ from rq.errors import (
     OtherQueue,
     RQError,
 )
-from rq.guarded import Sender
 from rq.kinds import Kind
-from rq.lines.owners import Reply
-from rq.message import fieldnames, too_large
+from rq.message import fieldnames, guarded, too_large
 from rq.message.action import Action, Door
 from rq.message.actions import ACTIONS, Word, at
-from rq.nesting import Json, from_json
-from rq.router import switch
+from rq.message.guarded import Sender
+from rq.proc import users
+from rq.rpc import wire
+from rq.rpc.lines.owners import Reply
 from rq.web import forms, reading, rights
 from rq.web.answers import (
     back_of,
@@ -49,6 +50,8 @@ from rq.web.answers import (
 from rq.web.forms import Form
 from rq.web.routes import Routes
 from rq.web.site import Site
+from rq.words import moments
+from rq.words.nesting import Json, from_json
 
 _SEND = {
     "commit": "create_message",

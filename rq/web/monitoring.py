@@ -14,12 +14,12 @@ from types import SimpleNamespace
 from falcon.asgi import App, Request, Response
 
 from rq.access.roles import Role
-from rq.broker_client import answers, questions
-from rq.broker_client.rows import QueueRow
-from rq.states import Child
+from rq.rpc.broker import answers, questions
+from rq.rpc.broker.rows import QueueRow
 from rq.web.pages import broker, facts
 from rq.web.routes import Routes
 from rq.web.site import Site
+from rq.words.states import Child
 
 KIND = "text/plain; version=0.0.4; charset=utf-8"
 _MOST_QUEUES = 200  # of RQ, and of the broker those with most jobs

@@ -6,15 +6,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
-from rq import offline
 from rq.config.admin import Admin, admin_status
 from rq.errors import NoSuchMessage, RQError
 from rq.kinds import PASSING
 from rq.replies import AttemptsView, MessageRow, MessageView
-from rq.spool import counts_at_stop, folders
-from rq.states import State
+from rq.spool import counts_at_stop, folders, offline
 from rq.web import views
 from rq.web.site import Site
+from rq.words.states import State
 
 NEXT = "next"  # an order of messages that wait
 SILENT = "_silent"  # a field of what the folders say: why the owner was not asked

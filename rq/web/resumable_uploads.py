@@ -17,14 +17,13 @@ from pathlib import Path
 
 from falcon.asgi import Request, Response
 
-from rq import names, wire
+from rq import names
 from rq.access.roles import Role
 from rq.config import files
 from rq.errors import AlreadyCommitted, BadInput, Busy
 from rq.kinds import PASSING
-from rq.lines.owners import Reply
-from rq.nesting import Json
-from rq.states import State
+from rq.rpc import wire
+from rq.rpc.lines.owners import Reply
 from rq.web import views
 from rq.web.answers import failure_in, say_reply
 from rq.web.intake import Intake, cannot_take, check_room, go_on_from, pour
@@ -32,6 +31,8 @@ from rq.web.messages import as_preparer, checked
 from rq.web.routes import Routes
 from rq.web.site import Site
 from rq.web.unfinished_uploads import name_of
+from rq.words.nesting import Json
+from rq.words.states import State
 
 DIGEST = "X-RQ-SHA256"
 _RANGE = re.compile(r"bytes (?:(\d{1,18})-\d{1,18}|\*)/(\d{1,18})")

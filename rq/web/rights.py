@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from falcon.asgi import Request
 
-from rq import guarded
 from rq.access.roles import Principal, Role
 from rq.errors import NotPermitted, OtherQueue
-from rq.guarded import Sender
+from rq.message import guarded
+from rq.message.guarded import Sender
 from rq.web.routes import Right
 
 

@@ -17,13 +17,14 @@ from gunicorn.app.base import BaseApplication
 from gunicorn.arbiter import Arbiter
 from gunicorn.glogging import Logger
 
-from rq import config, helper, logs
+from rq import config, logs
 from rq.access import tls, tokens
 from rq.config.settings import RootConfig
 from rq.errors import BadConfig, CannotRead, RQError
-from rq.helper import Helper
 from rq.proc import daemon, listening
 from rq.proc.listening import Bound
+from rq.rpc import helper
+from rq.rpc.helper import Helper
 from rq.web import app, guard, session, site
 from rq.web.connection import Asgi, Receive, Scope, Send
 from rq.web.door import Rules, Worker

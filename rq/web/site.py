@@ -15,7 +15,7 @@ from rq.access import warnings
 from rq.config.settings import RootConfig
 from rq.errors import Busy
 from rq.layout import Root
-from rq.lines.owners import Owners
+from rq.rpc.lines.owners import Owners
 from rq.web.script_archive import Archives
 from rq.web.unfinished_uploads import UnfinishedUploads
 

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import cast
 
-from rq import client
 from rq.errors import RQError
-from rq.lines.line import DEADLINE
-from rq.lines.owners import Owners, Reply
 from rq.replies import (
     AttemptsView,
     Detail,
@@ -22,6 +19,9 @@ from rq.replies import (
     TimerView,
     TransactionView,
 )
+from rq.rpc import client
+from rq.rpc.lines.line import DEADLINE
+from rq.rpc.lines.owners import Owners, Reply
 
 
 async def details(

@@ -16,7 +16,7 @@ from rq import names
 from rq.errors import BadInput, RQError
 from rq.message import Message, limits
 from rq.message.limits import NONE, Limits
-from rq.nesting import Json, from_json
+from rq.words.nesting import Json, from_json
 from rq.work import holding
 from rq.work.holding import Result
 

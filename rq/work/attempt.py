@@ -7,16 +7,16 @@ import time
 from collections.abc import Callable
 from enum import StrEnum
 
-from rq import pipe
 from rq.errors import BadInput
 from rq.message.limits import NONE, Over
-from rq.nesting import Json
-from rq.pipe import Verb
 from rq.proc.spawn import Termination
+from rq.scripts import pipe
 from rq.scripts.log import PassedLog, StdioLog
+from rq.scripts.pipe import Verb
 from rq.scripts.script import Script
 from rq.scripts.time_limits import Timed, over_resources
 from rq.scripts.words import Said
+from rq.words.nesting import Json
 from rq.work.answers import Lease
 from rq.work.folder import Folder
 from rq.work.holding import Result, Term

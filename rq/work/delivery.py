@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from rq.errors import BadInput, Refused, RQError, TooLarge
 from rq.logs import fields
-from rq.nesting import Json
-from rq.pipe import Verb
+from rq.scripts.pipe import Verb
+from rq.words.nesting import Json
 from rq.work import folder as folders
 from rq.work import holding, notes
 from rq.work.attempt import Attempt

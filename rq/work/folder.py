@@ -10,8 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from io import FileIO
 
-from rq import beneath, durable, names
+from rq import names
 from rq.errors import BadInput, NoRoom, NotPlain, NotWhole
+from rq.files import beneath, durable
 from rq.layout import ATTACH, JOB, MSG, STDIO_LOG
 from rq.work.answers import File, Lease
 from rq.work.place import Place

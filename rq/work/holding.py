@@ -20,10 +20,10 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rq import wire
 from rq.errors import BadInput
 from rq.kinds import Kind, kind_of
-from rq.nesting import Json
+from rq.rpc import wire
+from rq.words.nesting import Json
 
 LONGEST = 86400  # seconds of a lease
 _TEXT = 2000  # characters of a sentence

@@ -13,8 +13,8 @@ from typing import Protocol
 
 from rq.errors import NoRoom, NotKnown, NotPermitted, Refused, RQError
 from rq.logs import fields
-from rq.pipe import Verb
 from rq.proc.spawn import Termination
+from rq.scripts.pipe import Verb
 from rq.work import folder as folders
 from rq.work import holding
 from rq.work.attempt import Attempt, Why

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from rq import beneath, config
+from rq import config
 from rq.config import files
 from rq.errors import RQError
+from rq.files import beneath
 from rq.logs import fields
-from rq.nesting import Json
+from rq.words.nesting import Json
 from rq.work import place
 from rq.work.place import Place
 

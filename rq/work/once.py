@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from rq.message import limits
 from rq.message.limits import Limits, Over
-from rq.pipe import Verb
 from rq.scripts import children
 from rq.scripts.log import StdioLog
+from rq.scripts.pipe import Verb
 from rq.scripts.program import Program
 from rq.scripts.script import Script
 from rq.scripts.slots import Slot, Slots

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from rq.errors import BadConfig, BadInput
 from rq.layout import Root
-from rq.nesting import Json
 from rq.outbound import addresses, peers
 from rq.outbound.peers import Peer, Target
+from rq.words.nesting import Json
 
 MOST_SLOTS = 1024
 LABEL = 64  # characters

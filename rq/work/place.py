@@ -14,8 +14,8 @@ import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from rq import durable
 from rq.errors import Busy, Refused
+from rq.files import durable
 from rq.outbound.peers import Target
 from rq.proc import lease_holders, locks
 from rq.scripts.slots import Slots

@@ -16,7 +16,7 @@ from rq.outbound.host import Host
 from rq.proc import daemon, descriptors, turnlimit
 from rq.scripts.time_limits import TimeLimits
 from rq.scripts.worker_protocol import Limits as WorkerLimits
-from rq.wording import duration
+from rq.words.wording import duration
 from rq.work import holding, stop_signals
 from rq.work.agent import Agent, Limits
 from rq.work.attempt import Attempt

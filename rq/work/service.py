@@ -10,11 +10,11 @@ from urllib.parse import quote
 
 import rq
 from rq.errors import BadInput, Unreachable
-from rq.nesting import Json
 from rq.outbound.api import failure_of
 from rq.outbound.exchange import Reply
 from rq.outbound.host import Request, Sink
 from rq.outbound.peers import Target
+from rq.words.nesting import Json
 from rq.work import answers
 from rq.work.answers import File, Offer
 from rq.work.holding import Result

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rq.nesting import Json
+from rq.words.nesting import Json
 from rq.work.bulk import Bulk
 from rq.work.service import Service
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import bench
 
-from rq import client
+from rq.rpc import client
 
 MESSAGES = int(os.environ.get("RQ_BENCH_MESSAGES", "10000"))
 ALL = "#!/bin/sh\necho done >&3\n"

@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from rq import client, wire
 from rq.layout import Root
+from rq.rpc import client, wire
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SCRIPT = "#!/bin/sh\necho done >&3\n"
@@ -34,7 +34,7 @@ class Disk:
 
 def file_system(path: Path) -> str:
     """Return the type of the file system that holds `path`, with its journal."""
-    from rq import disk
+    from rq.files import disk
 
     found = disk.describe(path)
     journal = {True: " with journal", False: " without journal"}.get(

@@ -23,8 +23,8 @@ from pathlib import Path
 import bench
 import persistent
 
-from rq import client
 from rq.layout import Root
+from rq.rpc import client
 
 QUEUED = [1000, 100_000]
 ROWS = os.environ.get("RQ_BENCH_ROWS", "").split(",")

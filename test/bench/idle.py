@@ -12,8 +12,8 @@ from pathlib import Path
 
 import bench
 
-from rq import client
 from rq.layout import Root
+from rq.rpc import client
 
 QUEUES = int(os.environ.get("RQ_BENCH_QUEUES", "50"))
 SECONDS = float(os.environ.get("RQ_BENCH_SECONDS", "30"))

@@ -18,7 +18,7 @@ import bench
 import programs
 import rest
 
-from rq import client
+from rq.rpc import client
 
 TOTAL = int(os.environ.get("RQ_BENCH_MESSAGES", "20000"))
 SINGLE = max(1, TOTAL // 20)  # of what is done one by one

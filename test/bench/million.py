@@ -15,8 +15,8 @@ from pathlib import Path
 
 import bench
 
-from rq import client
 from rq.layout import Root
+from rq.rpc import client
 
 TOTAL = int(os.environ.get("RQ_BENCH_MILLION", "1000000"))
 BATCH = 200

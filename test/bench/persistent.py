@@ -10,7 +10,7 @@ from pathlib import Path
 import accept
 import bench
 
-from rq import client
+from rq.rpc import client
 
 MESSAGES = int(os.environ.get("RQ_BENCH_MESSAGES", "10000"))
 WORKER = f"""#!{sys.executable} -I

@@ -10,7 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from rq import client
+from rq.rpc import client
 
 sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
 from harness.queues import short  # noqa: E402

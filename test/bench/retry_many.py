@@ -18,7 +18,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 from harness.kills import Queue, Site, site_at  # noqa: E402
 from harness.spool import Owner  # noqa: E402
 
-from rq.states import Event, Role  # noqa: E402
+from rq.words.states import Event, Role  # noqa: E402
 
 TOTAL = int(os.environ.get("RQ_BENCH_MESSAGES", "20000"))
 TICKS = os.sysconf("SC_CLK_TCK")

@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from harness.web_server import Served, served
 
-from rq import wire
+from rq.rpc import wire
 
 QUEUES = 200
 MESSAGES = int(os.environ.get("RQ_BENCH_MESSAGES", "1000000"))

@@ -31,9 +31,9 @@ sys.path[:0] = [str(CHECKOUT), str(HERE.parent), str(HERE)]
 
 import bench  # noqa: E402 - the path above leads to it
 
-from rq import client  # noqa: E402
 from rq.layout import Root  # noqa: E402
 from rq.queues.feed import MOST  # noqa: E402
+from rq.rpc import client  # noqa: E402
 from rq.spark import parsing  # noqa: E402
 
 HOSTS, BLOCK = 24, 5_000  # lines of a block are made once, and written again and again

@@ -24,8 +24,8 @@ sys.path[:0] = [str(HERE.parent.parent), str(HERE.parent), str(HERE)]
 import bench  # noqa: E402 - the path above leads to them
 import rest  # noqa: E402
 
-from rq import client  # noqa: E402
 from rq.layout import Root  # noqa: E402
+from rq.rpc import client  # noqa: E402
 
 SCRIPT = "#!/bin/sh\nsleep 0.1\necho done >&3\n"
 FAST = {"spark.driver.extraJavaOptions": "-XX:+UseSerialGC"}

@@ -27,8 +27,8 @@ import bench  # noqa: E402 - the path above leads to them
 import persistent  # noqa: E402
 import rest  # noqa: E402
 
-from rq import client  # noqa: E402
 from rq.layout import Root  # noqa: E402
+from rq.rpc import client  # noqa: E402
 
 SLOTS = 4
 LOOK = 0.01  # seconds between looks

@@ -8,7 +8,7 @@ from harness.broker import Client
 from harness.cli import rq
 from harness.ports import free_port
 
-from rq.broker_client.addresses import address_of
+from rq.rpc.broker.addresses import address_of
 
 EVIL = "<img src=x onerror=alert(1)>"
 

@@ -9,7 +9,7 @@ from harness.brokers import nodes_in
 from harness.cli import rq
 from harness.ports import free_port
 
-from rq.broker_client.addresses import address_of
+from rq.rpc.broker.addresses import address_of
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from harness import chromium
 from harness.waiting import wait_until
 
-from rq import visible
+from rq.words import visible
 
 E = "\x1b"
 TWO = 2_000_000  # bytes

@@ -8,8 +8,8 @@ import pytest
 from harness import chromium
 from harness.waiting import wait_until
 
-from rq import visible
 from rq.web.livelog import line_start
+from rq.words import visible
 
 LONGEST = 16384  # characters of a line that a page keeps
 RANDOM = random.Random(28)

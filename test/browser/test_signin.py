@@ -9,7 +9,7 @@ import pytest
 from harness import chromium
 from harness.web_server import Served, served
 
-from rq import passwords
+from rq.config import passwords
 
 USERS = {"users": {"ann": passwords.make("correct horse")}}
 _OF_THE_BROWSER = "status of 401"  # it tells of every answer that is an error

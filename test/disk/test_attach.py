@@ -9,7 +9,7 @@ from harness.spool import a_message, check_live
 
 from rq.errors import BadInput, NoSuchMessage, NotWhole
 from rq.spool import attach, folders
-from rq.states import State
+from rq.words.states import State
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from rq.errors import Busy, Closed, NoSuchMessage, WrongState
 from rq.queues.control import create
 from rq.queues.control.idempotency import Preparer
 from rq.spool import attach, decisions
-from rq.states import Event, Role, State
+from rq.words.states import Event, Role, State
 
 
 @pytest.fixture

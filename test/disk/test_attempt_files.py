@@ -8,7 +8,7 @@ from harness.spool import Owner
 
 from rq.layout import ATTEMPTS
 from rq.spool import attempt_files, attempts_kept
-from rq.states import Event, Role, State
+from rq.words.states import Event, Role, State
 
 RETRY = {"cause": "resend", "text": "again", "outcome": "retry", "run_us": 5}
 DONE = {"cause": "done", "text": "well", "outcome": "done", "run_us": 5}

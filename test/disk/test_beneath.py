@@ -10,8 +10,8 @@ import time
 import pytest
 from harness.limits import free_descriptors
 
-from rq import beneath, durable
 from rq.errors import NotPlain
+from rq.files import beneath, durable
 
 SECRET = b"the secret of another\n"
 OPENINGS = 10_000

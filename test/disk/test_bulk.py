@@ -5,7 +5,7 @@ import pytest
 from rq.errors import NoSuchMessage
 from rq.spool import bulk as bulks
 from rq.spool.bulk import MOST_ENDED, Bulks, Standing, begin_bulk, end_bulk
-from rq.states import Event, Role
+from rq.words.states import Event, Role
 
 
 def begun(owner, ids):

@@ -9,7 +9,7 @@ from harness.spool import Owner, check_live
 
 from rq.proc import locks
 from rq.spool import check, folders, stopped_cleanly
-from rq.states import Event, State
+from rq.words.states import Event, State
 
 
 @pytest.fixture

@@ -5,12 +5,12 @@ import pytest
 from harness.limits import no_descriptors
 from harness.spool import NOW, Clock, Owner, a_message
 
-from rq.durable import crash_points
 from rq.errors import Refused, WrongState
+from rq.files.durable import crash_points
 from rq.queues.housekeeping import is_old
 from rq.spool import checkpoint, folders, index
 from rq.spool.store import PREP_SECONDS
-from rq.states import Event, Role, State
+from rq.words.states import Event, Role, State
 
 OUT = [
     {"dest": "webhook", "message": {"dest": "webhook", "param1": "http://h/1"}},

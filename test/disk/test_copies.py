@@ -8,14 +8,14 @@ import pytest
 from harness.limits import no_descriptors
 from harness.spool import NOW, Owner, a_message
 
-from rq import disk
 from rq.errors import Refused
+from rq.files import disk
 from rq.journal import history, line, mark, sealing
 from rq.journal.segment_file import read_segment
 from rq.layout import Root
 from rq.spark import journal_plan
 from rq.spool import check, outbox
-from rq.states import Event, State
+from rq.words.states import Event, State
 
 HOOK = {"dest": "webhook", "message": {"dest": "webhook", "param1": "http://h/1"}}
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from rq import config, trash
-from rq.config import files
+from rq import config
+from rq.config import files, trash
 from rq.errors import CannotRead
 from rq.layout import Root
 from rq.scandir import passes

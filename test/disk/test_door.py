@@ -13,7 +13,7 @@ from harness.spool import ORIGIN, adopt, check_live, deposit, look
 
 from rq.layout import folder
 from rq.spool import deposits, door, folders
-from rq.states import State
+from rq.words.states import State
 
 FOREIGN = "20200101.0000.00.000.7"
 

@@ -7,10 +7,9 @@ import orjson
 import pytest
 from harness.spool import adopt, check_live, deposit, look
 
-from rq import offline
 from rq.layout import Root
-from rq.spool import attach, check, door, folders
-from rq.states import State
+from rq.spool import attach, check, door, folders, offline
+from rq.words.states import State
 
 BYTES = os.fsdecode(b"\xff\xfe caf\xe9")  # no UTF-8
 

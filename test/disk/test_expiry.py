@@ -9,7 +9,7 @@ from rq.layout import folder
 from rq.spool import check, folders
 from rq.spool.disk_usage import DiskUsage, weigh
 from rq.spool.expiry import Limits, Owned, Search
-from rq.states import Event, Role, State
+from rq.words.states import Event, Role, State
 
 DAY = 86400.0
 

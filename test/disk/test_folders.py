@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rq.layout import QueueDir
 from rq.spool import folders
-from rq.states import State
+from rq.words.states import State
 
 IDS = st.builds(
     "{:08}.{:02}{:02}.{:02}.{:03}.{}".format,

@@ -9,7 +9,7 @@ from rq.errors import Damaged
 from rq.journal import gaps, line
 from rq.spark.journal_plan import Stretch, read
 from rq.spool import check
-from rq.states import State
+from rq.words.states import State
 
 
 def count_one_that_is_not_written(owner):

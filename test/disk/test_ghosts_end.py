@@ -15,7 +15,7 @@ from rq.queues.attempts.registry import Attempts
 from rq.queues.bulk import retry
 from rq.queues.runner.left_processes import LeftProcesses
 from rq.scripts.slots import Slots
-from rq.states import State
+from rq.words.states import State
 
 
 @contextlib.contextmanager

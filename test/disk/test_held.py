@@ -5,7 +5,7 @@ from harness.spool import Owner, a_message
 
 from rq.message import from_disk
 from rq.spool import folders
-from rq.states import State
+from rq.words.states import State
 
 HOLD = {"by": "ann", "why": "disk swap", "since": 5.0}
 

@@ -9,15 +9,15 @@ import orjson
 import pytest
 from harness.limits import files_of, no_descriptors
 
-from rq import durable
 from rq.errors import Damaged, DiskFailed, Displaced
+from rq.files import durable
 from rq.journal import history, line
 from rq.journal.segment_file import read_header, segment_name
 from rq.journal.segments import SMALLEST, Author, Position
 from rq.journal.writer import GROUP_BYTES, Journal
 from rq.layout import JournalDir
 from rq.spool import check
-from rq.states import Event, Note, State
+from rq.words.states import Event, Note, State
 
 
 def active(owner):

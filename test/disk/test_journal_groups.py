@@ -9,7 +9,7 @@ from rq.errors import Damaged, DiskFailed
 from rq.journal import history, line
 from rq.journal.writer import GROUP_EVENTS
 from rq.spool import check
-from rq.states import Event, State
+from rq.words.states import Event, State
 
 
 def journal(owner):

@@ -7,7 +7,7 @@ from harness.spool import Clock, Owner
 
 from rq.spool import results
 from rq.spool.leases import EndedLeases
-from rq.states import Event, State
+from rq.words.states import Event, State
 
 SECONDS = 60.0
 

@@ -9,7 +9,7 @@ import pytest
 from rq.config import files
 from rq.errors import NoSuchQueue
 from rq.layout import Root
-from rq.lines.owners import Owners
+from rq.rpc.lines.owners import Owners
 
 
 def test_names_of_queues_that_are_not_there_leave_nothing_behind(tmp_path):

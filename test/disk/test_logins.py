@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
-from rq import passwords
 from rq.access import guesses, hashing, logins
 from rq.access.guesses import Guesses, Levels
 from rq.access.hashing import Hashing
 from rq.access.logins import Logins
 from rq.access.roles import Role
+from rq.config import passwords
 from rq.config.settings import RootConfig
 from rq.errors import BadConfig, TooOften
 

@@ -11,7 +11,7 @@ from harness.waiting import wait_until
 from rq.layout import folder
 from rq.spool import check
 from rq.spool.recovery_scan import ended_have_changed
-from rq.states import Event, Role, State
+from rq.words.states import Event, Role, State
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from rq import durable
+from rq.files import durable
 
 
 @pytest.fixture

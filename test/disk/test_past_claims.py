@@ -4,7 +4,7 @@ import pytest
 from harness.spool import NOW
 
 from rq.spool import journal_search
-from rq.states import Event
+from rq.words.states import Event
 
 
 def claim_at(owner, *moments):

@@ -7,7 +7,7 @@ from harness.spool import a_message
 
 from rq.queues.control import idempotency
 from rq.queues.control.idempotency import Key, Preparer
-from rq.states import Event, Role
+from rq.words.states import Event, Role
 
 
 def test_the_key_of_a_prepared_message_is_forgotten_when_that_was_removed(owner):

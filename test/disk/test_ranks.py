@@ -7,7 +7,7 @@ from rq.config.settings import QueueConfig
 from rq.message.rank import rank
 from rq.queues.owner.backlog import Backlog
 from rq.spool import checkpoint, index, journal_search
-from rq.states import Event, Role, State
+from rq.words.states import Event, Role, State
 
 IDS = [f"20270115.0800.00.000.{n}" for n in range(1, 5)]
 SETTINGS = {

@@ -9,7 +9,7 @@ import pytest
 from harness.spool import Owner, a_message, check_live
 
 from rq.spool import recount
-from rq.states import FINAL, Event, Role, State
+from rq.words.states import FINAL, Event, Role, State
 
 ENDS = (Event.FINISH, Event.FINISH, Event.RELAY, Event.FAIL)
 

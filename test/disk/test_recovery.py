@@ -25,7 +25,7 @@ from rq.spool import (
     stopped_cleanly,
 )
 from rq.spool import lost_attempts as losing
-from rq.states import COUNTED, Event, Role, State
+from rq.words.states import COUNTED, Event, Role, State
 
 QUE, RUN, DONE, ERR = State.QUE, State.RUN, State.DONE, State.ERR
 PREP, RELAYED, DISMISSED = State.PREP, State.RELAYED, State.DISMISSED

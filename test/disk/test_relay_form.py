@@ -6,7 +6,7 @@ import os
 import pytest
 from harness.ancestor_http import old_receiver
 
-from rq.durable import content
+from rq.files.durable import content
 from rq.message import Attachment
 from rq.outbound import addresses, peers
 from rq.outbound.line import Line

@@ -12,8 +12,8 @@ from harness.checkout import CHECKOUT
 from harness.limits import no_descriptors
 
 from rq.errors import BadConfig, Refused
-from rq.pipe import Verb
 from rq.relay import handover
+from rq.scripts.pipe import Verb
 
 DAY = 86400.0
 WRONG = "config/peers.json: mode 0644, it must be 0600"

@@ -8,7 +8,7 @@ import pytest
 from harness.limits import mounted_on
 from harness.message_folders import deepen
 
-from rq import beneath, durable
+from rq.files import beneath, durable
 
 ROUNDS, FILES = 20, 300
 

@@ -9,13 +9,13 @@ from types import SimpleNamespace
 import pytest
 from harness.spool import Owner
 
-from rq import beneath
 from rq.config.settings import QueueConfig
+from rq.files import beneath
 from rq.layout import QueueDir, folder
 from rq.queues.concurrency import ThreadPools
 from rq.queues.maintenance.counters import Counters
 from rq.queues.maintenance.retention import Retention
-from rq.states import State
+from rq.words.states import State
 
 COUNTED = (
     2  # listings of the errors before: those in err are counted, and those dismissed

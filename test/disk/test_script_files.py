@@ -8,8 +8,8 @@ from harness.limits import no_descriptors
 from rq.errors import NotPlain
 from rq.layout import Root
 from rq.relay.store import Store
+from rq.relay.transfers import ls
 from rq.spool import adoption, script_files
-from rq.transfers import ls
 
 
 @pytest.fixture

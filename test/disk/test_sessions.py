@@ -8,12 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from harness.limits import no_descriptors
 
-from rq import passwords
 from rq.access import logins, one_time_keys, sessions, tokens
 from rq.access.roles import Role
 from rq.access.sessions import How, Sessions
 from rq.access.tokens import Token, Tokens
-from rq.config import files
+from rq.config import files, passwords
 from rq.config.settings import RootConfig
 from rq.errors import CannotRead
 from rq.layout import Root

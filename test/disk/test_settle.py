@@ -13,7 +13,7 @@ from rq.errors import BadMessage, Busy, NoSuchMessage, WrongState
 from rq.layout import folder
 from rq.message import MESSAGE_LIMIT
 from rq.spool import folders, lag, mover
-from rq.states import Event, Role, State
+from rq.words.states import Event, Role, State
 
 
 def mode(path):

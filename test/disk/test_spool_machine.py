@@ -21,12 +21,12 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from rq.durable import crash_points
 from rq.errors import WrongState
+from rq.files.durable import crash_points
 from rq.layout import folder
 from rq.spool import check, checkpoint, decisions, folders, index, transactions
 from rq.spool.transactions import Standing
-from rq.states import COUNTED, Event, Role, State
+from rq.words.states import COUNTED, Event, Role, State
 
 MAX_COUNT = 3
 MESSAGES = 8

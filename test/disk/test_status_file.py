@@ -6,7 +6,7 @@ import pytest
 
 from rq.layout import STATUS
 from rq.spool import folders
-from rq.states import Event, State
+from rq.words.states import Event, State
 
 WHOLE = {
     "job_status": "no such host",

@@ -4,7 +4,7 @@ import pytest
 from harness.spool import Owner
 
 from rq.spool import outbox
-from rq.states import Event
+from rq.words.states import Event
 
 STORY = '{"told":"once"}'
 OTHER = '{"told":"to another"}'

@@ -9,7 +9,7 @@ from harness.spool import a_message
 from rq.errors import Damaged, WrongState
 from rq.spool import checkpoint, decisions, index, lag, transactions
 from rq.spool.transactions import Standing
-from rq.states import Event, Note, Role, State
+from rq.words.states import Event, Note, Role, State
 
 
 def again(owner):

@@ -8,7 +8,7 @@ import pytest
 from harness.spool import Owner, a_message
 
 from rq.spool import decisions, index
-from rq.states import Event, Role, State
+from rq.words.states import Event, Role, State
 
 
 def known(owner):

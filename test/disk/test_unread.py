@@ -11,7 +11,7 @@ from rq.errors import Unread
 from rq.queues.control import idempotency
 from rq.queues.owner.backlog import Backlog
 from rq.spool import lost_attempts
-from rq.states import State
+from rq.words.states import State
 
 
 def test_a_message_that_cannot_be_read_now_is_not_said_to_exclude_nobody(owner):

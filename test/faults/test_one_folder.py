@@ -9,7 +9,7 @@ from harness.limits import mounted_on
 from harness.queues import RunningQueue, kept
 from harness.waiting import wait_until
 
-from rq.states import State
+from rq.words.states import State
 
 pytestmark = pytest.mark.process
 LATER = 4e9

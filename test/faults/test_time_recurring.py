@@ -14,7 +14,7 @@ from harness.queues import RunningQueue
 from harness.supervisor import daemon_on
 from harness.waiting import wait_until
 
-from rq import client
+from rq.rpc import client
 
 pytestmark = pytest.mark.process
 

@@ -22,25 +22,25 @@ from rq.errors import RQError
 """
 WORST = {
     "a_frame_in_small_pieces": """
-        from rq.wire import Frames, frame
+        from rq.rpc.wire import Frames, frame
         data, frames, found = frame(bytes(8 * 2**20)), Frames(), []
         for at in range(0, len(data), 64):
             found += frames.feed(data[at : at + 64])
         assert found == [bytes(8 * 2**20)]
     """,
     "a_million_frames": """
-        from rq.wire import Frames, frame
+        from rq.rpc.wire import Frames, frame
         assert len(Frames().feed(frame(b"ping") * 10**6)) == 10**6
     """,
     "a_line_without_end": """
-        from rq.pipe import Lines
+        from rq.scripts.pipe import Lines
         lines = Lines()
         for _ in range(20_000):
             assert lines.feed(b"x" * 4096) == []
         assert len(lines.end()[0]) == 65536
     """,
     "a_script_that_says_nothing_often": """
-        from rq.pipe import Lines, parse
+        from rq.scripts.pipe import Lines, parse
         lines = Lines()
         for _ in range(100):
             assert not any(map(parse, lines.feed(b"\\n" * 10_000)))

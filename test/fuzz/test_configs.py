@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rq import config
+from rq.builtin.router import rules
+from rq.builtin.webhook import settings, signing
 from rq.config.files import make_root
 from rq.errors import BadConfig, BadInput
 from rq.layout import Root
 from rq.outbound import peers
-from rq.router import rules
 from rq.timers.timer import parse, refusal
-from rq.webhook import settings, signing
 
 PATH = Path("config.json")
 ROOT = {

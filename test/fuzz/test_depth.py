@@ -10,11 +10,12 @@ from harness.queues import running_queue
 from harness.waiting import wait_until
 from harness.web_server import served
 
-from rq import client, nesting
 from rq.config import read_json
 from rq.errors import BadConfig, BadInput
-from rq.lines.commands import COMMANDS
+from rq.rpc import client
+from rq.rpc.lines.commands import COMMANDS
 from rq.supervisor.commands import Commands
+from rq.words import nesting
 
 DEPTHS = [240, *range(244, 260), 300, 900, 1020, 1030, 5000, 100_000]
 FIELDS = [

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from rq.errors import Damaged
 from rq.journal import history, line
 from rq.spool import check, checkpoint, index
-from rq.states import Event, State
+from rq.words.states import Event, State
 
 # Each of these opens a queue, with all its syncs.
 few = settings(max_examples=settings().max_examples // 3)

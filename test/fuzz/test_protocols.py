@@ -11,12 +11,14 @@ from harness.hostile_values import as_json, json_value, mangled, odd_text
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rq import names, pipe, wire
+from rq import names
 from rq.errors import BadInput
 from rq.outbound.exchange import Reply
-from rq.pipe import LINE_LIMIT, Verb
 from rq.relay import answers
 from rq.relay.two_phase import Answer
+from rq.rpc import wire
+from rq.scripts import pipe
+from rq.scripts.pipe import LINE_LIMIT, Verb
 
 FRAMES = wire.request("ping") + wire.request("get", b'{"a": 1}') + wire.frame(b"")
 WORDS = st.sampled_from(

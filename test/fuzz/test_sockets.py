@@ -18,9 +18,9 @@ from harness.waiting import wait_until
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rq import client, wire
 from rq.errors import OutcomeUnknown
-from rq.lines.commands import COMMANDS
+from rq.rpc import client, wire
+from rq.rpc.lines.commands import COMMANDS
 
 pytestmark = pytest.mark.process
 

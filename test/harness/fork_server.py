@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from rq import durable
+from rq.files import durable
 from rq.proc import descriptors
 from rq.supervisor.forkserver import ForkServer
 

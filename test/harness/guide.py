@@ -23,10 +23,10 @@ from harness.cli import running
 from harness.documents import GUIDE, examples
 from harness.ports import free_port
 from harness.waiting import wait_until
-from rq import client
 from rq.layout import Root
-from rq.states import Child
+from rq.rpc import client
 from rq.supervisor.children import Kind
+from rq.words.states import Child
 
 ROOT_SHOWN = "/opt/rq"
 PORT_SHOWN = "3333"

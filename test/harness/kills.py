@@ -27,7 +27,7 @@ from harness.waiting import wait_until
 from rq.errors import OutcomeUnknown, Unreachable
 from rq.layout import Root
 from rq.spool import check, folders
-from rq.states import State
+from rq.words.states import State
 
 OWNER = (sys.executable, CHECKOUT / "test/harness/owner_process.py")
 PLACES = ("prep", "que", "run", "err", "gone", "new")

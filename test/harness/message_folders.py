@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rq.layout import Root, folder
 from rq.message import from_request
-from rq.states import State
+from rq.words.states import State
 
 BEGAN = datetime(2026, 1, 2, 3, 0, tzinfo=UTC)
 

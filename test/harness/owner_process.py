@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from rq import durable
+from rq.files import durable
 from rq.journal import segments
 from rq.queues import feed, housekeeping, process
 from rq.queues.control import replies

@@ -25,7 +25,7 @@ from harness.waiting import wait_until
 from rq.layout import Root
 from rq.proc import processes
 from rq.spool import check
-from rq.states import FINAL
+from rq.words.states import FINAL
 
 SCRIPTS = CHECKOUT / "test/scripts"
 MAIN = """

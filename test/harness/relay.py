@@ -22,7 +22,7 @@ from harness.waiting import wait_until
 from harness.web_server import Client, web_alone
 from rq.outbound import permits
 from rq.spool import folders
-from rq.states import State
+from rq.words.states import State
 
 RUN = CHECKOUT / "rq/bundled/relay/run"
 SETTINGS = {"num_workers": 4, "worker": "persistent", "nice": 0}

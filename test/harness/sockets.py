@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from rq import client
+from rq.rpc import client
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ from rq.message import Message, from_request
 from rq.queues.owner import uniqueness
 from rq.spool import Opened, Spool, check, checkpoint, door, open_spool
 from rq.spool.check import close_cleanly
-from rq.states import Event, Role
+from rq.words.states import Event, Role
 
 ORIGIN = "http://127.0.0.1:3333/q/q/"
 NOW = 1_800_000_000.0  # 2027-01-15, 08:00 UTC

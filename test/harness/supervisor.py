@@ -18,9 +18,9 @@ from typing import Any
 from harness.sockets import old_ask
 from harness.starting import READY, environment, script_environment, start
 from harness.waiting import wait_until
-from rq import wire
 from rq.config import files
 from rq.layout import Root
+from rq.rpc import wire
 from rq.timers.state import read_state
 
 SCRIPT = "#!/bin/sh\necho done ok >&3\n"

@@ -9,7 +9,7 @@ from harness.queues import short
 from harness.waiting import wait_until
 
 from rq.spool import folders
-from rq.states import State
+from rq.words.states import State
 
 pytestmark = pytest.mark.system
 

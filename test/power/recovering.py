@@ -18,7 +18,7 @@ from rq.errors import RQError
 from rq.layout import ATTACH, folder
 from rq.proc import lease_holders
 from rq.spool import attempts_kept, check, folders, rows
-from rq.states import COUNTED, State
+from rq.words.states import COUNTED, State
 
 BACK = 2_000_000_000.0  # when power is back: whatever was claimed has been due
 

@@ -13,7 +13,7 @@ from power.tale import BEFORE, Tale, in_small, take_marks
 from power.wandering import Wanderer
 
 from rq.spool import decisions, transactions
-from rq.states import Event, State
+from rq.words.states import Event, State
 
 
 def accepted(tale: Tale) -> None:

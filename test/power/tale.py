@@ -19,8 +19,8 @@ from typing import Any
 from harness.spool import NOW, Clock, Owner, a_message, adopt
 from power.trace import MARKS
 
-from rq.durable import content
 from rq.errors import DiskFailed
+from rq.files.durable import content
 from rq.journal import sealing, segments
 from rq.message import Attachment, Message
 from rq.message.causes import Cause
@@ -35,7 +35,7 @@ from rq.spool import (
     transactions,
 )
 from rq.spool.transactions import Transaction
-from rq.states import Event, Note, Role, State
+from rq.words.states import Event, Note, Role, State
 
 BEFORE = "boot-before"  # the boot id of all recordings
 SEGMENT = 16 * 1024  # bytes: so that segments change within a story

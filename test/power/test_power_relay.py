@@ -18,7 +18,7 @@ from rq import config
 from rq.layout import Root
 from rq.outbound import permits
 from rq.spool import folders
-from rq.states import State
+from rq.words.states import State
 
 pytestmark = pytest.mark.process
 GOING = (State.QUE, State.RUN, State.RELAYED)

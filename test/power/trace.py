@@ -1,7 +1,7 @@
 """What a program did to the disk: its system calls, recorded by strace, as values.
 
 strace sees what the kernel was asked, whoever asked it: a write that goes past
-`rq.durable` is in the recording like any other, and so are threads, children and the
+`rq.files.durable` is in the recording like any other, and so are threads, children and the
 programs that they start.
 """
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 
 from power.tale import NOWHERE, Tale
 
-from rq.durable import crash_points
+from rq.files.durable import crash_points
 from rq.spool import checkpoint, index
-from rq.states import Event, State
+from rq.words.states import Event, State
 
 MESSAGES = 7  # alive at once
 STEPS = 45

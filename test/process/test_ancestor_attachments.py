@@ -8,8 +8,8 @@ import pytest
 from harness.ancestor import message_at
 from harness.queues import RunningQueue, short
 
-from rq import client, wire
 from rq.kinds import Kind
+from rq.rpc import client, wire
 
 pytestmark = pytest.mark.process
 CAT, DOG = b"a picture of a cat\n", b"a picture of a dog\n"

@@ -14,8 +14,8 @@ from harness import ancestor as ruby_root
 from harness.queues import RunningQueue, kept
 from harness.supervisor import daemon_on
 
-from rq import wire
 from rq.layout import Root
+from rq.rpc import wire
 from rq.spool import restored
 from rq.supervisor import ancestor, definitions
 

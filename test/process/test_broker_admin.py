@@ -8,7 +8,7 @@ import pytest
 from harness.broker import Client, Refused, broker_in, command
 from harness.waiting import wait_until
 
-from rq import passwords
+from rq.config import passwords
 
 pytestmark = pytest.mark.process
 SECRET = "correct horse"

@@ -7,7 +7,7 @@ from harness.broker import Simple, broker_in, command
 from harness.queues import SETTINGS, running_queue
 from harness.waiting import wait_until
 
-from rq import passwords
+from rq.config import passwords
 
 pytestmark = pytest.mark.process
 SCRIPT = "echo done well >&3"

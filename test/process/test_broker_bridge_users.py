@@ -4,7 +4,7 @@ import pytest
 from harness.broker import Simple, broker_in
 from harness.queues import SETTINGS, running_queue
 
-from rq import passwords
+from rq.config import passwords
 
 pytestmark = pytest.mark.process
 PEOPLE = {

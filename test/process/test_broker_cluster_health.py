@@ -9,9 +9,9 @@ from harness.cli import rq
 from harness.ports import free_port
 from harness.waiting import wait_until
 
-from rq.broker_client import questions
 from rq.cli import broker_health
 from rq.layout import Root
+from rq.rpc.broker import questions
 
 pytestmark = pytest.mark.process
 

@@ -18,8 +18,8 @@ from harness.ports import free_port
 from harness.starting import environment
 from harness.waiting import wait_until
 
-from rq import passwords
 from rq.broker.process import PASSWORD
+from rq.config import passwords
 
 pytestmark = pytest.mark.process
 SECRET = "correct horse"

@@ -12,7 +12,7 @@ from harness.certificates import certify
 from harness.processes import acting_as, only_root, open_to_others
 from harness.waiting import wait_until
 
-from rq import passwords
+from rq.config import passwords
 
 pytestmark = [
     pytest.mark.process,

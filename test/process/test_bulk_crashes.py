@@ -9,7 +9,7 @@ from harness.kills import site_at
 from harness.spool import Owner
 from harness.waiting import wait_until
 
-from rq.states import Event, Role
+from rq.words.states import Event, Role
 
 pytestmark = pytest.mark.process
 MANY = 1100  # two batches of a bulk

@@ -8,7 +8,7 @@ from harness.checkout import CHECKOUT
 from harness.queues import RunningQueue
 from harness.waiting import wait_until
 
-from rq import cleaner
+from rq.builtin import cleaner
 from rq.errors import BadInput
 
 pytestmark = pytest.mark.process

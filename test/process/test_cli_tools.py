@@ -16,9 +16,9 @@ from harness import ancestor
 from harness.checkout import CHECKOUT
 from harness.cli import rq, run
 
-from rq import client
 from rq.config import files
 from rq.layout import Root
+from rq.rpc import client
 
 pytestmark = pytest.mark.process
 

@@ -11,8 +11,8 @@ from harness.processes import acting_as, open_to_others
 from harness.waiting import wait_until
 from harness.web_server import served
 
-from rq import client
 from rq.errors import Unreachable
+from rq.rpc import client
 
 pytestmark = pytest.mark.process
 STRANGER = 4321

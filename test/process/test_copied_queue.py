@@ -15,7 +15,7 @@ from rq import cli
 from rq.access.roles import Role
 from rq.errors import OutcomeUnknown
 from rq.journal import history
-from rq.lines.commands import COMMANDS, Answered
+from rq.rpc.lines.commands import COMMANDS, Answered
 
 pytestmark = pytest.mark.process
 

@@ -10,8 +10,8 @@ from harness.queues import short
 from harness.supervisor import connect
 from harness.waiting import wait_until
 
-from rq import client, wire
 from rq.errors import OutcomeUnknown
+from rq.rpc import client, wire
 
 pytestmark = pytest.mark.process
 

@@ -10,7 +10,7 @@ from harness.waiting import wait_until
 
 from rq.errors import OutcomeUnknown, Unreachable
 from rq.spool import index
-from rq.states import State
+from rq.words.states import State
 
 pytestmark = pytest.mark.process
 

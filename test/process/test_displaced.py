@@ -21,14 +21,16 @@ from harness.sockets import old_line
 from harness.supervisor import Daemon, daemon_on
 from harness.waiting import wait_until
 
-from rq import client, control, health
 from rq.access import sockets
 from rq.access.roles import Role
 from rq.access.sockets import Asker
-from rq.client import Connection
 from rq.config import files
 from rq.layout import Root
-from rq.lines.owners import Owners
+from rq.replies import health
+from rq.rpc import client
+from rq.rpc import server as control
+from rq.rpc.client import Connection
+from rq.rpc.lines.owners import Owners
 from rq.timers.past import Past
 from rq.timers.state import State, read_state
 

@@ -6,7 +6,7 @@ from harness.queues import RunningQueue, running_queue, short
 from harness.waiting import wait_until
 
 from rq.spool import folders
-from rq.states import State
+from rq.words.states import State
 
 pytestmark = pytest.mark.process
 

@@ -9,7 +9,7 @@ from harness.queues import kept, running_queue
 from harness.waiting import wait_until
 from process.test_webhook import WEBHOOK
 
-from rq import guarded
+from rq.message import guarded
 
 pytestmark = pytest.mark.process
 

@@ -28,21 +28,20 @@ from harness.timers import past, timers
 from harness.waiting import wait_until
 from harness.web_server import Client, web_alone
 
-from rq import guarded, passwords
 from rq.access.roles import Role
 from rq.broker.bridge import bridge
-from rq.config import notices
+from rq.builtin.webhook import signing
+from rq.config import notices, passwords
 from rq.config.settings import RootConfig
 from rq.errors import NotPermitted
-from rq.guarded import Sender
 from rq.layout import Root
-from rq.lines.commands import COMMANDS
-from rq.message import from_request
-from rq.pipe import Verb
+from rq.message import from_request, guarded
+from rq.message.guarded import Sender
 from rq.relay import handover
 from rq.relay.task import Task
+from rq.rpc.lines.commands import COMMANDS
+from rq.scripts.pipe import Verb
 from rq.web import app, site
-from rq.webhook import signing
 
 pytestmark = [pytest.mark.process, only_root]
 
@@ -397,7 +396,7 @@ CODE = {
     "script: dup": {"rq.queues.delivery.copies"},
     "broker: ADDJOB": {"rq.broker.bridge.queues"},
     "timer": {"rq.timers.sending"},
-    "notice": {"rq.notice.__main__"},
+    "notice": {"rq.builtin.notice.__main__"},
 }
 
 
@@ -427,7 +426,7 @@ def test_the_table_has_each_module_that_asks_an_owner_for_a_message():
     words = {word for word, command in COMMANDS.items() if command.creates}
     words |= {"move_message"}
     # Its own, the tables of commands and of actions, and what does these.
-    inside = ("rq.queues.control.", "rq.queues.bulk.", "rq.lines.", "rq.message.")
+    inside = ("rq.queues.control.", "rq.queues.bulk.", "rq.rpc.lines.", "rq.message.")
     asking = {
         name
         for path in (CHECKOUT / "rq").rglob("*.py")

@@ -18,13 +18,12 @@ from harness.queues import RunningQueue, kept, running_queue, short
 from harness.waiting import wait_until
 from harness.web_server import served
 
-from rq import offline
 from rq.access import tokens
 from rq.access.attempt_tokens import VARIABLE, AttemptTokens, of_attempt
 from rq.access.roles import Role
 from rq.access.tokens import Token
 from rq.layout import Root
-from rq.spool import memory
+from rq.spool import memory, offline
 
 pytestmark = pytest.mark.process
 

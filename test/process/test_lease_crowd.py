@@ -8,7 +8,7 @@ import pytest
 from harness.queues import running_queue
 from harness.waiting import wait_until
 
-from rq import client, wire
+from rq.rpc import client, wire
 
 pytestmark = pytest.mark.process
 CROWD = 1050  # more than the connections that others may have

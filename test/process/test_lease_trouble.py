@@ -12,7 +12,7 @@ from harness.queues import running_queue
 from harness.sockets import old_line
 from harness.waiting import wait_until
 
-from rq import offline
+from rq.spool import offline
 
 pytestmark = pytest.mark.process
 BIG = 256 * 1024 * 1024

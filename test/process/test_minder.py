@@ -6,9 +6,9 @@ import time
 import pytest
 
 from rq.layout import Root
-from rq.states import Child
 from rq.supervisor.children import Kind
 from rq.supervisor.minder import Minder
+from rq.words.states import Child
 
 pytestmark = pytest.mark.process
 

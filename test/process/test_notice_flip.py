@@ -9,10 +9,10 @@ import time
 
 import pytest
 
+from rq.builtin.notice import __main__ as program
 from rq.layout import JOB, STDIO_LOG, QueueDir, Root, folder
-from rq.notice import __main__ as program
-from rq.pipe import Verb
-from rq.states import State
+from rq.scripts.pipe import Verb
+from rq.words.states import State
 
 pytestmark = pytest.mark.process
 

@@ -6,8 +6,8 @@ import pytest
 from harness import web_server
 from harness.cli import rq
 
-from rq import passwords
 from rq.access import warnings
+from rq.config import passwords
 from rq.config.settings import RootConfig
 
 pytestmark = pytest.mark.process

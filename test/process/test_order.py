@@ -9,7 +9,7 @@ from harness.queues import running_queue
 from harness.waiting import wait_until
 from process.test_lease_schedule import finish, lease
 
-from rq.states import State
+from rq.words.states import State
 
 pytestmark = pytest.mark.process
 NOTE = """#!/bin/sh

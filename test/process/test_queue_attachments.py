@@ -16,8 +16,8 @@ from harness.processes import end
 from harness.queues import ask_at_once, running_queue, short
 from harness.waiting import wait_until
 
-from rq import client, wire
 from rq.kinds import Kind
+from rq.rpc import client, wire
 
 pytestmark = pytest.mark.process
 CONTENT = b"a picture of a cat\n" * 5000
@@ -255,7 +255,7 @@ def test_a_stranger_attaches_only_what_it_may_read_itself(queue, tmp_path):
         place.chmod(place.stat().st_mode | 0o011)
     files = (str(queue.dir.path), str(secret), str(public))
     # Read the sources as root: a stranger may not be able to.
-    preload = "import rq.client, rq.wire, encodings.idna\n"
+    preload = "import rq.rpc.client, rq.rpc.wire, encodings.idna\n"
     ran = subprocess.run(
         [sys.executable, "-c", preload + STRANGER, *files],
         env={**os.environ, "PYTHONPATH": str(CHECKOUT)},

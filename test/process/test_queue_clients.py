@@ -10,8 +10,8 @@ from harness.queues import running_queue, short
 from harness.sockets import old_line
 from harness.waiting import wait_until
 
-from rq import client, wire
 from rq.kinds import Kind
+from rq.rpc import client, wire
 
 pytestmark = pytest.mark.process
 

@@ -12,8 +12,8 @@ import pytest
 from harness.queues import ask_at_once, running_queue, short
 from harness.waiting import wait_until
 
-from rq import client
-from rq.lines.commands import COMMANDS
+from rq.rpc import client
+from rq.rpc.lines.commands import COMMANDS
 
 pytestmark = pytest.mark.process
 WIDE = "\uff12\uff10\uff12\uff10" + "0101.0000.00.000.1"  # digits, but not of ASCII

@@ -11,7 +11,7 @@ from harness.cli import rq
 from harness.supervisor import daemon_on
 from harness.waiting import wait_until
 
-from rq import command
+from rq.builtin import command
 
 pytestmark = pytest.mark.process
 

@@ -14,7 +14,7 @@ from harness.processes import lives
 from harness.queues import SETTINGS, RunningQueue, running_queue
 from harness.waiting import wait_until
 
-from rq import client
+from rq.rpc import client
 from rq.spool import check
 
 pytestmark = pytest.mark.process

@@ -13,12 +13,13 @@ from harness.documents import examples as on_page
 from harness.queues import running_queue, short
 from harness.waiting import wait_until
 
-from rq import command, config
+from rq import config
+from rq.builtin import command
+from rq.builtin.router import rules
+from rq.builtin.webhook import settings
 from rq.layout import Root
 from rq.outbound import peers
-from rq.router import rules
 from rq.timers import timer
-from rq.webhook import settings
 
 pytestmark = pytest.mark.process
 

@@ -6,7 +6,7 @@ import pytest
 from harness.relay import DELAYS, FAULTS, STEPS, pair_at
 from harness.waiting import wait_until
 
-from rq import host_back_off
+from rq.relay import host_back_off
 
 pytestmark = pytest.mark.process
 

@@ -8,8 +8,8 @@ from harness.queues import RunningQueue, kept, running_queue
 from harness.relay import pair_at
 from harness.waiting import wait_until
 
-from rq import host_back_off, transfers
 from rq.message import MESSAGE_LIMIT
+from rq.relay import host_back_off, transfers
 
 pytestmark = pytest.mark.process
 

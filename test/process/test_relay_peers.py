@@ -8,8 +8,8 @@ import pytest
 from harness.relay import HERE, pair_at, proxy_to
 from harness.waiting import wait_until
 
-from rq import passwords
 from rq.cli import check_rq
+from rq.config import passwords
 
 pytestmark = pytest.mark.process
 

@@ -10,10 +10,10 @@ from harness.queues import RunningQueue
 from harness.waiting import wait_until
 
 from rq import config
+from rq.builtin.router import __main__ as program
+from rq.builtin.router import switch
 from rq.errors import CannotRead
-from rq.pipe import Verb
-from rq.router import __main__ as program
-from rq.router import switch
+from rq.scripts.pipe import Verb
 
 pytestmark = pytest.mark.process
 

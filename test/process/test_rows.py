@@ -11,8 +11,8 @@ from harness.cli import rq
 from harness.kills import site_at
 from harness.waiting import wait_until
 
-from rq import offline
 from rq.errors import OutcomeUnknown, Unreachable
+from rq.spool import offline
 
 pytestmark = pytest.mark.process
 

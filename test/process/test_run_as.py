@@ -15,7 +15,7 @@ from harness.waiting import wait_until
 from rq.errors import NotPlain
 from rq.proc import processes
 from rq.spool import folders
-from rq.states import State
+from rq.words.states import State
 
 pytestmark = pytest.mark.process
 

@@ -15,8 +15,10 @@ from harness.supervisor import annoy
 from harness.waiting import wait_until
 from harness.without import refusing
 
-from rq import client, config, trash, wire
+from rq import config
+from rq.config import trash
 from rq.errors import NoSuchQueue, Refused
+from rq.rpc import client, wire
 from rq.scandir.passes import GONE_FOR
 
 pytestmark = pytest.mark.process

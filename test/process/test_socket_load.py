@@ -16,7 +16,7 @@ from harness.queues import RunningQueue, running_queue
 from harness.supervisor import daemon_on
 from harness.waiting import wait_until
 
-from rq import client, wire
+from rq.rpc import client, wire
 
 pytestmark = pytest.mark.process
 as_root = pytest.mark.skipif(

@@ -19,14 +19,14 @@ from harness.sockets import old_ask
 from harness.supervisor import Daemon, daemon_on
 from harness.waiting import wait_until
 
-from rq import client
 from rq.access.roles import Role
 from rq.cli import owner
-from rq.lines.commands import COMMANDS
 from rq.proc import peers
-from rq.states import State
+from rq.rpc import client
+from rq.rpc.lines.commands import COMMANDS
 from rq.supervisor.commands import Commands
 from rq.timers.commands import COMMANDS as TIMERS
+from rq.words.states import State
 
 pytestmark = pytest.mark.skipif(
     os.geteuid() != 0,

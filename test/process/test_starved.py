@@ -16,9 +16,9 @@ from harness.checkout import CHECKOUT
 from harness.queues import RunningQueue, running_queue, short
 from harness.waiting import wait_until
 
-from rq import client
 from rq.errors import RQError
 from rq.kinds import Kind
+from rq.rpc import client
 from rq.supervisor.children import DO_NOT_RESTART
 
 pytestmark = pytest.mark.process

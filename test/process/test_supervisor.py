@@ -16,12 +16,13 @@ import pytest
 from harness.supervisor import annoy, daemon_on
 from harness.waiting import wait_until
 
-from rq import client, config, trash
-from rq.config import files
+from rq import config
+from rq.config import files, trash
 from rq.errors import Unreachable
 from rq.queues.process import ORPHANED
-from rq.states import Child
+from rq.rpc import client
 from rq.supervisor.table import Table
+from rq.words.states import Child
 
 pytestmark = pytest.mark.process
 

@@ -10,7 +10,7 @@ from harness.cli import rq
 from harness.post import SCRIPT, Post
 from harness.waiting import wait_until
 
-from rq.command import Command
+from rq.builtin.command import Command
 from rq.timers import crontab
 
 pytestmark = pytest.mark.process
@@ -236,7 +236,13 @@ def ran(tmp_path, entry, home):
     runs = Command((entry.shell, "-c", entry.text), at_home=True, stdin=entry.stdin)
     path.write_text(json.dumps(runs.to_json()))
     done = subprocess.run(
-        ["/bin/sh", "-c", 'exec "$0" -I -m rq.command "$1" 3>&2', sys.executable, path],
+        [
+            "/bin/sh",
+            "-c",
+            'exec "$0" -I -m rq.builtin.command "$1" 3>&2',
+            sys.executable,
+            path,
+        ],
         env={"HOME": str(home), "PATH": "/usr/bin:/bin", "OUT": str(out)},
         stdin=subprocess.DEVNULL,
         capture_output=True,

@@ -12,8 +12,9 @@ from harness.cli import rq
 from harness.supervisor import annoy, connect
 from harness.waiting import wait_until
 
-from rq import client, names, wire
+from rq import names
 from rq.config import files
+from rq.rpc import client, wire
 from rq.timers.state import read_state
 
 pytestmark = pytest.mark.process

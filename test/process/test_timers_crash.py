@@ -10,7 +10,7 @@ from harness.kills import site_at
 from harness.timers import past, sent, timers, write
 from harness.waiting import wait_until
 
-from rq import client
+from rq.rpc import client
 
 pytestmark = pytest.mark.process
 

@@ -16,9 +16,8 @@ from harness.cli import rq, running
 from harness.ports import free_port
 from harness.web_server import Client, write_config
 
-from rq import passwords
 from rq.access.tokens import Tokens
-from rq.config import files
+from rq.config import files, passwords
 from rq.layout import Root
 
 pytestmark = pytest.mark.process

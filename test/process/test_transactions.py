@@ -9,7 +9,7 @@ from harness.kills import site_at
 from harness.queues import ask_at_once, short
 from harness.waiting import wait_until
 
-from rq import client
+from rq.rpc import client
 
 pytestmark = pytest.mark.process
 

@@ -15,10 +15,10 @@ from harness.queues import RunningQueue, kept, short
 from harness.spool import Owner
 from harness.waiting import wait_until
 
-from rq import client
-from rq.lines.commands import COMMANDS
 from rq.proc import turnlimit
-from rq.states import Event, Role
+from rq.rpc import client
+from rq.rpc.lines.commands import COMMANDS
+from rq.words.states import Event, Role
 
 pytestmark = pytest.mark.process
 LIMIT = "0.05"  # seconds

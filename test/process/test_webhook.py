@@ -18,7 +18,7 @@ from harness.checkout import CHECKOUT
 from harness.queues import RunningQueue, kept, running_queue
 from harness.waiting import wait_until
 
-from rq.webhook import signing
+from rq.builtin.webhook import signing
 
 pytestmark = pytest.mark.process
 

@@ -7,7 +7,7 @@ from harness.queues import RunningQueue
 from harness.waiting import wait_until
 
 from rq.spool import folders
-from rq.states import State
+from rq.words.states import State
 
 pytestmark = pytest.mark.process
 

@@ -10,8 +10,8 @@ from harness.processes import end, lives
 from harness.queues import running_queue
 from harness.waiting import wait_until
 
-from rq import client
 from rq.message.causes import Cause
+from rq.rpc import client
 
 pytestmark = pytest.mark.process
 HOLD = "echo $$ > pid; echo run half way >&3; touch ready; exec sleep 60"

@@ -6,7 +6,7 @@ import gzip
 
 import pytest
 
-from rq.pipe import Verb
+from rq.scripts.pipe import Verb
 from rq.spark import attachments, jobs, session, spark_tables
 from rq.spark.given import Batch, Given
 from rq.spark.job_file import Job

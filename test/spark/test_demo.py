@@ -12,10 +12,11 @@ import pytest
 from harness.ports import free_port
 from harness.waiting import wait_until
 
-from rq import client, published
+from rq import published
 from rq.cli.spark_demo import QUEUES
 from rq.layout import Root
 from rq.names import is_msg_id
+from rq.rpc import client
 
 MESSAGES = 400
 

@@ -12,7 +12,7 @@ from harness.queues import running_queue
 from harness.spark_jobs import HEAD, prepared, tools
 
 from rq.errors import BadConfig, BadInput
-from rq.pipe import Verb
+from rq.scripts.pipe import Verb
 from rq.spark import attachments, duck, functions, job_file, jobs, remote
 from rq.spark.duck_tables import DuckTables, Files
 from rq.spark.functions import F

@@ -7,7 +7,7 @@ import contextlib
 import pytest
 
 from rq.errors import BadInput
-from rq.pipe import Verb
+from rq.scripts.pipe import Verb
 from rq.spark import expectations, jobs, parsing, results
 from rq.spark.given import Batch
 from rq.spark.spark_tables import SparkTables

@@ -23,7 +23,7 @@ from harness.spool import Owner
 
 from rq.errors import BadInput
 from rq.layout import Root, folder
-from rq.states import State
+from rq.words.states import State
 
 source = pytest.importorskip("rq.spark.messages_source")
 

@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-from rq.pipe import Verb
+from rq.scripts.pipe import Verb
 from rq.spark import bronze, duck, functions, jobs, literal
 from rq.spark.duck_tables import DuckTables
 from rq.spark.given import Batch, Given

@@ -14,7 +14,7 @@ from harness.waiting import wait_until
 
 from rq.errors import BadConfig, Damaged
 from rq.layout import Root
-from rq.pipe import Verb
+from rq.scripts.pipe import Verb
 from rq.spark import bronze, failures, jobs, machine, rounds
 from rq.spark.machine import Engine
 from rq.spark.rounds import Settings

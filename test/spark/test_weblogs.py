@@ -25,8 +25,8 @@ from harness.waiting import wait_until
 from moto.server import ThreadedMotoServer
 from pyarrow import fs
 
-from rq import client
 from rq.layout import Root
+from rq.rpc import client
 
 EXAMPLE = CHECKOUT / "examples" / "weblogs"
 PATIENCE = 300.0  # seconds for the whole way, a JVM's start in it, on a busy machine

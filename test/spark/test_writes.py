@@ -20,14 +20,14 @@ from pyarrow import dataset, fs
 from rq.config import files
 from rq.errors import BadInput, Unreachable
 from rq.layout import Root
-from rq.pipe import Verb
 from rq.proc import locks
+from rq.scripts.pipe import Verb
 from rq.spark import duck, functions, jobs, sending, targets, trial, writes
 from rq.spark.duck_tables import DuckTables
 from rq.spark.given import Batch, Given
 from rq.spark.job_file import Job
 from rq.spark.spark_tables import SparkTables
-from rq.states import State
+from rq.words.states import State
 
 SECRET = {
     "AWS_ACCESS_KEY_ID": "tests",

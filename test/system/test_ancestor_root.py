@@ -9,8 +9,8 @@ from harness.cli import rq, running
 from harness.ports import free_port
 from harness.waiting import wait_until
 
-from rq import client
 from rq.layout import Root
+from rq.rpc import client
 from rq.spool import check
 
 pytestmark = pytest.mark.system

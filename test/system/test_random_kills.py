@@ -26,7 +26,7 @@ from harness.web_server import write_config
 
 from rq.errors import OutcomeUnknown, RQError, Unreachable
 from rq.spool import check, folders
-from rq.states import State
+from rq.words.states import State
 
 pytestmark = [pytest.mark.system, pytest.mark.long]
 

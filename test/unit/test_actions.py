@@ -7,17 +7,17 @@ import pytest
 from rq.access.roles import Role
 from rq.cli.change import _parser
 from rq.cli.verbs import VERBS
-from rq.lines.commands import COMMANDS
 from rq.message.action import Confirm, Door, Many
 from rq.message.actions import ACTIONS, Word, _table, at, offered, offered_for_many
 from rq.queues.bulk.actions import DOES
 from rq.queues.control.server import HANDLERS
-from rq.states import COUNTED, State
+from rq.rpc.lines.commands import COMMANDS
 from rq.web.api.actions import ROWS
 from rq.web.api.bulks import NewBulk
 from rq.web.api.readers import read
 from rq.web.messages import _METHODS
 from rq.web.pages.confirm import OF_MESSAGE
+from rq.words.states import COUNTED, State
 
 RETRY, CANCEL = ACTIONS[Word.RETRY], ACTIONS[Word.CANCEL]
 # What makes a message or accepts one, and what ends a whole batch, are commands apart.

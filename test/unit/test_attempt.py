@@ -17,7 +17,7 @@ from rq.queues.attempts.outcome import Outcome
 from rq.queues.attempts.phases import PHASES, Phase, Step, next_phase
 from rq.queues.attempts.registry import Attempts
 from rq.scripts.slots import Slot
-from rq.states import Event
+from rq.words.states import Event
 
 EXIT = Termination(0, None, None, None)
 DONE = Outcome(Event.FINISH, Cause.DONE, "well")

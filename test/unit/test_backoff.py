@@ -5,8 +5,8 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rq import host_back_off
 from rq.layout import QueueDir
+from rq.relay import host_back_off
 
 HOST, QUEUE, OTHER = "http://h:1", "http://h:1/q/a", "http://h:1/q/b"
 

@@ -9,7 +9,7 @@ from rq.broker.bridge.leases import Leases, Presence, Wanted
 from rq.broker.bridge.queues import Asker, Queues
 from rq.config import files
 from rq.layout import Root
-from rq.lines.owners import ClientGone
+from rq.rpc.lines.owners import ClientGone
 from rq.work.holding import Result
 
 ANNA = Asker("anna", "test")

@@ -2,10 +2,10 @@
 
 import pytest
 
-from rq import next_attempt
+from rq.message import next_attempt
 from rq.message.causes import Cause, of
 from rq.message.stories import story
-from rq.states import State
+from rq.words.states import State
 
 IMPROPER = "PROCESS EXITED IMPROPERLY - MOVING TO ERR - Completion was {} but exit status was {}"
 FACTS = {

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rq.errors import WrongState
-from rq.states import CHILD_TRANSITIONS, Child, ChildEvent, next_child
 from rq.supervisor.children import (
     DO_NOT_RESTART,
     HELPER_SILENCE,
@@ -18,6 +17,7 @@ from rq.supervisor.children import (
     step,
     wake_at,
 )
+from rq.words.states import CHILD_TRANSITIONS, Child, ChildEvent, next_child
 
 CELLS = list(itertools.product(Child, ChildEvent))
 

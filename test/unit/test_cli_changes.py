@@ -5,7 +5,7 @@ import pytest
 from rq import cli
 from rq.cli import ids, owner, place
 from rq.errors import Down, WrongState
-from rq.states import State
+from rq.words.states import State
 
 ID = "20260102.0304.05.006.7"
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rq.disk import FileSystem, describe
+from rq.files.disk import FileSystem, describe
 
 
 def a_file_system(**facts):

@@ -11,12 +11,13 @@ import sys
 import pytest
 from harness.checkout import CHECKOUT
 
-from rq import cli, disk
+from rq import cli
 from rq.cli import output, owner, place, spark
 from rq.errors import BadConfig
+from rq.files import disk
 from rq.layout import Root
 from rq.spool import disk_speed
-from rq.states import State
+from rq.words.states import State
 
 
 def test_check_goes_on_past_a_queue_that_refuses(tmp_path, monkeypatch, capsys):

@@ -4,11 +4,12 @@ from datetime import UTC, timedelta, timezone
 
 import pytest
 
-from rq import cli, moments
+from rq import cli
 from rq.cli import ancestor, take_root
 from rq.cli.check_rq import Level, Limits, judge, parse_limits
 from rq.cli.verbs import ANCESTOR, VERBS
 from rq.errors import BadInput
+from rq.words import moments
 
 KNOWN = ("dest", "param1", "param2", "force_remote", "msg_id")
 LIMITS = Limits(25, 40, 3000, 3500)

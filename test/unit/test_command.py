@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rq.command import Command, check, expand, parse
+from rq.builtin.command import Command, check, expand, parse
 from rq.errors import BadInput
 from rq.scripts.program_file import unfit
 

@@ -3,8 +3,8 @@
 import pytest
 
 from rq.access.roles import Role
-from rq.lines.commands import COMMANDS, Lane
 from rq.queues.control.server import HANDLERS
+from rq.rpc.lines.commands import COMMANDS, Lane
 
 NEW = {
     "create_message",

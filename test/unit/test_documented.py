@@ -12,22 +12,23 @@ from harness.checkout import CHECKOUT
 from harness.documents import GUIDE, PAGES, REFERENCE, WORD
 from harness.tables import MADE
 
-from rq import cli, names, pipe, wire
+from rq import cli, names
 from rq.config.settings import QueueConfig, RootConfig, default_worker_env
 from rq.journal.line import Note as JournalNote
-from rq.lines.commands import COMMANDS, Answered
 from rq.message import MESSAGE_LIMIT, PARAMS, Message
 from rq.message.causes import Cause
 from rq.message.table import LIMITS
-from rq.pipe import Verb
 from rq.queues.control import connection, connections
-from rq.scripts import environment
+from rq.rpc import wire
+from rq.rpc.lines.commands import COMMANDS, Answered
+from rq.scripts import environment, pipe
+from rq.scripts.pipe import Verb
 from rq.spool import status
-from rq.states import Child, Event, Note, State
 from rq.supervisor.children import Kind
 from rq.supervisor.commands import Commands
 from rq.timers import commands as timer_commands
 from rq.timers import timer
+from rq.words.states import Child, Event, Note, State
 
 
 def section(page, title):

@@ -3,7 +3,7 @@
 import pytest
 
 from rq.spool.entry import Entry
-from rq.states import State
+from rq.words.states import State
 
 
 def entry(*, due=0.0, since=0.0, seq=7):

@@ -10,7 +10,7 @@ from rq.errors import BadInput
 from rq.message import filter as filters
 from rq.message.causes import Cause
 from rq.message.filter import Filter, Traits, from_json, matches
-from rq.states import COUNTED, State
+from rq.words.states import COUNTED, State
 
 MESSAGE = Traits(
     params={"param1": "blue"},

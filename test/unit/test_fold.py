@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rq.spool.fold import Action, decide, fold
-from rq.states import FINAL, HASHED, TRANSITIONS, Event, Note, State
+from rq.words.states import FINAL, HASHED, TRANSITIONS, Event, Note, State
 
 ID = "20270115.0800.00.000.1"
 DOOR = State.NOWHERE

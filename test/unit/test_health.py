@@ -2,7 +2,7 @@
 
 import pytest
 
-from rq import health
+from rq.replies import health
 
 WELL = {
     "admin": "UP",

@@ -5,10 +5,11 @@ import inspect
 import pytest
 from harness import documents
 
-from rq import cli, client, errors, kinds, wire
+from rq import cli, errors, kinds
 from rq.kinds import PASSING, Kind
 from rq.relay.answers import HEARD_OF
 from rq.relay.two_phase import Heard
+from rq.rpc import client, wire
 from rq.web.statuses import STATUS_OF
 
 TYPES = [

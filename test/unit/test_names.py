@@ -10,7 +10,7 @@ from rq import names
 from rq.errors import BadInput
 from rq.layout import QueueDir, folder
 from rq.names import IdSource
-from rq.states import State
+from rq.words.states import State
 
 NO_FILE = [
     "",

@@ -8,10 +8,10 @@ from harness.code import MODULES, place, walk
 
 ROOM = CHECKOUT / "rq"
 # The ancestor's sentences and statuses, which are a protocol.
-PROTOCOL = {"sentences.py", "wording.py"}
+PROTOCOL = {"words/sentences.py", "words/wording.py"}
 # Texts of others, who tell no kind: orjson, Spark, Arrow. And one that is said once.
 FOREIGN = {
-    "nesting.py:check_depth",
+    "words/nesting.py:check_depth",
     "spark/attachments.py:unreadable",
     "spark/failures.py:first_line",
     "spark/failures.py:of_round",

@@ -4,13 +4,13 @@ import itertools
 
 import pytest
 
-from rq import pipe
 from rq.message import Message
 from rq.message.causes import Cause
-from rq.pipe import Verb
 from rq.queues.attempts.outcome import Outcome, decide, decide_in_batch
+from rq.scripts import pipe
+from rq.scripts.pipe import Verb
 from rq.scripts.words import Said
-from rq.states import Event
+from rq.words.states import Event
 
 WORDS = [None, *Verb]
 

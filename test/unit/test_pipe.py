@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rq import pipe
 from rq.errors import BadInput
-from rq.pipe import LINE_LIMIT, NAME_LIMIT, Dup, Lines, Report, Resend, Verb
+from rq.scripts import pipe
+from rq.scripts.pipe import LINE_LIMIT, NAME_LIMIT, Dup, Lines, Report, Resend, Verb
 
 
 def cut(data, places):

@@ -10,11 +10,11 @@ from rq.config import queue_config
 from rq.config.settings import QUEUE
 from rq.message import Message, causes, retry
 from rq.message.causes import Cause
-from rq.pipe import Verb
 from rq.queues.attempts import outcome
 from rq.queues.attempts.outcome import Outcome
+from rq.scripts.pipe import Verb
 from rq.scripts.words import Said
-from rq.states import Event
+from rq.words.states import Event
 
 MSG_ID = "20270115.0800.00.000.1"
 check = QUEUE["retry"]

@@ -4,9 +4,9 @@ import random
 
 import pytest
 
+from rq.builtin.router import ancestor, rules
+from rq.builtin.router.rules import Action
 from rq.errors import BadConfig
-from rq.router import ancestor, rules
-from rq.router.rules import Action
 
 RELAY = {"name": "r", "dest": "^x$", "action": "relay", "route": ["h"]}
 

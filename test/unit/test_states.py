@@ -7,7 +7,7 @@ import pytest
 from rq.errors import WrongState
 from rq.journal import line
 from rq.layout import STATE_DIRS
-from rq.states import (
+from rq.words.states import (
     FINAL,
     HASHED,
     LIVE,

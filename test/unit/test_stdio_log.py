@@ -4,7 +4,7 @@ import os
 
 from harness.limits import files_of
 
-from rq import beneath
+from rq.files import beneath
 from rq.scripts.log import StdioLog
 from rq.spool import batch_dirs
 

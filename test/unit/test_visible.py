@@ -6,10 +6,10 @@ import unicodedata
 
 import pytest
 
-from rq import visible
+from rq.builtin.notice import letter
+from rq.builtin.notice.stories import Story
 from rq.cli.terminal import Script
-from rq.notice import letter
-from rq.notice.stories import Story
+from rq.words import visible
 
 E = "\x1b"
 MARKS = "\u202a\u202e\u2066\u2069\u200b\u200f\ufeff\u061c\U000e0041\u00ad\u3164\u2028"

@@ -5,10 +5,10 @@ from urllib.parse import parse_qs
 
 import pytest
 
+from rq.builtin.webhook import body, settings, signing
+from rq.builtin.webhook.outcome import LONGEST, PAUSES, Answer, again, decide
 from rq.errors import BadConfig
-from rq.pipe import Verb
-from rq.webhook import body, settings, signing
-from rq.webhook.outcome import LONGEST, PAUSES, Answer, again, decide
+from rq.scripts.pipe import Verb
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 OTHER = signing.secret_of(bytes(range(32)))

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rq import wire
 from rq.errors import BadInput
-from rq.wire import FRAME_LIMIT, HEAD, MAGIC2, Frames
+from rq.rpc import wire
+from rq.rpc.wire import FRAME_LIMIT, HEAD, MAGIC2, Frames
 
 
 @given(

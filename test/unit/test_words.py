@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rq import back_off, logs, wording
+from rq import back_off, logs
+from rq.words import wording
 
-DOCUMENTED = ["rq.names", "rq.back_off", "rq.wording", "rq.logs"]
+DOCUMENTED = ["rq.names", "rq.back_off", "rq.words.wording", "rq.logs"]
 
 
 @pytest.mark.parametrize("name", DOCUMENTED)

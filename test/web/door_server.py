@@ -14,9 +14,9 @@ from typing import Any
 
 from rq import config
 from rq.access import tls
-from rq.helper import Helper
 from rq.layout import Root
 from rq.proc import listening
+from rq.rpc.helper import Helper
 from rq.web import connection, door, server
 
 

@@ -13,7 +13,7 @@ from harness.starting import environment
 from harness.waiting import wait_until
 from harness.web_server import BROWSER, web_alone
 
-from rq.broker_client.addresses import address_of, name_at
+from rq.rpc.broker.addresses import address_of, name_at
 
 pytestmark = pytest.mark.process
 EVIL = "<script>alert(1)</script>"

@@ -14,7 +14,6 @@ from harness.cli import rq
 from harness.sockets import old_ask
 from harness.web_server import BROWSER, web_alone
 
-from rq import client, control, wire
 from rq.access.roles import Role
 from rq.access.sockets import policy
 from rq.config import files
@@ -23,6 +22,8 @@ from rq.layout import Root
 from rq.outbound.exchange import Reply
 from rq.relay import answers
 from rq.relay.two_phase import Heard
+from rq.rpc import client, wire
+from rq.rpc import server as control
 from rq.spark import queue_door
 from rq.spark.queue_door import Door, Target
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from harness.web_server import web_alone
 
-from rq import passwords
 from rq.access.roles import Principal, Role
+from rq.config import passwords
 from rq.config.settings import RootConfig
 from rq.errors import NotPermitted
 from rq.layout import Root

@@ -11,14 +11,13 @@ from harness.ports import free_port
 from harness.waiting import wait_until
 from harness.web_server import BROWSER, Client, start_web, web_alone, write_config
 
-from rq import passwords
 from rq.access import gate, warnings
-from rq.config import files
+from rq.builtin.webhook import signing
+from rq.config import files, passwords
 from rq.config.settings import RootConfig
 from rq.errors import BadConfig
 from rq.layout import Root
 from rq.web import guard, session
-from rq.webhook import signing
 
 pytestmark = pytest.mark.system
 

@@ -10,7 +10,7 @@ from harness import web_server
 from harness.waiting import wait_until
 
 from rq import logs
-from rq.broker_client.addresses import address_of
+from rq.rpc.broker.addresses import address_of
 
 pytestmark = pytest.mark.process
 

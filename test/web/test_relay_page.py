@@ -11,7 +11,7 @@ from harness.relay import pair_at
 from harness.waiting import wait_until
 from harness.web_server import BROWSER, web_alone
 
-from rq import host_back_off
+from rq.relay import host_back_off
 
 pytestmark = pytest.mark.process
 

@@ -17,10 +17,10 @@ from urllib.parse import urlencode
 import pytest
 from harness.web_server import BROWSER, web_alone
 
-from rq import passwords
 from rq.access import guesses, one_time_keys, tokens
 from rq.access.roles import Role
 from rq.access.tokens import Token
+from rq.config import passwords
 from rq.layout import Root
 
 pytestmark = pytest.mark.system

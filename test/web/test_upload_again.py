@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rq.durable import content
+from rq.files.durable import content
 from rq.web.resumable_uploads import opened
 
 NOBODY = 65534

@@ -14,7 +14,7 @@ from harness.supervisor import Daemon
 from harness.waiting import wait_until
 from harness.web_server import Client, served, write_config
 
-from rq.states import Child
+from rq.words.states import Child
 
 pytestmark = pytest.mark.system
 

@@ -7,7 +7,7 @@ from harness.cli import rq
 from harness.waiting import wait_until
 from harness.web_server import served
 
-from rq.waits import Reason
+from rq.message.waits import Reason
 
 pytestmark = pytest.mark.process
 FAR = 4e9

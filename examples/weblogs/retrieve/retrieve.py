@@ -13,7 +13,7 @@ from typing import Any
 
 from pyarrow import fs
 
-from rq import client
+from rq.rpc import client
 from rq.errors import RQError
 
 AGAIN = 60  # seconds

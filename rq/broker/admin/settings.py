@@ -6,7 +6,6 @@ import asyncio
 import dataclasses
 from collections.abc import Callable, Mapping
 
-from rq import passwords
 from rq.access.roles import Role
 from rq.broker.clients.connection import Connection
 from rq.broker.clients.rights import require
@@ -14,7 +13,7 @@ from rq.broker.dialects.call import Blocked, Refusal, at_most, fitting, whole
 from rq.broker.server import Args, Server
 from rq.broker.state.bounds import MOST_PATTERNS
 from rq.config import broker as config_of_broker
-from rq.config import files
+from rq.config import files, passwords
 from rq.config.broker import BrokerConfig
 from rq.errors import BadConfig
 from rq.resp import OK, Failure, Value

@@ -16,7 +16,7 @@ from rq.message import (
     too_large,
 )
 from rq.message.table import FIELDS, PARAMS
-from rq.nesting import Json
+from rq.words.nesting import Json
 
 LEASE_SECONDS = "lease_seconds"  # the field that keeps what a producer says with RETRY
 # Beside a key of the sender's: the owner refuses it when it came with another message.

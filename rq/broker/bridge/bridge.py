@@ -22,9 +22,9 @@ from rq.broker.dialects.call import BLOCKED, Blocked, Refusal
 from rq.errors import RQError
 from rq.kinds import Kind
 from rq.layout import Root
-from rq.lines.owners import ClientGone
 from rq.logs import fields
 from rq.resp import Failure, Value
+from rq.rpc.lines.owners import ClientGone
 
 _NAMED = {**disque.TABLE, **looks.TABLE, **redisrq.TABLE, **bananaq.TABLE}
 _OF_JOBS = {**disque.OF_JOBS, **looks.OF_JOBS}

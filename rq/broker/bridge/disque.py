@@ -21,8 +21,8 @@ from rq.broker.bridge.request import (
 from rq.broker.bridge.tokens import Key
 from rq.broker.dialects import disque_jobs
 from rq.broker.dialects.call import Refusal
-from rq.nesting import Json
 from rq.resp import NIL_ARRAY, Status, Value
+from rq.words.nesting import Json
 
 _FROM = b"FROM"
 

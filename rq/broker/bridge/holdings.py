@@ -17,8 +17,8 @@ from rq.errors import RQError
 from rq.kinds import Kind
 from rq.logs import fields
 from rq.message.fields import is_whole
-from rq.nesting import Json
 from rq.replies import Grant
+from rq.words.nesting import Json
 from rq.work.holding import Result
 
 LONGEST = 86_400  # seconds of a lease

@@ -13,8 +13,8 @@ from rq.broker.bridge.holdings import Holdings, Taken
 from rq.broker.bridge.queues import MOST_WORDS, Asker, Queues
 from rq.broker.dialects.call import Refusal
 from rq.errors import RQError
-from rq.lines.owners import ClientGone
 from rq.replies import Grant
+from rq.rpc.lines.owners import ClientGone
 
 HUNG_UP = "its client hung up before it was answered"
 _SURPLUS = "its client got a message of another queue"

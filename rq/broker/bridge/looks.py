@@ -14,10 +14,10 @@ from rq.broker.bridge.request import Bridged, Request, Table, first, public_name
 from rq.broker.dialects.call import Refusal, whole
 from rq.config.admin import Admin
 from rq.errors import NoSuchMessage
-from rq.nesting import Json
 from rq.replies import Detail, MessageRow, MessageView
 from rq.resp import Value
-from rq.states import State
+from rq.words.nesting import Json
+from rq.words.states import State
 
 MOST = 1000  # messages that are shown at a time
 _PAUSED = {Admin.UP: "none", Admin.PAUSE: "out", Admin.DOWN: "all"}

@@ -14,16 +14,17 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, cast
 
-from rq import client, names
+from rq import names
 from rq.broker.bridge import ids
 from rq.errors import BadInput, NoSuchQueue, OutcomeUnknown, RQError, Unreachable
 from rq.kinds import PASSING
 from rq.layout import Root
-from rq.lines.owners import ClientGone, Owners
 from rq.message.fieldnames import KEY as _KEY
 from rq.message.fieldnames import KEY_OF
-from rq.nesting import Json
 from rq.replies import Counts, Grant, GrantsView
+from rq.rpc import client
+from rq.rpc.lines.owners import ClientGone, Owners
+from rq.words.nesting import Json
 from rq.work import holding
 from rq.work.holding import Result
 

@@ -7,7 +7,6 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rq import guarded
 from rq.access.roles import Principal, Role
 from rq.broker.bridge import ids
 from rq.broker.bridge.holdings import Holdings, Taken
@@ -16,8 +15,9 @@ from rq.broker.bridge.queues import Asker, Fields, Queues, name_in
 from rq.broker.dialects.call import Refusal
 from rq.config import secrets
 from rq.errors import NotPermitted
-from rq.nesting import Json
+from rq.message import guarded
 from rq.resp import Value
+from rq.words.nesting import Json
 
 MOST_QUEUES = 100  # in one command
 MOST_MESSAGES = 1000  # the same

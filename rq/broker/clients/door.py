@@ -12,7 +12,7 @@ from rq.access.logins import Logins, User
 from rq.access.roles import Principal, Role
 from rq.config.settings import RootConfig
 from rq.proc import peers
-from rq.users import kernel_name
+from rq.proc.users import kernel_name
 
 DEFAULT = "default"  # the user of a client that gives a password and no name
 

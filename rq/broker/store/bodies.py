@@ -18,9 +18,9 @@ from pathlib import Path
 from weakref import WeakValueDictionary, finalize
 from zlib import crc32
 
-from rq import durable
 from rq.broker.state.body import BodyFile, Place
 from rq.errors import Damaged, cause_of
+from rq.files import durable
 from rq.logs import fields
 from rq.resp import Value
 

@@ -13,19 +13,19 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import Executor, Future
 
-from rq import durable
 from rq.broker.desks.node import Node
 from rq.broker.store import snapshot
 from rq.broker.store.bodies import Bodies
 from rq.broker.store.clock import CLOCK, Clock
 from rq.broker.store.place import Place
 from rq.errors import cause_of
+from rq.files import durable
 from rq.journal import sealing
 from rq.journal.checkpoint import Checkpoint
 from rq.journal.writer import Journal
 from rq.logs import fields
 from rq.proc import processes
-from rq.wording import size
+from rq.words.wording import size
 
 SNAPSHOT_BYTES = 64 * 1024 * 1024  # of journal, before a snapshot is worth it
 LINE = 300  # bytes of a line beside the body

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from rq import durable
 from rq.broker.cluster.gossip import Address
 from rq.errors import Busy, Damaged
+from rq.files import durable
 from rq.journal import history, mark
 from rq.layout import HISTORY, JOURNAL, JournalDir
 from rq.proc import locks

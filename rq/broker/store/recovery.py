@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from math import inf
 
-from rq import durable
 from rq.broker.desks.node import Node
 from rq.broker.state import lines
 from rq.broker.state.body import PlaceOf, no_file
@@ -22,6 +21,7 @@ from rq.broker.store.clock import CLOCK, Reading
 from rq.broker.store.moving import Moving
 from rq.broker.store.place import ADVICE, Place
 from rq.errors import Damaged, is_no_room
+from rq.files import durable
 from rq.journal import history, mark, sealing
 from rq.journal.checkpoint import Checkpoint, End
 from rq.journal.line import Line

@@ -16,12 +16,12 @@ from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
-from rq import durable
 from rq.broker.state import lines
 from rq.broker.state.body import PlaceOf, no_file
 from rq.broker.state.lines import Event
 from rq.broker.store.place import ADVICE
 from rq.errors import Damaged
+from rq.files import durable
 from rq.journal import checkpoint, line
 from rq.journal.checkpoint import Checkpoint
 

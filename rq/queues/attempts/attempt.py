@@ -27,7 +27,7 @@ from rq.scripts.slots import Slot
 from rq.scripts.time_limits import Timed
 from rq.scripts.words import Said
 from rq.scripts.worker import OpenLog, Worker
-from rq.states import Event
+from rq.words.states import Event
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

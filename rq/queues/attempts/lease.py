@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from rq import names
 from rq.errors import BadInput
 from rq.message import Message
-from rq.nesting import Json
 from rq.scripts.log_limit import LogLimit
 from rq.spool import Held, Spool
+from rq.words.nesting import Json
 
 CONFIRM = 10.0  # seconds in which a lease has to be confirmed, at most
 _TOKEN = re.compile(r"([0-9.]{1,64})~([1-9][0-9]{0,9})~([0-9a-f]{32})", re.ASCII)

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from rq import back_off, wording
+from rq import back_off
 from rq.message import Message, retry
 from rq.message.causes import Cause
 from rq.message.retry import Retry
-from rq.pipe import Verb
+from rq.scripts.pipe import Verb
 from rq.scripts.words import Said
-from rq.states import Event
+from rq.words import wording
+from rq.words.states import Event
 
 WELL = frozenset({Event.FINISH, Event.RELAY})
 AGAIN = frozenset({Event.RETRY, Event.REQUEUE})

@@ -15,7 +15,6 @@ from typing import cast
 from rq.errors import BadInput, BadMessage, WrongState
 from rq.message.action import Action, Door, Value
 from rq.message.actions import ACTIONS, Word, at
-from rq.nesting import Json
 from rq.queues.bulk import move, retry
 from rq.queues.leases.desk import Desk
 from rq.queues.owner.owner import Owner
@@ -23,7 +22,8 @@ from rq.queues.runner.runner import Runner
 from rq.spool import Spool
 from rq.spool.bulk import told_to_end
 from rq.spool.record import More
-from rq.states import FINAL, Event, Role, State, next_state
+from rq.words.nesting import Json
+from rq.words.states import FINAL, Event, Role, State, next_state
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from rq.message.causes import Cause
 from rq.queues.delivery import copies
 from rq.queues.owner.owner import Owner
 from rq.spool.record import Facts, More
-from rq.states import Event, Role, State, next_state
+from rq.words.states import Event, Role, State, next_state
 
 
 def check_target(owner: Owner, dest: str) -> None:

@@ -11,7 +11,7 @@ from rq.proc import lease_holders
 from rq.queues.attempts.attempt import starts_of_ended
 from rq.queues.owner.owner import Owner
 from rq.spool.record import Facts, More
-from rq.states import Event, Role, next_state
+from rq.words.states import Event, Role, next_state
 
 
 def hold(owner: Owner, msg_id: str) -> None:

@@ -16,7 +16,7 @@ from rq.proc.slices import in_slices
 from rq.queues.owner.owner import Owner
 from rq.spool import Spool, folders
 from rq.spool.entry import Entry
-from rq.states import HASHED, LIVE, State
+from rq.words.states import HASHED, LIVE, State
 
 BATCH = 1000  # folders that a thread lists between two turns of the loop
 

@@ -9,7 +9,6 @@ from rq.message import filter as filters
 from rq.message.action import Action
 from rq.message.actions import Word
 from rq.message.filter import Filter
-from rq.nesting import Json
 from rq.proc.slices import in_slices
 from rq.queues.bulk import actions, selection
 from rq.queues.bulk.actions import Deed
@@ -17,7 +16,8 @@ from rq.queues.control.change import check_leaving
 from rq.queues.control.command import Context, Handler, Ok, asker, object_in
 from rq.replies import BulkChoice, BulkView
 from rq.spool.bulk import Bulk, Chosen, begin_bulk, write_list
-from rq.states import State
+from rq.words.nesting import Json
+from rq.words.states import State
 
 MOST = 1_000_000  # messages of one
 MOST_OPEN = 100

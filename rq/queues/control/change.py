@@ -13,7 +13,6 @@ from rq.message import filter as filters
 from rq.message.action import Action, Door
 from rq.message.actions import ACTIONS, Word
 from rq.message.filter import Filter
-from rq.nesting import Json
 from rq.proc.slices import in_slices
 from rq.queues.bulk import actions, retry, selection
 from rq.queues.bulk.actions import DOES, Deed, Hands
@@ -29,7 +28,8 @@ from rq.queues.control.command import (
 )
 from rq.queues.maintenance import retention
 from rq.queues.owner.owner import Owner
-from rq.states import Event, Role, State
+from rq.words.nesting import Json
+from rq.words.states import Event, Role, State
 
 # How many; and how many stay, if there are any.
 Acknowledged = Ok[int] | tuple[Literal["ok"], int, int]

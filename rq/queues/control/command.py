@@ -10,7 +10,6 @@ from typing import Literal, TypeVar
 from rq import names
 from rq.errors import BadInput
 from rq.message import JsonObject
-from rq.nesting import Json, from_json
 from rq.queues.bulk.worker import Worker
 from rq.queues.control.connection import Connection
 from rq.queues.control.connections import Connections, Pace
@@ -21,6 +20,7 @@ from rq.queues.maintenance.retention import Retention
 from rq.queues.maintenance.stall import Stall
 from rq.queues.owner.owner import Owner
 from rq.queues.runner.runner import Runner
+from rq.words.nesting import Json, from_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,10 +18,10 @@ from collections.abc import Callable
 
 import orjson
 
-from rq import wire
 from rq.access.sockets import Asker
 from rq.errors import BadInput, Busy, RQError, TooLarge
 from rq.proc.slices import Slice
+from rq.rpc import wire
 
 REQUEST_LIMIT = 2 * 1024 * 1024  # bytes
 _READ = 256 * 1024

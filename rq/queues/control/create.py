@@ -11,7 +11,7 @@ import os
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal
 
-from rq import names, wire
+from rq import names
 from rq.errors import (
     AlreadyCommitted,
     BadInput,
@@ -26,7 +26,6 @@ from rq.errors import (
 )
 from rq.layout import ATTACH
 from rq.message import Attachment, JsonObject, Message
-from rq.nesting import Json
 from rq.proc import peers
 from rq.proc.slices import in_slices
 from rq.queues.control import idempotency, message_list
@@ -42,8 +41,10 @@ from rq.queues.control.command import (
 from rq.queues.control.idempotency import Key, OkOrJoined, Preparer, Submission
 from rq.queues.delivery import copies
 from rq.queues.owner.owner import Owner
+from rq.rpc import wire
 from rq.spool import Accepted, ancestor_files, attach
-from rq.states import State
+from rq.words.nesting import Json
+from rq.words.states import State
 
 DELETED = "Attachment deleted successfully"
 MOST_AT_ONCE = 5000  # messages of a request

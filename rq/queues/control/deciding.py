@@ -18,7 +18,6 @@ from rq.errors import RQError, not_done
 from rq.layout import ATTACH, QueueDir
 from rq.logs import fields
 from rq.message import Message
-from rq.nesting import Json
 from rq.proc.slices import in_slices
 from rq.queues.control import rows
 from rq.queues.control.command import Ok
@@ -26,7 +25,8 @@ from rq.queues.owner.owner import Owner
 from rq.replies import TransactionView
 from rq.spool import LAG_MESSAGES, attach, decisions, transactions
 from rq.spool.transactions import Standing, Transaction
-from rq.states import State
+from rq.words.nesting import Json
+from rq.words.states import State
 
 _LED = 5.0  # seconds, about, that the reply to a decision waits for its chain
 _PAUSE = 0.05  # seconds between looks at the lag

@@ -15,13 +15,13 @@ from rq.config import secrets
 from rq.errors import BadInput
 from rq.message import sent
 from rq.message.table import FIXED
-from rq.nesting import Json
 from rq.queues.control import idempotency, message_view
 from rq.queues.control.change import SEEN, check_version
 from rq.queues.control.command import Context, Handler, NowOrLater, Ok, with_id
 from rq.queues.delivery import copies
 from rq.queues.owner.owner import Owner
-from rq.states import Event, Role, State
+from rq.words.nesting import Json
+from rq.words.states import Event, Role, State
 
 
 def edit_message(ctx: Context, arg: bytes) -> NowOrLater[str]:

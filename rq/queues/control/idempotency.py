@@ -45,13 +45,13 @@ from rq.access.roles import Role as Access
 from rq.access.sockets import Asker
 from rq.errors import BadInput, BadMessage, NotPermitted, Unread
 from rq.message import JsonObject, Message, fieldnames
-from rq.nesting import Json
 from rq.proc.slices import in_slices
 from rq.queues.owner.owner import PREPARED, Owner
 from rq.spool import Accepted, outbox
 from rq.spool.record import More
 from rq.spool.transactions import Transaction
-from rq.states import Event, Role, State
+from rq.words.nesting import Json
+from rq.words.states import Event, Role, State
 
 KEY, KEY_OF = fieldnames.KEY, fieldnames.KEY_OF
 PREPARER, AS_OPERATOR = fieldnames.PREPARER, fieldnames.AS_OPERATOR

@@ -14,7 +14,6 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from rq import names
 from rq.errors import BadInput, RQError, WrongOffset, not_done
 from rq.message import Attachment, JsonObject
-from rq.nesting import Json
 from rq.proc.slices import Slice, in_slices
 from rq.queues import arguments
 from rq.queues.attempts.lease import Lease
@@ -28,6 +27,7 @@ from rq.queues.control.command import (
 from rq.queues.control.create import open_file
 from rq.queues.leases import said
 from rq.replies import WordResult
+from rq.words.nesting import Json
 
 MOST = 1000  # tokens in one request
 LONGEST = 86_400.0  # seconds

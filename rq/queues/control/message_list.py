@@ -9,11 +9,11 @@ from typing import cast
 
 import orjson
 
-from rq import names, next_attempt
+from rq import names
 from rq.config import secrets
 from rq.errors import BadInput, NoSuchMessage
 from rq.layout import QueueDir
-from rq.message import JsonObject, Message
+from rq.message import JsonObject, Message, next_attempt
 from rq.proc.slices import in_slices
 from rq.queues import arguments
 from rq.queues.attempts.attempt import starts_of_ended
@@ -22,7 +22,7 @@ from rq.queues.owner.owner import Owner
 from rq.replies import MessageRow
 from rq.spool import folders
 from rq.spool.entry import Entry
-from rq.states import COUNTED, HASHED, State
+from rq.words.states import COUNTED, HASHED, State
 
 LIMIT = 20
 MOST = 10_000

@@ -6,10 +6,10 @@ import contextlib
 from dataclasses import replace
 from typing import cast
 
-from rq import names, next_attempt, waits
+from rq import names
 from rq.errors import BadMessage
 from rq.layout import folder
-from rq.message import NOT_SHOWN, JsonObject, Message, limits
+from rq.message import NOT_SHOWN, JsonObject, Message, limits, next_attempt, waits
 from rq.message.stories import story
 from rq.queues.attempts.attempt import Attempt, Batch, starts_of_ended
 from rq.queues.attempts.lease import Lease
@@ -27,8 +27,8 @@ from rq.replies import (
     StoryView,
 )
 from rq.spool import attempts_kept
-from rq.states import LIVE, State
-from rq.wording import duration
+from rq.words.states import LIVE, State
+from rq.words.wording import duration
 
 LEASED = "leased"  # the phase of an attempt elsewhere
 _PUBLIC = {State.DISMISSED: "err"}

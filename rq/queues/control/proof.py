@@ -1,6 +1,6 @@
 """Messages for a guarded queue: who may give such an order, and how an owner's is proved.
 
-A guarded queue (`rq.guarded`) is told much by RQ's own user: by the web and the broker's
+A guarded queue (`rq.message.guarded`) is told much by RQ's own user: by the web and the broker's
 bridge, which have asked the guard themselves, by operators, and by the owners of other
 queues, which deliver what they owe. Only the last send under keys JOURNAL/SEQ/I of their
 outbox, and only for such keys something has to be proved:
@@ -26,15 +26,16 @@ from typing import NamedTuple
 
 import orjson
 
-from rq import client, guarded, names
+from rq import names
 from rq.errors import BadInput, Busy, NotPermitted, RQError
-from rq.guarded import Sender
-from rq.message import JsonObject
-from rq.nesting import Json
+from rq.message import JsonObject, guarded
+from rq.message.guarded import Sender
 from rq.queues.control.command import Context, Handler, Ok, Reply, object_in
 from rq.queues.delivery.delivery import MANY, OWED_BY
 from rq.queues.owner.owner import Owner
+from rq.rpc import client
 from rq.spool import outbox
+from rq.words.nesting import Json
 
 MOST = 5000  # keys of a request
 PATIENCE = 20.0  # seconds that an owner has to answer

@@ -11,7 +11,6 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Literal, TypeVar
 
-from rq import wire
 from rq.access.roles import Role
 from rq.config import secrets
 from rq.errors import BadInput, Busy, Closed, Torn
@@ -42,9 +41,10 @@ from rq.replies import (
     Sealed,
     Standing,
 )
+from rq.rpc import wire
 from rq.spool import check
 from rq.spool.recount import Recount
-from rq.states import FINAL, State
+from rq.words.states import FINAL, State
 
 PROBLEMS = 1000  # in an answer of `check`
 

@@ -7,7 +7,7 @@ import os
 import time
 from dataclasses import asdict
 
-from rq import visible, waits
+from rq.message import waits
 from rq.queues.attempts.attempt import Attempt, Batch, PoolWorker
 from rq.queues.attempts.lease import Lease
 from rq.queues.control import message_view
@@ -15,7 +15,8 @@ from rq.queues.delivery import owed
 from rq.queues.maintenance.stall import Stall
 from rq.queues.owner.owner import Owner
 from rq.replies import Counts, Detail, Elsewhere, Held, PauseView, Running, WorkerView
-from rq.states import COUNTED, State
+from rq.words import visible
+from rq.words.states import COUNTED, State
 
 LEASED = 20  # messages under leases that `detail` lists; `leases` has all
 TEXT = 1000  # characters of what a script last said; `get_message` has all of it

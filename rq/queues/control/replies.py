@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import orjson
 
-from rq import wire
 from rq.errors import OutcomeUnknown, RQError, TooLarge
 from rq.queues.control.connection import Slot, framed
+from rq.rpc import wire
 
 MUCH = 1024 * 1024  # bytes of replies of one asker, from which on all are counted
 UNKNOWN_SECONDS = 30.0  # how long a reply waits for a disk that fails

@@ -11,7 +11,7 @@ from rq.queues import arguments
 from rq.queues.control import outbox
 from rq.queues.control.command import Context, Handler, Ok, object_in
 from rq.replies import Restored
-from rq.states import State
+from rq.words.states import State
 
 MOST = 1000
 _MOST_SHOWN = 100

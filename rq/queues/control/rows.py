@@ -13,13 +13,13 @@ from rq.errors import BadInput, BadMessage, WrongState, not_done
 from rq.message import MESSAGE_LIMIT, fieldnames, too_large
 from rq.message.fields import check_param
 from rq.message.table import PARAMS, STEERING
-from rq.nesting import Json
 from rq.proc.slices import in_slices
 from rq.queues.control.command import Ok
 from rq.queues.owner.owner import Owner
 from rq.replies import RowsView
 from rq.spool import decisions, rows
 from rq.spool.transactions import Standing, Transaction
+from rq.words.nesting import Json
 
 _PLAIN = frozenset(PARAMS)
 # Bytes of a row as a message: its id, its due and its URL may have other lengths then.

@@ -15,13 +15,11 @@ import logging
 import socket
 from collections.abc import Awaitable, Callable
 
-from rq import wire
 from rq.access import sockets
 from rq.access.roles import Role
 from rq.config import secrets
 from rq.config.admin import Admin
 from rq.errors import Closed, DiskFailed, Displaced, Down, RQError, not_done
-from rq.lines.commands import COMMANDS, Answered, Command
 from rq.proc.listening import Listener
 from rq.queues.control import (
     bulks,
@@ -41,6 +39,8 @@ from rq.queues.control.command import Context, Handler, Reply
 from rq.queues.control.connection import Connection, Slot, turn_away
 from rq.queues.control.connections import Clients
 from rq.queues.owner.owner import Owner
+from rq.rpc import wire
+from rq.rpc.lines.commands import COMMANDS, Answered, Command
 
 log = logging.getLogger(__name__)
 HANDLERS: dict[str, Handler] = {

@@ -14,7 +14,6 @@ from itertools import islice
 from rq.errors import BadInput, BadMessage, Busy, NoSuchMessage, WrongState
 from rq.logs import fields
 from rq.message import JsonObject, Message, fieldnames
-from rq.nesting import Json
 from rq.proc.slices import in_slices
 from rq.queues import arguments
 from rq.queues.control import deciding, idempotency, rows
@@ -31,6 +30,7 @@ from rq.queues.owner.owner import Owner
 from rq.replies import RowsView, TransactionView
 from rq.spool import decisions
 from rq.spool.transactions import Transaction
+from rq.words.nesting import Json
 
 TTL = 3600.0  # seconds between two requests of a transaction, unless it asks for others
 LONGEST = 86400.0

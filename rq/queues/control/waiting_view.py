@@ -8,15 +8,15 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from rq import elsewhere, waits
 from rq.config.admin import Admin, needed
 from rq.errors import BadInput, NoSuchMessage, Unread
-from rq.message import JsonObject, causes
+from rq.message import JsonObject, causes, waits
+from rq.message.waits import Reason, Why
 from rq.queues.maintenance import stall
 from rq.queues.owner.owner import Owner
+from rq.replies import elsewhere
 from rq.spool.entry import Entry
-from rq.waits import Reason, Why
-from rq.wording import duration
+from rq.words.wording import duration
 
 _NAMED = 3
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Mapping
 from pathlib import Path
 
-from rq import client, guarded, names, pipe
+from rq import names
 from rq.config.admin import Admin, admin_status
 from rq.errors import (
     BadInput,
@@ -23,18 +23,20 @@ from rq.errors import (
     WrongState,
     of_call,
 )
-from rq.guarded import Sender
 from rq.layout import Root, folder
-from rq.message import MESSAGE_LIMIT, Attachment, JsonObject, Message, to_keep
+from rq.message import MESSAGE_LIMIT, Attachment, JsonObject, Message, guarded, to_keep
 from rq.message.causes import Cause
+from rq.message.guarded import Sender
 from rq.message.table import NOT_CLONED, NOT_DUPED
-from rq.nesting import Json
 from rq.queues.attempts.outcome import Outcome
 from rq.queues.owner.owner import Owner
 from rq.queues.owner.settings import Settings
+from rq.rpc import client
+from rq.scripts import pipe
 from rq.spool import ancestor_files, attach, folders
 from rq.spool.record import More, OutEntry
-from rq.states import FINAL, Event, Role, State
+from rq.words.nesting import Json
+from rq.words.states import FINAL, Event, Role, State
 
 RELAY = "relay"
 _MORE = 1024  # bytes that the receiver adds to a message

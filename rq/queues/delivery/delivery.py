@@ -7,14 +7,15 @@ import logging
 import time
 from collections.abc import Collection, Mapping, Sequence
 
-from rq import back_off, client, guarded, wire
+from rq import back_off
 from rq.errors import OutcomeUnknown, RQError, Unreachable
 from rq.logs import fields
-from rq.message import JsonObject, to_keep
+from rq.message import JsonObject, guarded, to_keep
 from rq.queues.concurrency import Wakeup
 from rq.queues.delivery import owed
 from rq.queues.owner.health import Health
 from rq.queues.owner.settings import Settings
+from rq.rpc import client, wire
 from rq.spool import Spool
 from rq.spool.outbox import Of, Owed
 

@@ -23,7 +23,7 @@ from rq.queues.leases.results import Results
 from rq.queues.leases.waiters import Waiter, Waiters
 from rq.queues.owner.owner import Owner
 from rq.spool import Held
-from rq.states import State
+from rq.words.states import State
 
 LOOKING = 10.0  # seconds that who does not wait may have to until all was looked at
 SLICE = 0.02  # seconds of the processor that claims take in one go

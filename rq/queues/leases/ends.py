@@ -27,8 +27,8 @@ from rq.queues.runner import end
 from rq.queues.runner.end import End
 from rq.spool import lost_attempts
 from rq.spool.record import Facts, LeaseFields, OutEntry
-from rq.states import Event, State
-from rq.wording import duration
+from rq.words.states import Event, State
+from rq.words.wording import duration
 
 UNTAKEN, RELEASED = 5, 10  # times in a row that a message is given back uncounted
 MOST_COPIED = 4 * 1024 * 1024  # bytes of the copies that one end owes

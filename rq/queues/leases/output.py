@@ -21,7 +21,7 @@ from rq.queues.attempts.leases import Leases
 from rq.scripts import log as stdio
 from rq.scripts.log_limit import LogLimit
 from rq.spool import Spool, batch_dirs
-from rq.states import State
+from rq.words.states import State
 
 _DOTS = 1024  # bytes at most, that stand for lost ones
 SECONDS = 0.2  # at most that often the file `status` of a message

@@ -6,8 +6,8 @@ from rq.errors import LeaseForgotten, LeaseOver
 from rq.queues.attempts import lease
 from rq.spool import Spool
 from rq.spool.leases import Ended
-from rq.states import Event, State
-from rq.wording import moment
+from rq.words.states import Event, State
+from rq.words.wording import moment
 
 _WHAT = {
     Event.FINISH: "finished as done",

@@ -13,10 +13,10 @@ from rq import names
 from rq.errors import BadInput, TooLarge
 from rq.message import JsonObject, causes, limits
 from rq.message.limits import Over
-from rq.nesting import Json
-from rq.pipe import LINE_LIMIT, NAME_LIMIT, Verb
 from rq.queues import arguments
+from rq.scripts.pipe import LINE_LIMIT, NAME_LIMIT, Verb
 from rq.scripts.words import Said
+from rq.words.nesting import Json
 
 _WORDS = (Verb.DONE, Verb.ERR, Verb.RESEND, Verb.LATER, Verb.FORWARD)
 _ARGUMENTS = ("word", "delay", "dest", "waits_for", "dups", "files", "exit", "signal",

@@ -17,7 +17,7 @@ from rq.logs import fields
 from rq.queues.owner.admission import Admission
 from rq.spool import Spool, recount
 from rq.spool.recount import Recount
-from rq.states import COUNTED, FINAL, State
+from rq.words.states import COUNTED, FINAL, State
 
 _STATES = tuple(state for state in COUNTED if state in FINAL)
 _PAUSE = 0.005  # seconds between pieces: the owner has work of its own

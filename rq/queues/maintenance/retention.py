@@ -25,7 +25,7 @@ from rq.replies import Expired
 from rq.spool import PREP_SECONDS, Spool, checkpoint, expiry, index
 from rq.spool.disk_usage import DiskUsage
 from rq.spool.expiry import Limits, Owned, Search
-from rq.states import State
+from rq.words.states import State
 
 DAY = 86400.0
 BATCH = 1000  # messages that one line of the journal removes

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import time
 
-from rq import elsewhere
 from rq.config.admin import Admin
 from rq.config.checks import PERSISTENT, PULL
 from rq.queues.attempts.attempt import PoolWorker
 from rq.queues.owner.owner import Owner
+from rq.replies import elsewhere
 from rq.scripts.worker_protocol import WorkerPhase
 from rq.spool import LAG_MESSAGES
-from rq.wording import duration
+from rq.words.wording import duration
 
 PATIENCE = 60.0  # seconds that it may stand still before that is shown
 SLOW_START = 5.0  # seconds; then it is told which worker has not said `ready`

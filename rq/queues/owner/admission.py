@@ -12,7 +12,7 @@ from rq.config.settings import RootConfig
 from rq.errors import Closed, DiskFailed, Displaced, NoRoom, RQError
 from rq.queues.owner.settings import Settings
 from rq.spool import LAG_BYTES, LAG_MESSAGES, Spool
-from rq.wording import size
+from rq.words.wording import size
 
 HOLDS = 1.0  # seconds that an answer holds
 

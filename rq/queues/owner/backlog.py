@@ -22,7 +22,7 @@ from rq.queues.schedule.waiting import Waiting, turn
 from rq.spool import Spool
 from rq.spool.entry import Entry
 from rq.spool.record import More
-from rq.states import State
+from rq.words.states import State
 
 MOST_RIDERS = 1000  # their ids stand in one line of the journal
 _NO_BATCHES = Rule(1, 0.0)

@@ -20,7 +20,6 @@ from rq.config.settings import QueueConfig
 from rq.errors import BadMessage, WrongState
 from rq.message import JsonObject, Message, fields, from_request, sent
 from rq.message.causes import Cause
-from rq.nesting import Json
 from rq.proc.family import Family
 from rq.queues.attempts.leases import Leases
 from rq.queues.attempts.registry import Attempts
@@ -36,7 +35,8 @@ from rq.queues.owner.uniqueness import FREE, Uniqueness
 from rq.scripts.script_file import ScriptFile
 from rq.spool import Accepted, Opened
 from rq.spool.record import Facts, More
-from rq.states import Event, Role, State
+from rq.words.nesting import Json
+from rq.words.states import Event, Role, State
 
 SCRIPTERROR = "SCRIPTERROR"
 PREPARED = "prep/"  # how the key begins of a message that came without one: its id

@@ -17,7 +17,7 @@ from rq.queues.schedule.coalesce import Groups
 from rq.queues.schedule.order import Item
 from rq.spool import Spool
 from rq.spool.entry import Entry
-from rq.states import State
+from rq.words.states import State
 
 _HURRIED = MOST + 1  # the priority of messages that a person wants to run now
 

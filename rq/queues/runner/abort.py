@@ -11,7 +11,7 @@ from rq.message import Message
 from rq.message.causes import Cause
 from rq.queues.attempts import outcome
 from rq.scripts.script_file import MISSING, ScriptFile
-from rq.states import Event
+from rq.words.states import Event
 
 # What an earlier attempt can have made of a folder: no reason to try it again.
 _RUINED = MISSING | {

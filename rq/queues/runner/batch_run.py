@@ -7,9 +7,7 @@ import logging
 import time
 from collections.abc import Callable
 
-from rq import pipe
 from rq.logs import fields
-from rq.pipe import Report, Verb
 from rq.proc.slices import in_slices
 from rq.queues.attempts import outcome
 from rq.queues.attempts.attempt import Attempt, Batch
@@ -20,7 +18,9 @@ from rq.queues.delivery import owed
 from rq.queues.owner.settings import Settings
 from rq.queues.runner import finish
 from rq.queues.runner.parts import Parts
+from rq.scripts import pipe
 from rq.scripts.log import last_line
+from rq.scripts.pipe import Report, Verb
 from rq.scripts.time_limits import over_resources
 from rq.spool import Spool, batch_dirs
 

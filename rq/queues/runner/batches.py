@@ -30,7 +30,7 @@ from rq.scripts.log import StdioLog
 from rq.scripts.script import Script
 from rq.scripts.time_limits import Timed
 from rq.spool import batch_dirs
-from rq.states import Event, State
+from rq.words.states import Event, State
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from rq.queues.runner import abort
 from rq.queues.runner.abort import Abort
 from rq.spool.news import Printed
 from rq.spool.record import Facts, More, OutEntry
-from rq.states import Event, Role, State
+from rq.words.states import Event, Role, State
 
 _NOT_BEGUN = {Event.FAIL: "err", Event.REQUEUE: "requeue"}
 

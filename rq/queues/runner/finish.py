@@ -19,7 +19,7 @@ from rq.queues.runner.abort import Abort
 from rq.queues.runner.end import End
 from rq.scripts.time_limits import over_resources
 from rq.spool.record import Facts
-from rq.states import Event
+from rq.words.states import Event
 
 CUT_SHORT = Outcome(Event.REQUEUE, Cause.STOP, "cut short by a stop of the queue")
 

@@ -8,13 +8,13 @@ import logging
 import os
 from collections.abc import Callable, Mapping
 
-from rq import users
 from rq.access.attempt_tokens import AttemptTokens
 from rq.config.checks import EXIT
 from rq.layout import JOB, folder
 from rq.logs import fields
 from rq.message import Message, limits
 from rq.message.limits import Over
+from rq.proc import users
 from rq.queues.attempts.attempt import Attempt, Batch, PoolWorker, Work
 from rq.queues.owner.owner import Owner
 from rq.queues.runner.reports import Reports
@@ -26,7 +26,7 @@ from rq.scripts.script import Script
 from rq.scripts.time_limits import Timed, TimeLimits
 from rq.scripts.worker import OpenLog
 from rq.spool import batch_dirs
-from rq.states import State
+from rq.words.states import State
 
 log = logging.getLogger(__name__)
 

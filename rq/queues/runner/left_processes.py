@@ -14,7 +14,7 @@ from rq.queues.concurrency import Wakeup
 from rq.queues.owner.backlog import Backlog
 from rq.scripts.slots import Slots
 from rq.spool import Opened, batch_dirs, lost_attempts
-from rq.states import State
+from rq.words.states import State
 
 _log = logging.getLogger(__name__)
 

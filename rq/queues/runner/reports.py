@@ -6,12 +6,12 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 
-from rq import pipe
 from rq.errors import BadInput, RQError
 from rq.message import Message
-from rq.pipe import Verb
 from rq.queues.attempts.attempt import Attempt
 from rq.queues.concurrency import Tasks
+from rq.scripts import pipe
+from rq.scripts.pipe import Verb
 from rq.spool import Spool
 
 QUESTIONS = 100  # of an attempt that wait for answers; then its script waits, too

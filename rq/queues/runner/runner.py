@@ -65,7 +65,7 @@ from rq.queues.runner.parts import Parts
 from rq.queues.runner.reports import Reports
 from rq.scripts.slots import Slots
 from rq.scripts.time_limits import TimeLimits
-from rq.states import Event
+from rq.words.states import Event
 
 log = logging.getLogger(__name__)
 

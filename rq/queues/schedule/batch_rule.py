@@ -17,7 +17,7 @@ from typing import Any
 
 import orjson
 
-from rq.nesting import Json
+from rq.words.nesting import Json
 
 PARTS = 10  # in how many a batch that died twice is parted
 _SLACK = 64  # entries of a heap that count no more before it is made again

@@ -9,7 +9,7 @@ from itertools import islice
 import orjson
 
 from rq.message import param_text
-from rq.nesting import Json
+from rq.words.nesting import Json
 
 
 def key(params: Mapping[str, Json], numbers: Sequence[int]) -> str | None:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from rq.nesting import Json
 from rq.queues.schedule import coalesce
+from rq.words.nesting import Json
 
 _LONGEST = 48  # characters of a key that is kept as it is
 _DIGITS = 32  # of the digest of a longer one

@@ -8,19 +8,19 @@ from typing import Annotated, NotRequired, TypedDict, cast
 
 from falcon.asgi import Request
 
-from rq import client
 from rq.access.roles import Role
 from rq.kinds import Kind
 from rq.message.action import Action, Door
 from rq.message.actions import ACTIONS, Word, at
 from rq.message.rank import LEAST, MOST
 from rq.message.table import LATEST
-from rq.nesting import Json
+from rq.rpc import client
 from rq.web.api import messages
 from rq.web.api.operation import OF_OWNERS, Answer, Handler, Header, Operation
 from rq.web.api.shapes import Limits
 from rq.web.messages import as_preparer, check_move, checked, who, with_user
 from rq.web.site import Site
+from rq.words.nesting import Json
 
 _EDIT, _CLONE = ACTIONS[Word.EDIT], ACTIONS[Word.CLONE]
 _FAILURES = (

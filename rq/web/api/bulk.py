@@ -11,21 +11,21 @@ import falcon
 import orjson
 from falcon.asgi import Request
 
-from rq import client, wire
 from rq.access.roles import Role
+from rq.builtin.router import switch
 from rq.errors import NotUnique, RQError, TooLarge
 from rq.kinds import Kind
-from rq.lines.line import Line
-from rq.lines.owners import LONG
 from rq.message import MESSAGE_LIMIT
-from rq.nesting import Json, from_json
-from rq.router import switch
+from rq.rpc import client, wire
+from rq.rpc.lines.line import Line
+from rq.rpc.lines.owners import LONG
 from rq.web.api import readers, requests
 from rq.web.api.messages import JOINED, KEY, PLACE, NewMessage, key_of
 from rq.web.api.operation import OF_OWNERS, Answer, Media, Operation
 from rq.web.guard import HEARD_OUT
 from rq.web.messages import check_dest, with_user
 from rq.web.site import Site
+from rq.words.nesting import Json, from_json
 
 MOST = 100_000  # lines of a request
 BODY = 64 * 1024 * 1024  # bytes

@@ -11,13 +11,13 @@ from rq.access.roles import Role
 from rq.kinds import Kind
 from rq.message.action import Door
 from rq.message.actions import Word, at
-from rq.nesting import Json
 from rq.replies import BulkChoice, BulkView
 from rq.web.api.operation import OF_OWNERS, PREFIX, Answer, Header, Operation
 from rq.web.api.shapes import Limits
 from rq.web.forms import Form
 from rq.web.messages import check_move, who
 from rq.web.site import Site
+from rq.words.nesting import Json
 
 if TYPE_CHECKING:
     _Word = str

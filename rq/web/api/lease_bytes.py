@@ -16,13 +16,13 @@ from typing import cast
 
 from falcon.asgi import Request
 
-from rq import client, names
+from rq import names
 from rq.access.roles import Role
 from rq.errors import BadInput, Refused, RQError, TooLarge
 from rq.kinds import Kind
-from rq.lines.line import DEADLINE
-from rq.nesting import Json
 from rq.replies import WordResult
+from rq.rpc import client
+from rq.rpc.lines.line import DEADLINE
 from rq.web import views
 from rq.web.api.lease_words import KIND, OVER, answer_of, say, say_one
 from rq.web.api.leases import PLACE
@@ -31,6 +31,7 @@ from rq.web.intake import PIECE, Intake, check_room, go_on_from, nameless, pour
 from rq.web.resumable_uploads import DIGEST, Wanted, left, no_more, opened, wanted_by
 from rq.web.site import Site
 from rq.web.unfinished_uploads import name_of
+from rq.words.nesting import Json
 
 OFFSET, GAP = "Upload-Offset", "Gap"
 _OFFSET = re.compile(r"\d{1,18}", re.ASCII)

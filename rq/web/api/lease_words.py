@@ -8,12 +8,12 @@ from typing import cast
 from falcon import code_to_http_status
 from falcon.asgi import Request
 
-from rq import guarded, names
+from rq import names
 from rq.access.roles import Principal, Role
 from rq.kinds import HEADER, URN, Kind
-from rq.nesting import Json
+from rq.message import guarded
+from rq.relay.transfers import QUEUE as RELAY
 from rq.replies import WordResult
-from rq.transfers import QUEUE as RELAY
 from rq.web.api.lease_shapes import (
     Finish,
     Finishes,
@@ -36,6 +36,7 @@ from rq.web.api.operation import (
 from rq.web.messages import who
 from rq.web.site import Site
 from rq.web.statuses import STATUS_OF
+from rq.words.nesting import Json
 
 OVER = (Kind.LEASE_OVER, Kind.LEASE_FORGOTTEN)
 KIND = Header(name=HEADER, about="why the word was refused, if it was")

@@ -11,10 +11,9 @@ from falcon.asgi import Request
 
 from rq.access.roles import Role
 from rq.kinds import Kind
-from rq.lines.owners import ClientGone
 from rq.message import JsonObject
-from rq.nesting import Json
 from rq.replies import GrantsView, LeasesView
+from rq.rpc.lines.owners import ClientGone
 from rq.web import rights, views
 from rq.web.api.lease_shapes import News, Wanted, Which
 from rq.web.api.operation import OF_OWNERS, Operation
@@ -22,6 +21,7 @@ from rq.web.api.shapes import fields_of
 from rq.web.connection import LOST, TAKE_BACK
 from rq.web.messages import who
 from rq.web.site import Site
+from rq.words.nesting import Json
 
 PLACE = "/queues/{name}/leases"
 _HUNG_UP = "its worker hung up before it was answered"

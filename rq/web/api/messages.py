@@ -9,22 +9,23 @@ from typing import Annotated, Literal, NotRequired, TypedDict, cast
 
 from falcon.asgi import Request
 
-from rq import client, names
+from rq import names
 from rq.access.roles import Role
+from rq.builtin.router import switch
 from rq.errors import BadInput, NoSuchMessage, RQError
 from rq.kinds import PASSING, Kind
-from rq.lines.owners import ClientGone
 from rq.message import table as fields
-from rq.nesting import Json
 from rq.replies import MessageRow, MessageView
-from rq.router import switch
-from rq.states import State, version_of
+from rq.rpc import client
+from rq.rpc.lines.owners import ClientGone
 from rq.web import reading
 from rq.web.api.operation import OF_OWNERS, PREFIX, Answer, Header, Operation
 from rq.web.api.shapes import Limits, with_fields
 from rq.web.connection import LOST
 from rq.web.messages import check_dest, check_target, checked, with_user
 from rq.web.site import Site
+from rq.words.nesting import Json
+from rq.words.states import State, version_of
 
 PLACE = "/queues/{name}/messages"
 MOST_LISTED = 1000

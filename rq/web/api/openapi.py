@@ -10,11 +10,11 @@ from typing import TypedDict
 import rq
 from rq.kinds import HEADER, Kind
 from rq.message import JsonObject
-from rq.nesting import Json
 from rq.web.api import shapes
 from rq.web.api.operation import OF_ALL, PREFIX, Header, Media, Operation
 from rq.web.api.schemas import COMPONENTS, components, schema, schema_of
 from rq.web.statuses import STATUS_OF
+from rq.words.nesting import Json
 
 # What the door of the web answers by itself, without a kind.
 _OF_DOOR = {

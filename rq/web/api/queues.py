@@ -8,13 +8,14 @@ from typing import Annotated, TypedDict
 
 from falcon.asgi import Request
 
-from rq import client, waits
 from rq.access.roles import Principal, Role
 from rq.config import secrets
 from rq.config.admin import pause_of
 from rq.kinds import Kind
+from rq.message import waits
 from rq.message.table import LATEST
 from rq.replies import Detail, PauseView
+from rq.rpc import client
 from rq.web import views
 from rq.web.answers import sees_secrets
 from rq.web.api.operation import OF_OWNERS, Operation

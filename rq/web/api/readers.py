@@ -11,8 +11,8 @@ from enum import StrEnum
 from typing import TypeAlias, TypeVar, cast
 
 from rq.errors import BadInput
-from rq.nesting import Json
 from rq.web.api.shapes import LISTS, MAPPINGS, UNIONS, Limits, fields_of, is_shape
+from rq.words.nesting import Json
 
 T = TypeVar("T")
 Reader: TypeAlias = Callable[[Json, str], object]  # the value, and what it is called

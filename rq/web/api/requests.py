@@ -5,10 +5,10 @@ from __future__ import annotations
 import falcon
 from falcon.asgi import Request
 
-from rq.nesting import from_json
 from rq.web import forms
 from rq.web.api import readers
 from rq.web.api.operation import Media, Operation
+from rq.words.nesting import from_json
 
 BODY = forms.REQUEST  # bytes
 

@@ -9,7 +9,6 @@ from enum import StrEnum
 from typing import cast
 
 from rq.message import JsonObject
-from rq.nesting import Json
 from rq.web.api.shapes import (
     LISTS,
     MAPPINGS,
@@ -19,6 +18,7 @@ from rq.web.api.shapes import (
     fields_of,
     is_shape,
 )
+from rq.words.nesting import Json
 
 COMPONENTS = "#/components/schemas/"
 

@@ -15,7 +15,7 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 
-from rq.nesting import Json
+from rq.words.nesting import Json
 
 T = typing.TypeVar("T")
 LISTS = (list, Sequence)

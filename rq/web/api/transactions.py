@@ -11,7 +11,6 @@ from falcon.asgi import Request
 from rq.access.roles import Principal, Role
 from rq.kinds import Kind
 from rq.message import fieldnames
-from rq.nesting import Json, from_json
 from rq.replies import RowsView, TransactionView
 from rq.web.api import requests
 from rq.web.api.messages import NewMessage
@@ -19,6 +18,7 @@ from rq.web.api.operation import OF_OWNERS, Media, Operation
 from rq.web.api.shapes import Limits
 from rq.web.messages import as_preparer, check_dest
 from rq.web.site import Site
+from rq.words.nesting import Json, from_json
 
 _PLACE = "/queues/{name}/txn"
 _FAILURES = (*OF_OWNERS, Kind.NO_SUCH_MESSAGE, Kind.WRONG_STATE)

@@ -10,14 +10,14 @@ from typing import TypedDict
 from falcon.asgi import Request, Response
 
 from rq.access.roles import Role
-from rq.broker_client import answers, questions
-from rq.broker_client.connection import Words, ask_all
-from rq.broker_client.rows import ClientRow, NodeRow, QueueRow
 from rq.config import broker as config
 from rq.config.broker import BrokerConfig
 from rq.errors import BadConfig, RQError
 from rq.layout import Root
 from rq.resp import Value
+from rq.rpc.broker import answers, questions
+from rq.rpc.broker.connection import Words, ask_all
+from rq.rpc.broker.rows import ClientRow, NodeRow, QueueRow
 from rq.web.pages import page
 from rq.web.routes import Routes
 from rq.web.site import Site

@@ -8,10 +8,10 @@ from typing import TypedDict
 from falcon.asgi import Request, Response
 
 from rq.access.roles import Role
-from rq.broker_client import addresses, answers, questions
-from rq.broker_client.rows import Job, JobRow, Minutes, QueueRow
 from rq.errors import BadInput, NoSuchMessage, NoSuchQueue
 from rq.layout import Root
+from rq.rpc.broker import addresses, answers, questions
+from rq.rpc.broker.rows import Job, JobRow, Minutes, QueueRow
 from rq.web import forms
 from rq.web.answers import reply_of, say
 from rq.web.pages import broker, confirm, page

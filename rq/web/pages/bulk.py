@@ -10,20 +10,20 @@ from typing import TypedDict, cast
 
 from falcon.asgi import Request, Response
 
-from rq import moments
 from rq.access.roles import Principal, Role
 from rq.errors import BadInput, RQError
 from rq.message.action import Door
 from rq.message.actions import Word, at, offered_for_many
-from rq.nesting import Json
 from rq.replies import BulkChoice, BulkView
-from rq.states import State
 from rq.web import forms
 from rq.web.answers import for_asker, say
 from rq.web.messages import check_move, who
 from rq.web.pages import page
 from rq.web.routes import Routes
 from rq.web.site import Site
+from rq.words import moments
+from rq.words.nesting import Json
+from rq.words.states import State
 
 _LONGEST = 4096  # characters of a field
 _ENDED = 20  # of those that have ended

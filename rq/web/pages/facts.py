@@ -14,16 +14,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TypedDict, cast
 
-from rq import disk, health, names, waits
+from rq import names
 from rq.config.admin import admin_status, pause_of
 from rq.errors import RQError, Unreachable
+from rq.files import disk
 from rq.layout import Root
+from rq.message import waits
 from rq.replies import (
     ChildView,
     Detail,
     Running,
     SupervisorStatus,
     TimersStatus,
+    health,
 )
 from rq.web import progress, views
 from rq.web.pages import sparklines

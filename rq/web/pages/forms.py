@@ -11,7 +11,6 @@ from falcon.asgi import Request, Response
 from rq.config import read_json, read_queue
 from rq.errors import BadConfig, RQError, WrongState
 from rq.message.table import ROWS, Kind, Row
-from rq.states import FINAL, State
 from rq.web import edits
 from rq.web.forms import Form
 from rq.web.pages import page
@@ -19,6 +18,7 @@ from rq.web.pages.message import facts_of
 from rq.web.pages.page import OF_A_FORM
 from rq.web.site import Site
 from rq.web.statuses import status_of, wants_page
+from rq.words.states import FINAL, State
 
 WHEN = "when"  # the field that says when in people's words
 _ROWS = {f"mesg_{row.name}": row for row in ROWS if row.form}  # by key of form.json

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 import falcon
 from falcon.asgi import Request, Response
 
-from rq import names, visible
+from rq import names
 from rq.access.roles import Role
 from rq.errors import NoSuchMessage
 from rq.layout import ATTACH, JOB, STDIO_LOG
@@ -23,6 +23,7 @@ from rq.web.pages import page
 from rq.web.pages.message import attempts_of, facts_of, view_of
 from rq.web.routes import Routes
 from rq.web.site import Site
+from rq.words import visible
 
 FIRST = 64 * 1024  # bytes that are shown at first
 _BEFORE = 4096  # bytes, of those before what is looked for, in which a line may begin

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from falcon import HTTP_303
 from falcon.asgi import Request, Response
 
-from rq import names, wording
+from rq import names
 from rq.access.roles import Role
 from rq.errors import NoSuchMessage, RQError
 from rq.message import PARAMS, lineage
@@ -19,13 +19,14 @@ from rq.message.actions import offered
 from rq.message.causes import Cause
 from rq.message.table import APART_ON_PAGE
 from rq.replies import AttemptsView
-from rq.states import State
 from rq.web import progress, reading
 from rq.web.answers import for_asker
 from rq.web.pages import page
 from rq.web.reading import Message
 from rq.web.routes import Routes
 from rq.web.site import Site
+from rq.words import wording
+from rq.words.states import State
 
 _STATE_OF = {"held": State.QUE, "errack": State.DISMISSED}  # as this page calls them
 _ENDS = {"done": ("done", "past"), "relayed": ("relayed", "past")}

@@ -11,11 +11,11 @@ from rq.access.roles import Role
 from rq.config import secrets
 from rq.errors import RQError
 from rq.replies import MessageRow, TellsRow
-from rq.states import State
 from rq.web import forms, reading, views
 from rq.web.answers import failure_in, say
 from rq.web.routes import Routes
 from rq.web.site import Site
+from rq.words.states import State
 
 _NOTICE = "notice"
 _LOOKED_AT = 100  # messages of each state in which those of a queue are looked for

@@ -11,7 +11,7 @@ from falcon.asgi import Request, Response
 from rq import names
 from rq.access.roles import Principal, Role
 from rq.errors import NoSuchQueue
-from rq.transfers import QUEUE
+from rq.relay.transfers import QUEUE
 from rq.web.site import Site
 
 HTML = "text/html; charset=utf-8"

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from rq.wording import duration
+from rq.words.wording import duration
 
 WIDTH, HEIGHT = 600, 120
 SHADES = 5  # of the heat map

@@ -9,7 +9,7 @@ from typing import TypedDict, cast
 
 from falcon.asgi import Request, Response
 
-from rq import elsewhere, names, wording
+from rq import names
 from rq.access.roles import Role
 from rq.config import read_json, read_queue, secrets
 from rq.errors import BadConfig, BadInput, RQError
@@ -17,6 +17,7 @@ from rq.layout import QueueDir
 from rq.message import PARAMS
 from rq.message.action import Action, Door
 from rq.message.actions import Word, offered
+from rq.message.waits import Reason
 from rq.replies import (
     ChildView,
     Counts,
@@ -24,9 +25,8 @@ from rq.replies import (
     LeasesView,
     MessageRow,
     RemoteWorker,
+    elsewhere,
 )
-from rq.states import State
-from rq.waits import Reason
 from rq.web import progress, reading, views
 from rq.web.answers import for_asker, sees_secrets
 from rq.web.pages import deliveries, facts, notices, page
@@ -36,6 +36,8 @@ from rq.web.pages.txn import TransactionRow
 from rq.web.pages.txn import listed_txn as listed_txn
 from rq.web.routes import Routes
 from rq.web.site import Site
+from rq.words import wording
+from rq.words.states import State
 
 # Tab in the URL: (state as the owner lists it, title).
 TABS = {

@@ -14,11 +14,10 @@ from datetime import UTC
 import falcon
 from falcon.asgi import Request, Response
 
-from rq import moments, names
+from rq import names
 from rq.access.roles import Role
 from rq.errors import BadInput, NoSuchQueue, NotPermitted, RQError, WrongState
 from rq.kinds import Kind
-from rq.nesting import Json
 from rq.web import forms
 from rq.web.answers import failure_in, say, wants_json
 from rq.web.deeds import OF_QUEUE
@@ -30,6 +29,8 @@ from rq.web.pages.forms import must_be_page
 from rq.web.routes import Routes
 from rq.web.site import Site
 from rq.web.statuses import status_of
+from rq.words import moments
+from rq.words.nesting import Json
 
 # What a form for a queue holds at first.
 _NOTHING: Mapping[str, object] = {

@@ -10,14 +10,15 @@ from typing import TypedDict
 
 from falcon.asgi import Request, Response
 
-from rq import host_back_off, transfers, wire
 from rq.access.roles import Principal, Role
 from rq.errors import Busy, RQError
-from rq.host_back_off import BackOff
 from rq.layout import Root
-from rq.lines.owners import Reply
 from rq.message.actions import ACTIONS, Word
-from rq.transfers import QUEUE, Transfer
+from rq.relay import host_back_off, transfers
+from rq.relay.host_back_off import BackOff
+from rq.relay.transfers import QUEUE, Transfer
+from rq.rpc import wire
+from rq.rpc.lines.owners import Reply
 from rq.web import forms, views
 from rq.web.answers import failure_in, say
 from rq.web.messages import checked, sentence_of, who

@@ -12,12 +12,13 @@ import orjson
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from rq import __version__, next_attempt, visible, waits
+from rq import __version__
 from rq.config.settings import RootConfig
-from rq.message import limits
+from rq.message import limits, next_attempt, waits
 from rq.web import progress
 from rq.web.pages import plots, sparklines
-from rq.wording import duration, moment, size
+from rq.words import visible
+from rq.words.wording import duration, moment, size
 
 _BEGINNING = 4096  # characters of a value that are shown beside others
 TEMPLATES = Path(__file__).resolve().parent.parent / "templates"

@@ -19,7 +19,7 @@ import programs
 import server
 from server import Server
 
-from rq import client
+from rq.rpc import client
 
 INSIDE = Path(__file__).resolve().parent / "inside"
 WORKERS = 4

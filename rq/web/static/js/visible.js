@@ -1,5 +1,5 @@
 // Characters that cannot be seen, or that turn the order of letters round, become their
-// number: `<U+202E>`. The same list as in rq/visible.py; a test compares the two.
+// number: `<U+202E>`. The same list as in rq/words/visible.py; a test compares the two.
 
 const INVISIBLE =
   /[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ud800-\udfff\ufeff\uffa0\ufff0-\ufffb\u{1bca0}-\u{1bca3}\u{1d173}-\u{1d17a}\u{e0000}-\u{e0fff}]|\r(?!\n)/gu;
@@ -26,7 +26,7 @@ export function visible(text, before = "") {
 }
 
 // A text in which no letter has more marks than this: to lay out thousands of them takes a
-// browser minutes. Those beyond become their numbers. rq/visible.py has the same rule.
+// browser minutes. Those beyond become their numbers. rq/words/visible.py has the same rule.
 const CROWD = /(\p{M}{30})(\p{M}+)/gu;
 
 export function thinned(text) {

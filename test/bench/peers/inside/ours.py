@@ -3,7 +3,7 @@
 import time
 from pathlib import Path
 
-from rq import client
+from rq.rpc import client
 
 
 def connect(address):

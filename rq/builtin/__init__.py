@@ -1,0 +1,1 @@
+"""The programs that bundled queues run: webhooks, notices, the router, the cleaner, commands."""

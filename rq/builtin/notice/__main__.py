@@ -1,0 +1,165 @@
+"""One try: param1 whom to tell, param2 the queue, param3 the matter, param4 the story.
+
+The directory of the queue is opened once, and never through a link; its settings, which say
+who may be told, and the log that is shown are both read below it. So whatever the path
+leads to a moment later, a log is shown only to those whom the settings beside it name.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sys
+import time
+from functools import partial
+
+import rq
+from rq import config, names
+from rq.builtin.notice import last_lines, letter, mail, stories
+from rq.builtin.notice.stories import Story
+from rq.builtin.webhook import outcome, settings, signing, tries
+from rq.builtin.webhook.post import post
+from rq.config import notices
+from rq.config.mail import missing
+from rq.config.settings import QueueConfig, RootConfig
+from rq.errors import BadConfig, BadInput, OutcomeUnknown, RQError, Unreachable
+from rq.files import beneath
+from rq.layout import Root
+from rq.outbound import connection
+from rq.outbound.addresses import Internal
+from rq.rpc import client
+from rq.scripts import python as script
+from rq.scripts.pipe import Verb
+
+_ASK = 30.0  # seconds
+_TEST = "test"  # a matter
+_REMOVED = (
+    "{target:.80} is told nothing: the settings of queue {queue} do not name it now"
+)
+
+
+def _verdict() -> tuple[Verb, str]:
+    """Try once; what is tried again waits longer each time."""
+    verb, text = _try()
+    return tries.again(text) if verb is Verb.RESEND else (verb, text)
+
+
+def _try() -> tuple[Verb, str]:
+    named, queue, matter, text = script.params()
+    root = config.find_root(None)
+    try:
+        notices.checked_target(named)
+        story = stories.read(names.queue_name(queue), matter, text)
+    except (BadInput, ValueError) as error:
+        return Verb.ERR, str(error)
+    place = root.queue(story.queue)
+    if place.path.is_symlink():
+        return Verb.ERR, f"{place.path} is a symbolic link, which notices do not follow"
+    if not place.config.exists():
+        return Verb.ERR, f"there is no queue {story.queue} any more"
+    try:
+        with beneath.top(place.path, os.O_NOFOLLOW) as dir_fd:
+            return _bring(root, dir_fd, story, named)
+    except (BadConfig, OSError) as error:
+        return Verb.RESEND, str(error)
+
+
+def _bring(root: Root, dir_fd: int, story: Story, named: str) -> tuple[Verb, str]:
+    """Bring it to whom the settings in the directory of its queue still name so."""
+    main, place = config.read_root(root), root.queue(story.queue)
+    own = config.read_queue(place, dir_fd)
+    target = _still_told(own, main, story, named)
+    if not target:
+        return Verb.ERR, _REMOVED.format(target=named, queue=story.queue)
+    log = last_lines.of(place, dir_fd, story)
+    kind, _, to = target.partition(":")
+    if kind == "mail":
+        return _mail(main, to, story, log)
+    if kind == "queue":
+        return _hand_on(root, to, story, log)
+    return _post(root, target, story, log)
+
+
+def _still_told(own: QueueConfig, main: RootConfig, story: Story, target: str) -> str:
+    """Return whom of those for whom it was owed the settings still name, "" for none:
+    who is told nothing is shown no log either. A test is for all whom they name."""
+    wanted = notices.wanted(partial(getattr, own), partial(getattr, main))
+    about = [n for m, n in wanted.items() if story.matter in (m, _TEST)]
+    return notices.still_told(about, target)
+
+
+def _key() -> str:
+    """Return what names this notice for ever, whatever is tried how often."""
+    return os.environ.get("RQ_FULL_MSG_ID", "")
+
+
+def _mail(main: RootConfig, to: str, story: Story, log: str) -> tuple[Verb, str]:
+    why = missing(main.sendmail)
+    if why:
+        return Verb.ERR, why
+    try:
+        data = letter.mail(to, story, log, _key(), main.host)
+    except ValueError as error:
+        return Verb.ERR, f"{to!r:.80} is no address of mail: {error}"
+    return mail.hand_over(main.sendmail, data)
+
+
+def _hand_on(root: Root, to: str, story: Story, log: str) -> tuple[Verb, str]:
+    """Send a message to a queue, once: it remembers the key."""
+    fields = {
+        "dest": to,
+        "param1": story.queue,
+        "param2": story.matter,
+        "param3": letter.subject(story, root.path.name),
+        "param4": json.dumps(letter.as_json(story, log), ensure_ascii=False),
+        "x_notice": f"{story.queue}/{story.matter}",
+        "_key": f"notice/{_key()}",
+    }
+    try:
+        path = root.queue(to)
+        if not path.config.exists():
+            return Verb.RESEND, f"there is no queue {to}"
+        reply = client.ask(path.socket, "create_message", fields, timeout=_ASK)
+        return Verb.DONE, str(client.demanded(reply))
+    except (Unreachable, OutcomeUnknown) as error:
+        return Verb.RESEND, f"queue {to} does not answer: {error}"
+    except RQError as error:
+        return Verb.RESEND, f"queue {to} says: {error}"
+
+
+def _post(root: Root, url: str, story: Story, log: str) -> tuple[Verb, str]:
+    try:
+        chosen = settings.read(root, url)
+        data = letter.posted(story, log)
+        name = "msg_" + _key().rpartition("/")[2].replace(".", "_")
+        signed = signing.headers(name, int(time.time()), data, chosen.secrets)
+        headers = {
+            "Content-Type": "application/json",
+            "User-Agent": f"RQ/{rq.__version__}",
+            **signed,
+        }
+        with connection.within(chosen.timeout):
+            answer = post(url, data, headers, chosen)
+        verb, text = outcome.decide(answer, script.count(), random.random())
+        return (verb, text) if verb is not Verb.RESEND else (verb, _reason(text))
+    except Internal as error:
+        return Verb.ERR, str(error)
+    except OSError as error:
+        return Verb.RESEND, connection.reason(error)
+    except (RQError, ValueError) as error:
+        return Verb.RESEND, str(error) or type(error).__name__
+
+
+def _reason(text: str) -> str:
+    """Return the reason of a report that asks for another try."""
+    return text.partition("-")[2]
+
+
+def main() -> int:
+    """Make one try."""
+    return tries.run(_verdict)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

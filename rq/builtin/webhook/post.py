@@ -1,0 +1,65 @@
+"""A POST to a receiver of webhooks, and its answer."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from urllib.parse import urljoin, urlsplit
+
+from rq.builtin.webhook import settings as urls
+from rq.builtin.webhook.outcome import Answer
+from rq.builtin.webhook.settings import Settings
+from rq.outbound import page
+from rq.outbound.exchange import HungUp, NotHttp
+from rq.outbound.page import Rules
+
+REDIRECTS = 3
+_KEEP_METHOD = frozenset({307, 308})  # all others turn a POST into a GET
+_BODY = 4096  # bytes of an answer that are read
+
+
+def post(
+    url: str, body: bytes, headers: Mapping[str, str], settings: Settings
+) -> Answer:
+    """Post; follow redirects to the same origin. OSError when no answer came, BadInput or
+    Internal when none was asked for."""
+    for _ in range(REDIRECTS + 1):
+        answer = _post_once(url, body, headers, settings)
+        if answer.status not in _KEEP_METHOD or not answer.location:
+            return answer
+        target = _same_origin(url, answer.location)
+        if target is None:
+            return answer
+        url = target
+    return answer
+
+
+def _same_origin(url: str, location: str) -> str | None:
+    """Return where a redirect leads; None when that is another host."""
+    try:
+        target = urljoin(url, location)
+        same = urls.origin(urlsplit(url)) == urls.origin(urlsplit(target))
+    except ValueError:
+        return None  # it is no address
+    return target if same else None
+
+
+def _post_once(
+    url: str, body: bytes, headers: Mapping[str, str], settings: Settings
+) -> Answer:
+    rules = Rules(
+        allow=settings.allow,
+        mend=lambda host: "config/webhooks.json may allow it",
+        timeout=settings.timeout,
+        ca=settings.ca,
+        file="webhooks.json",
+    )
+    with contextlib.closing(page.ask("POST", url, rules, body, headers)) as answer:
+        with contextlib.suppress(HungUp, NotHttp):  # its head was the answer
+            answer.read(_BODY)
+        return Answer(
+            status=answer.status,
+            retry_after=answer.headers.get("retry-after"),
+            date=answer.headers.get("date"),
+            location=answer.headers.get("location"),
+        )

@@ -1,0 +1,1 @@
+"""Files: below a directory that is held open, made durable, watched; disks."""

@@ -1,0 +1,153 @@
+"""The commands of an owner: the one table of what may be asked of a queue's process.
+
+A row says what everything on the way to the handler has to know of a command:
+
+- the owner: the least role that may ask it (`role`; `own`: RQ's own user and root
+  alone), whether it is answered while the queue is DOWN (`answered`), and whether it
+  brings in something new (`creates`), which is paced when folders lag;
+- the client (web, bridge, Spark, command line): over which of a queue's lines it goes
+  (`lane`), whether it may be asked a second time when a line breaks under it (`looks`),
+  and whether it takes so long that it has a line to itself (`slow`).
+
+A command that creates has the line of its kind, which the owner may slow down; so has
+a word of a lease, on which a script elsewhere waits. All others share a third, so that
+looking never waits behind these. The reference of the socket says in a row for each
+what argument and reply hold (docs/reference/socket.md, compared with this table).
+Handlers stand in `rq.queues.control`: one for each row, and none without a row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from rq.access.roles import Role
+from rq.message.action import Door
+from rq.message.actions import at
+from rq.rpc.wire import KINDS
+
+
+class Lane(StrEnum):
+    """One of the lines that lead to an owner."""
+
+    CREATE = "create"
+    LEASE = "lease"
+    LOOK = "look"
+
+
+class Answered(StrEnum):
+    """When a command is answered."""
+
+    UP = "up"
+    DOWN = "down"  # also while the queue is DOWN
+    ALWAYS = "always"  # and while the disk takes no writes, or the directory is gone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """A command of an owner's control socket."""
+
+    role: Role
+    answered: Answered = Answered.UP
+    creates: bool = False  # something new is accepted by it
+    slow: bool = False  # it copies, syncs or reads many files
+    own: bool = False  # for RQ's own user and root alone
+
+    @property
+    def looks(self) -> bool:
+        """Whether it changes nothing: what a viewer may ask does not."""
+        return self.role is Role.VIEWER
+
+    @property
+    def lane(self) -> Lane:
+        """The line it goes over; workers ask for nothing but words of leases."""
+        if self.creates:
+            return Lane.CREATE
+        return Lane.LEASE if self.role is Role.WORKER else Lane.LOOK
+
+
+def _look(answered: Answered = Answered.UP, *, own: bool = False) -> Command:
+    return Command(role=Role.VIEWER, answered=answered, own=own)
+
+
+def _create(
+    role: Role = Role.PRODUCER, *, slow: bool = False, own: bool = False
+) -> Command:
+    return Command(role=role, creates=True, slow=slow, own=own)
+
+
+_ALWAYS, _DOWN = Answered.ALWAYS, Answered.DOWN
+_LEASE = Command(role=Role.WORKER, answered=_DOWN)
+_PRODUCE = Command(role=Role.PRODUCER)
+_OPERATE = Command(role=Role.OPERATOR)
+
+COMMANDS: Final[dict[str, Command]] = {
+    # actions on messages; those that make a new one have rows of their own below
+    **dict.fromkeys(at(Door.SOCKET), _OPERATE),
+    # the queue itself
+    KINDS: _look(_ALWAYS),
+    "ping": _look(_ALWAYS),
+    "uptime": _look(_ALWAYS),
+    "config": _look(_ALWAYS),
+    "status": _look(_ALWAYS),
+    "detail": _look(_ALWAYS),
+    "wake": Command(role=Role.PRODUCER, answered=_ALWAYS),
+    "shutdown": Command(role=Role.ADMIN, answered=_ALWAYS),
+    "mind": Command(role=Role.ADMIN, answered=_ALWAYS, own=True),
+    "seal": Command(role=Role.OPERATOR, answered=_DOWN),
+    "expire": _OPERATE,
+    "check": Command(role=Role.OPERATOR, answered=_DOWN, slow=True),
+    "restored": _look(_DOWN),
+    "restore": Command(role=Role.ADMIN, answered=_ALWAYS),
+    # its messages
+    "get_message": _look(),
+    "get_attempts": _look(),
+    "get_message_state": _look(),
+    "get_message_status": _look(),
+    "num_messages": _look(),
+    "messages": _look(),
+    "list": _look(),
+    "await_end": _look(),
+    # new ones
+    "create_message": _create(),
+    "create_messages": _create(),
+    "prep_message": _create(),
+    "single_que": _create(),
+    "attach_message": _create(slow=True),
+    "delete_attach_message": _PRODUCE,
+    "commit_message": _create(slow=True),
+    "take_copy": _create(own=True),
+    "clone_message": _create(Role.OPERATOR, slow=True),
+    "edit_message": _create(Role.OPERATOR),
+    # transactions
+    "open_txn": _create(),
+    "prepare_txn": _create(),
+    "add_rows": _create(),
+    "drop_rows": _OPERATE,
+    "commit_txn": _create(slow=True),
+    "abort_txn": _PRODUCE,
+    "show_txn": _look(_DOWN),
+    "list_txns": _look(_DOWN),
+    # leases
+    "lease": _LEASE,
+    "start": _LEASE,
+    "renew": _LEASE,
+    "progress": _LEASE,
+    "log": _LEASE,
+    "finish": _LEASE,
+    "file": _LEASE,
+    "release": _LEASE,
+    "leases": _look(_DOWN),
+    # many at once
+    "bulk": Command(role=Role.OPERATOR, slow=True),
+    "cancel_bulk": _OPERATE,
+    "show_bulk": _look(_DOWN),
+    "list_bulks": _look(_DOWN),
+    # what ended messages owe, and whom the queue tells
+    "owes": _look(_DOWN, own=True),
+    "owed": _look(_DOWN),
+    "resolve_owed": Command(role=Role.OPERATOR, answered=_DOWN),
+    "notices": _look(_DOWN),
+    "test_notice": _OPERATE,
+}

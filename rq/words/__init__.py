@@ -1,0 +1,1 @@
+"""States, their rules, and words for people: times, sizes, sentences; nothing else of RQ."""
