@@ -23,9 +23,7 @@ from rq.errors import (
     BadMessage,
     Down,
     NoSuchMessage,
-    NoSuchQueue,
     OtherQueue,
-    RQError,
 )
 from rq.kinds import Kind
 from rq.message import fieldnames, guarded, too_large
@@ -37,10 +35,7 @@ from rq.rpc import wire
 from rq.rpc.lines.owners import Reply
 from rq.web import forms, reading, rights
 from rq.web.answers import (
-    back_of,
-    failure_in,
     for_asker,
-    go,
     say,
     say_json,
     say_reply,
@@ -72,9 +67,8 @@ _IS_DOWN = "503 - Service Unavailable - Operationally Down"
 
 
 def add_routes(routes: Routes, site: Site) -> None:
-    """Add the routes of single messages, and of sending."""
+    """Add the routes of single messages."""
     messages = Messages(site)
-    routes.post("/q/{name}/new_message", messages.send, Role.PRODUCER)
     routes.get("/q/{name}/{msg_id}.json", messages.json, Role.VIEWER)
     routes.get("/q/{name}/{msg_id}/state.json", messages.state, Role.VIEWER)
     routes.post("/q/{name}/{msg_id}", messages.change, Role.PRODUCER)
@@ -87,62 +81,6 @@ class Messages:
 
     def __init__(self, site: Site) -> None:
         self._site = site
-
-    # ---- sending
-
-    async def send(self, req: Request, resp: Response, name: str) -> None:
-        form = await forms.read(req)
-        if form.get("x_format", "json") == "html":
-            await self._send_form(req, resp, name, form)
-            return
-        reply = await self._reply(req, name, form)
-        if reply.startswith(wire.FAILED):
-            say_reply(resp, orjson.loads(reply))
-            return
-        resp.content_type = falcon.MEDIA_JSON
-        resp.data = reply
-
-    async def _reply(self, req: Request, name: str, form: Form) -> bytes:
-        command, fields = request_of(form, time.time())
-        fields = with_user(req, fields)
-        if command == _SEND["prep"]:
-            fields = as_preparer(req, fields)
-        check_dest(req, name, fields)
-        if fieldnames.is_handed_on(fields, str(fields.get("_key"))):
-            rights.demand_guarded(req, name, Sender.RELAY)
-        data = orjson.dumps(fields)
-        if len(data) > forms.REQUEST:  # the socket would speak of frames
-            return orjson.dumps(wire.failure(too_large(len(data)), with_kind=True))
-        name = switch.addressed(self._site.root, name)
-        reply = await self._site.owners.ask_raw(name, command, data)
-        if reply.startswith(wire.FAILED) and _is_down(reply):
-            raise Down(_IS_DOWN)
-        return reply
-
-    async def _send_form(
-        self, req: Request, resp: Response, name: str, form: Form
-    ) -> None:
-        """Send, and bring a browser to the new message; back to its form, with all that
-        was written there, when it is refused."""
-        try:
-            reply = orjson.loads(await self._reply(req, name, form))
-            if error := failure_in(reply):
-                raise error
-        except (NoSuchQueue, Down):
-            raise
-        except RQError as error:
-            await self._site.refilled.message(req, resp, name, form, error)
-            return
-        queue, short = names.split_url(
-            str(reply[1])
-        )  # its router's, where there is one
-        address = back_of(self._site, form, f"/q/{queue}/{short}")
-        text = f"message {short} is accepted"
-        if "joined" in reply[2:]:
-            text = (
-                f"nothing new was made: message {short} is equal, and stands (unique)"
-            )
-        go(self._site, resp, address, "notice", text)
 
     # ---- asking
 
@@ -223,6 +161,25 @@ class Messages:
 def sentence_of(action: Action, msg_id: str, **given: str) -> str:
     """Return what a browser reads when an action is done, with what it was done."""
     return f"{msg_id} {action.done.format(**given)}"
+
+
+async def send(site: Site, req: Request, name: str, form: Form) -> bytes:
+    """Send the message of a form; return the reply of its queue as it came."""
+    command, fields = request_of(form, time.time())
+    fields = with_user(req, fields)
+    if command == _SEND["prep"]:
+        fields = as_preparer(req, fields)
+    check_dest(req, name, fields)
+    if fieldnames.is_handed_on(fields, str(fields.get("_key"))):
+        rights.demand_guarded(req, name, Sender.RELAY)
+    data = orjson.dumps(fields)
+    if len(data) > forms.REQUEST:  # the socket would speak of frames
+        return orjson.dumps(wire.failure(too_large(len(data)), with_kind=True))
+    name = switch.addressed(site.root, name)
+    reply = await site.owners.ask_raw(name, command, data)
+    if reply.startswith(wire.FAILED) and _is_down(reply):
+        raise Down(_IS_DOWN)
+    return reply
 
 
 def request_of(form: Form, now: float) -> tuple[str, dict[str, Json]]:

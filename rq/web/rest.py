@@ -13,7 +13,6 @@ from rq.errors import NoSuchQueue
 from rq.web import (
     attachments,
     downloads,
-    edits,
     messages,
     monitoring,
     resumable_uploads,
@@ -43,7 +42,6 @@ def add_routes(routes: Routes, site: Site) -> None:
     routes.get("/q/{name}/config.json", queues.config_file, Role.VIEWER)
     routes.get("/q/{name}/config", queues.config, Role.VIEWER)
     messages.add_routes(routes, site)
-    edits.add_routes(routes, site)
     attachments.add_routes(routes, site)
     downloads.add_routes(routes, site)
     resumable_uploads.add_routes(routes, site)

@@ -20,11 +20,7 @@ from rq.web.script_archive import Archives
 from rq.web.unfinished_uploads import UnfinishedUploads
 
 if TYPE_CHECKING:
-    from falcon.asgi import Request, Response
     from jinja2 import Environment
-
-    from rq.errors import RQError
-    from rq.web.forms import Form
 T = TypeVar("T")
 
 SEARCHES = 2  # at once
@@ -61,24 +57,6 @@ class Pools:
         self._searching -= 1
 
 
-class Refilled(Protocol):
-    """Answers a form that was refused with itself: filled as it was, and why; raises the
-    error for who is no browser."""
-
-    async def message(
-        self, req: Request, resp: Response, name: str, form: Form, error: RQError
-    ) -> None: ...
-
-    async def edit(
-        self,
-        req: Request,
-        resp: Response,
-        which: tuple[str, str],
-        form: Form,
-        error: RQError,
-    ) -> None: ...
-
-
 class Streams(Protocol):
     """What is sent to viewers as long as they look."""
 
@@ -97,7 +75,6 @@ class Site:
     pools: Pools = field(default_factory=Pools)
     scripts: Archives = field(default_factory=Archives)
     livelog: Streams | None = None  # the pages give it
-    refilled: Refilled = field(init=False)  # the pages give it
     templates: Environment | None = None  # the app gives them
 
     @property

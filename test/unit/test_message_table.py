@@ -33,7 +33,6 @@ from rq.message.table import (
 )
 from rq.queues.delivery import copies
 from rq.relay.task import Task, travels
-from rq.web import edits
 from rq.web.api.messages import NewMessage
 from rq.web.api.shapes import fields_of
 from rq.web.pages import forms
@@ -164,7 +163,7 @@ def test_the_command_line_has_its_options():
 def test_the_form_has_its_fields_and_an_edit_those_that_may_change():
     shown = {one.key.removeprefix("mesg_") for one in forms.fields({}, {})}
     assert shown == {row.name for row in ROWS if row.form}
-    assert set(edits.FIELDS) == shown - FIXED - {"due"}
+    assert set(forms.EDITED) == shown - FIXED - {"due"}
 
 
 def test_the_api_checks_its_fields():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from rq.access.roles import Role
 from rq.web.pages import (
     assets,
     broker,
@@ -10,6 +9,7 @@ from rq.web.pages import (
     bulk,
     confirm,
     deliveries,
+    forms,
     history,
     log,
     message,
@@ -22,7 +22,6 @@ from rq.web.pages import (
     timers,
     txn,
 )
-from rq.web.pages.forms import Forms, Refill
 from rq.web.routes import Routes
 from rq.web.site import Site
 
@@ -45,11 +44,8 @@ def add_routes(routes: Routes, site: Site) -> None:
         bulk,
         relay,
         message,
+        forms,
         confirm,
     ):
         page.add_routes(routes, site)
     assets.add_routes(routes)
-    forms = Forms(site)
-    site.refilled = Refill(forms)
-    routes.get("/q/{name}/new_message", forms.new_message, Role.PRODUCER)
-    routes.get("/q/{name}/{msg_id}/edit", forms.edit, Role.OPERATOR)
