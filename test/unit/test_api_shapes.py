@@ -9,8 +9,8 @@ from typing import Annotated, Literal, NotRequired, TypedDict
 import pytest
 
 from rq.errors import BadInput
+from rq.web.api.openapi import components, schema
 from rq.web.api.readers import read, read_query
-from rq.web.api.schemas import components, schema
 from rq.web.api.shapes import Limits
 
 

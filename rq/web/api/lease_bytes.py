@@ -24,8 +24,7 @@ from rq.replies import WordResult
 from rq.rpc import client
 from rq.rpc.lines.line import DEADLINE
 from rq.web import views
-from rq.web.api.lease_words import KIND, OVER, answer_of, say, say_one
-from rq.web.api.leases import PLACE
+from rq.web.api.leases import KIND, OVER, PLACE, answer_of, say, say_one
 from rq.web.api.operation import OF_OWNERS, Answer, Handler, Header, Media, Operation
 from rq.web.intake import PIECE, Intake, check_room, go_on_from, nameless, pour
 from rq.web.resumable_uploads import DIGEST, Wanted, left, no_more, opened, wanted_by

@@ -1,8 +1,9 @@
-"""The operations of messages: send, look, list, and change what becomes of one."""
+"""The operations of messages: send, look, list; how each attempt on one ended, and its log."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal, NotRequired, TypedDict, cast
@@ -14,12 +15,15 @@ from rq.access.roles import Role
 from rq.builtin.router import switch
 from rq.errors import BadInput, NoSuchMessage, RQError
 from rq.kinds import PASSING, Kind
+from rq.layout import JOB, STDIO_LOG
 from rq.message import table as fields
-from rq.replies import MessageRow, MessageView
+from rq.replies import AttemptsView, MessageRow, MessageView
 from rq.rpc import client
 from rq.rpc.lines.owners import ClientGone
-from rq.web import reading
-from rq.web.api.operation import OF_OWNERS, PREFIX, Answer, Header, Operation
+from rq.spool import attempts_kept
+from rq.spool.attempts_kept import Part
+from rq.web import downloads, reading
+from rq.web.api.operation import OF_OWNERS, PREFIX, Answer, Header, Media, Operation
 from rq.web.api.shapes import Limits, with_fields
 from rq.web.connection import LOST
 from rq.web.messages import check_dest, check_target, checked, with_user
@@ -196,6 +200,49 @@ async def check_copy(site: Site, req: Request, name: str, msg_id: str) -> None:
     check_dest(req, name, message)
 
 
+# ---- the attempts on a message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Which:
+    """Which part of a log is wanted."""
+
+    attempt: Annotated[
+        int | None, Limits(least=1, most=2**31 - 1), "the whole file, if absent"
+    ] = None
+
+
+async def list_attempts(
+    site: Site, req: Request, body: None, name: str, msg_id: str
+) -> AttemptsView:
+    return await reading.attempts(site, name, checked(msg_id))
+
+
+async def get_log(
+    site: Site, req: Request, body: Which, name: str, msg_id: str
+) -> Answer:
+    part = await part_of(site, name, msg_id, body.attempt)
+    inner = f"{JOB}/{part.file}"
+    fd = await downloads.open_file(site, name, checked(msg_id), inner)
+    end = os.fstat(fd).st_size if part.end is None else part.end
+    if req.method == "HEAD":  # it has no body
+        os.close(fd)
+        return Answer(data=b"")
+    return Answer(pieces=downloads.pieces(site, fd, part.begin, end))
+
+
+async def part_of(site: Site, name: str, msg_id: str, attempt: int | None) -> Part:
+    """Return where the output of an attempt is, of all when none is named; NoSuchMessage
+    when there is none of it."""
+    if attempt is None:
+        return Part(STDIO_LOG, 0, None)
+    rows = (await reading.attempts(site, name, checked(msg_id)))["attempts"]
+    part = attempts_kept.part_of(rows, attempt)
+    if part is None:
+        raise NoSuchMessage(attempts_kept.why_none(rows, attempt))
+    return part
+
+
 KEY = Header(
     name="Idempotency-Key",
     about="1 to 200 characters, remembered for seven days: what comes with it again is "
@@ -203,7 +250,7 @@ KEY = Header(
 )
 TAG = Header(name="ETag", about="of the message as it is now; for If-Match")
 LOCATION = Header(name="Location", about="the address of the message")
-_OF_ONE = (*OF_OWNERS, Kind.NO_SUCH_MESSAGE)
+_OF_ONE = (*OF_OWNERS, Kind.NO_SUCH_MESSAGE, Kind.UNREADABLE)
 ROWS = (
     Operation(
         operation_id="sendMessage",
@@ -239,8 +286,31 @@ ROWS = (
         summary="Show all that is known of a message; with `wait`, once it has ended.",
         request=Waiting,
         reply=MessageView,
-        failures=(*_OF_ONE, Kind.UNREADABLE),
+        failures=_OF_ONE,
         handler=get,
         reply_headers=(TAG,),
+    ),
+    Operation(
+        operation_id="listAttempts",
+        method="GET",
+        path=f"{PLACE}/{{msg_id}}/attempts",
+        role=Role.VIEWER,
+        summary="Tell how each attempt on a message ended, and which runs.",
+        request=None,
+        reply=AttemptsView,
+        failures=_OF_ONE,
+        handler=list_attempts,
+    ),
+    Operation(
+        operation_id="getLog",
+        method="GET",
+        path=f"{PLACE}/{{msg_id}}/log",
+        role=Role.VIEWER,
+        summary="Give what scripts have printed for a message, or one attempt's part.",
+        request=Which,
+        reply=object,
+        failures=_OF_ONE,
+        handler=get_log,
+        gives=Media.BYTES,
     ),
 )

@@ -1,10 +1,10 @@
-"""The operations that look at queues."""
+"""The operations of queues: how one is, its pause, and whom it tells how it goes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Annotated, TypedDict
+from typing import Annotated, TypedDict, cast
 
 from falcon.asgi import Request
 
@@ -14,7 +14,7 @@ from rq.config.admin import pause_of
 from rq.kinds import Kind
 from rq.message import waits
 from rq.message.table import LATEST
-from rq.replies import Detail, PauseView
+from rq.replies import Detail, NoticesView, PauseView
 from rq.rpc import client
 from rq.web import views
 from rq.web.answers import sees_secrets
@@ -94,6 +94,31 @@ def _paused(site: Site, name: str) -> Paused:
     return {"name": name, "paused": view}
 
 
+# ---- whom a queue tells how it goes
+
+
+class Tested(TypedDict):
+    """Whom a test notice goes to."""
+
+    whom: Annotated[list[str], "mail:…, a URL, queue:NAME"]
+
+
+async def list_notices(site: Site, req: Request, body: None, name: str) -> NoticesView:
+    view = await views.notices(site.owners, name)
+    if not sees_secrets(req):
+        for row in view["tells"]:
+            row["whom"] = secrets.hosts_only(row["whom"])
+    return view
+
+
+async def test_notice(site: Site, req: Request, body: None, name: str) -> Tested:
+    whom = cast(list[str], await site.owners.demand(name, "test_notice"))
+    if not sees_secrets(req):
+        whom = secrets.hosts_only(whom)
+    return {"whom": whom}
+
+
+_NOTICES = "/queues/{name}/notices"
 _OF_PAUSE = (*OF_OWNERS, Kind.REFUSED)
 ROWS = (
     Operation(
@@ -140,5 +165,27 @@ ROWS = (
         reply=Paused,
         failures=_OF_PAUSE,
         handler=resume_queue,
+    ),
+    Operation(
+        operation_id="listNotices",
+        method="GET",
+        path=_NOTICES,
+        role=Role.VIEWER,
+        summary="Show whom a queue tells how it goes, and what it told last.",
+        request=None,
+        reply=NoticesView,
+        failures=OF_OWNERS,
+        handler=list_notices,
+    ),
+    Operation(
+        operation_id="testNotice",
+        method="POST",
+        path=f"{_NOTICES}/test",
+        role=Role.OPERATOR,
+        summary="Send a notice now to all whom the queue tells of something.",
+        request=None,
+        reply=Tested,
+        failures=(*OF_OWNERS, Kind.WRONG_STATE),
+        handler=test_notice,
     ),
 )

@@ -14,14 +14,11 @@ from rq.access.roles import Role
 from rq.web.answers import for_asker
 from rq.web.api import (
     actions,
-    attempts,
     bulk,
     bulks,
     lease_bytes,
-    lease_words,
     leases,
     messages,
-    notices,
     openapi,
     queues,
     requests,
@@ -57,16 +54,13 @@ ROWS: tuple[Operation, ...] = (
     ),
     *queues.ROWS,
     *messages.ROWS,
-    *attempts.ROWS,
     *bulk.ROWS,
     *actions.ROWS,
     *bulks.ROWS,
     *transactions.ROWS,
     *leases.ROWS,
-    *lease_words.ROWS,
     *lease_bytes.ROWS,
     *timers.ROWS,
-    *notices.ROWS,
 )
 
 
