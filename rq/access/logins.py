@@ -1,23 +1,33 @@
-"""The users of `basic_auth`: who has which password and role, and checking a login."""
+"""The users of `basic_auth`: who has which password and role, and checking a login.
+
+So often at once somebody may guess a password, then one each ten seconds. An address that
+guesses is slowed, whatever name it tries. A name that many addresses guess at leaves each
+of them one guess at once, so that somebody who knows the password is let in at the first
+try, wherever the others are.
+
+A hash takes 16 MiB and a twentieth of a second on purpose: passwords are compared in a
+thread of their own. Nothing else waits for it, and it never uses more than one core.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import bisect
 import hashlib
 import hmac
+import itertools
 import os
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
 from rq.access.audit import network
-from rq.access.guesses import Guesses
-from rq.access.hashing import Hashing
 from rq.access.roles import EVERY_QUEUE, Principal, Role
 from rq.config import passwords
 from rq.config.settings import RootConfig
-from rq.errors import BadConfig
+from rq.errors import BadConfig, TooOften
 
 _REMEMBERED = 1000  # logins, and addresses they came from
 _TRUSTED, _STRANGE = -1.0, 0.0  # suspicion of addresses without wrong guesses
@@ -120,6 +130,127 @@ def _remember(latest: OrderedDict[K, V], key: K, value: V) -> None:
     latest.move_to_end(key)
     if len(latest) > _REMEMBERED:
         latest.popitem(last=False)
+
+
+# ---- how often a password may be guessed
+
+
+AT_ONCE = 10  # wrong guesses of an address
+OF_A_NAME = 50  # wrong guesses of a name until it counts as attacked
+PAUSE = 10.0  # seconds that pay for one more guess
+MOST = 10_000  # addresses, and names, that are remembered
+
+
+class Guesses:
+    """Counts guesses; memory is bounded, however many addresses and names there are."""
+
+    def __init__(self) -> None:
+        self._addresses = Levels()
+        self._names = Levels()
+
+    def take(self, address: Hashable, name: Hashable, now: float) -> float:
+        """Count a guess before it is tried; TooOften when it comes too soon.
+
+        Return how many guesses of this address were counted lately.
+        """
+        level = self._addresses.level(address, now)
+        attacked = self._names.level(name, now) >= OF_A_NAME
+        over = level - ((1 if attacked else AT_ONCE) - 1)
+        if over > 0:
+            raise TooOften(
+                "Too many wrong logins came from this address: wait, then try again.",
+                over * PAUSE,
+            )
+        self._addresses.add(address, 1, now)
+        self._names.add(name, 1, now)
+        return level
+
+    def give_back(self, address: Hashable, name: Hashable, now: float) -> None:
+        """Count a guess no more: it was right, or was never tried."""
+        self._addresses.add(address, -1, now)
+        self._names.add(name, -1, now)
+
+
+class Levels:
+    """A number for each key, which sinks by one in each pause."""
+
+    def __init__(self) -> None:
+        self._levels: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._levels)
+
+    def level(self, key: Hashable, now: float) -> float:
+        level, since = self._levels.get(key, (0.0, now))
+        return max(0.0, level - max(0.0, now - since) / PAUSE)
+
+    def add(self, key: Hashable, number: int, now: float) -> None:
+        level = self.level(key, now) + number
+        self._levels.pop(key, None)
+        if level > 0:
+            self._levels[key] = (level, now)
+        if len(self._levels) > MOST:
+            self._levels.popitem(last=False)
+
+
+# ---- the order of those whose passwords are compared
+
+
+WAITING = 32  # guesses that wait at the same time
+
+Turn = tuple[float, int, asyncio.Future[None]]
+
+
+class Hashing:
+    """Compares one password at a time, those of the least suspicious askers first.
+
+    Of equals the newest is first: when more come than can be served, those who came
+    last are still there to be answered.
+    """
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(1, "hashing")
+        self._is_busy = False
+        self._waiting: list[Turn] = []  # in the order of their turns
+        self._numbers = itertools.count(0, -1)
+
+    async def fits(self, password: str, stored: str | None, suspicion: float) -> bool:
+        """Return whether a password is the stored one; TooOften when too many wait."""
+        await self._turn(suspicion)
+        try:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(
+                self._pool, passwords.fits, password, stored
+            )
+        finally:
+            self._next()
+
+    async def _turn(self, suspicion: float) -> None:
+        if not self._is_busy:
+            self._is_busy = True
+            return
+        future = asyncio.get_running_loop().create_future()
+        bisect.insort(self._waiting, (suspicion, next(self._numbers), future))
+        if len(self._waiting) > WAITING:
+            _, _, last = self._waiting.pop()
+            last.set_exception(
+                TooOften(
+                    "Too many people sign in at the same time; try again in a moment.",
+                    5.0,
+                )
+            )
+        await future
+
+    def _next(self) -> None:
+        while self._waiting:
+            _, _, future = self._waiting.pop(0)
+            if not future.done():
+                future.set_result(None)
+                return
+        self._is_busy = False
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
 
 
 # ---- the setting

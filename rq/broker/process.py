@@ -17,7 +17,7 @@ from random import SystemRandom
 
 from rq import config, logs
 from rq.access.tls import Certificate
-from rq.broker.admin.table import TABLE as ADMIN
+from rq.broker.admin import TABLE as ADMIN
 from rq.broker.bus.channel import Channel
 from rq.broker.clients.door import People, people_of
 from rq.broker.desks.node import Node

@@ -43,6 +43,7 @@ from rq.broker.clients.door import Door, People
 from rq.broker.clients.figures import SYNC, Figures
 from rq.broker.clients.scheduler import Scheduler
 from rq.broker.desks.node import ENTRY_BYTES, Node
+from rq.broker.dialects import TABLE as DIALECTS
 from rq.broker.dialects.call import (
     BLOCKED,
     NO_MEMORY,
@@ -51,7 +52,6 @@ from rq.broker.dialects.call import (
     Command,
     Refusal,
 )
-from rq.broker.dialects.table import TABLE as DIALECTS
 from rq.broker.state.bounds import LONGEST_WORD
 from rq.broker.store.bodies import are_large, size_in_memory
 from rq.broker.store.durability import Durability

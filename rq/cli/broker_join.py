@@ -27,7 +27,7 @@ from rq.config.values import is_loopback
 from rq.errors import BadInput, Refused, RQError, Unreachable
 from rq.layout import Root
 from rq.rpc.broker import questions
-from rq.rpc.broker.connection import ask
+from rq.rpc.broker.questions import ask
 from rq.rpc.broker.rows import HeldRow, NodeRow
 
 _LAST_PORT = 65_535

@@ -14,7 +14,7 @@ from rq.layout import Root
 from rq.resp import Status, Value
 from rq.rpc.broker import answers, questions
 from rq.rpc.broker.addresses import readable
-from rq.rpc.broker.connection import ask
+from rq.rpc.broker.questions import ask
 from rq.rpc.broker.rows import ClientRow, CopyRow, Job, NodeRow
 from rq.words.wording import duration, size
 

@@ -6,10 +6,8 @@ import asyncio
 
 import pytest
 
-from rq.access import guesses, hashing, logins
-from rq.access.guesses import Guesses, Levels
-from rq.access.hashing import Hashing
-from rq.access.logins import Logins
+from rq.access import logins
+from rq.access.logins import Guesses, Hashing, Levels, Logins
 from rq.access.roles import Role
 from rq.config import passwords
 from rq.config.settings import RootConfig
@@ -102,12 +100,12 @@ def test_a_right_login_is_let_in_and_a_wrong_one_is_not():
 
 def test_an_address_that_guesses_must_wait_and_no_other():
     known = Logins(logins.users(config()))
-    for number in range(guesses.AT_ONCE):
+    for number in range(logins.AT_ONCE):
         assert checked(known, "ann", f"wrong {number}", "192.0.2.1") is None
     assert checked(known, "ann", "right", "192.0.2.1") == "later"
     assert checked(known, "bob", "x", "192.0.2.1") == "later"
     assert checked(known, "ann", "right", "192.0.2.2") == "ann"
-    later = NOW + guesses.PAUSE
+    later = NOW + logins.PAUSE
     assert checked(known, "ann", "wrong", "192.0.2.1", now=later) is None
     assert checked(known, "ann", "wrong too", "192.0.2.1", now=later) == "later"
 
@@ -115,7 +113,7 @@ def test_an_address_that_guesses_must_wait_and_no_other():
 def test_a_login_that_was_right_once_never_waits_even_where_others_guess():
     known = Logins(logins.users(config()))
     assert checked(known, "ann", "right", "192.0.2.1") == "ann"
-    for number in range(guesses.AT_ONCE + 1):
+    for number in range(logins.AT_ONCE + 1):
         checked(known, "ann", f"wrong {number}", "192.0.2.1")
     assert checked(known, "ann", "wrong", "192.0.2.1") == "later"
     assert checked(known, "ann", "right", "192.0.2.1") == "ann"
@@ -123,7 +121,7 @@ def test_a_login_that_was_right_once_never_waits_even_where_others_guess():
 
 def test_all_addresses_of_one_network_are_one_guesser():
     known = Logins(logins.users(config()))
-    for number in range(guesses.AT_ONCE):
+    for number in range(logins.AT_ONCE):
         checked(known, "ann", f"wrong {number}", f"2001:db8::{number + 1:x}")
     assert checked(known, "ann", "x", "2001:db8::ffff") == "later"
     assert checked(known, "ann", "right", "2001:db8:0:1::1") == "ann"
@@ -131,22 +129,22 @@ def test_all_addresses_of_one_network_are_one_guesser():
 
 def test_a_name_that_many_guess_at_leaves_each_one_guess_and_the_right_one_enters():
     known = Guesses()
-    for number in range(guesses.OF_A_NAME):
+    for number in range(logins.OF_A_NAME):
         known.take(f"10.0.0.{number}", "ann", NOW)
     known.take("10.9.9.9", "ann", NOW)
     with pytest.raises(TooOften) as refusal:
         known.take("10.9.9.9", "ann", NOW)
-    assert refusal.value.wait == guesses.PAUSE
-    known.take("10.9.9.9", "bob", NOW + guesses.PAUSE)
-    known.take("10.9.9.9", "bob", NOW + guesses.PAUSE)
+    assert refusal.value.wait == logins.PAUSE
+    known.take("10.9.9.9", "bob", NOW + logins.PAUSE)
+    known.take("10.9.9.9", "bob", NOW + logins.PAUSE)
 
 
 def test_memory_is_bounded_whatever_is_guessed():
     known = Levels()
-    for number in range(guesses.MOST + 500):
+    for number in range(logins.MOST + 500):
         known.add(number, 1, NOW)
-    assert len(known) == guesses.MOST
-    for number in range(guesses.MOST + 500):
+    assert len(known) == logins.MOST
+    for number in range(logins.MOST + 500):
         known.add(number, -1, NOW)
     assert len(known) == 0
 
@@ -197,7 +195,7 @@ def test_of_those_who_wait_the_least_suspicious_comes_next_and_the_worst_is_sent
     async def ask():
         on = Hashing()
         tasks = [asyncio.create_task(guess(on, -1, 0.0))]  # is compared at once
-        for number in range(hashing.WAITING):
+        for number in range(logins.WAITING):
             tasks.append(asyncio.create_task(guess(on, number, 9.0 - number / 100)))
         tasks.append(asyncio.create_task(guess(on, "right", 0.0)))
         await asyncio.gather(*tasks)
@@ -205,8 +203,8 @@ def test_of_those_who_wait_the_least_suspicious_comes_next_and_the_worst_is_sent
     asyncio.run(ask())
     assert "0 sent away" in ended
     ended.remove("0 sent away")
-    assert ended[:3] == [-1, "right", hashing.WAITING - 1]
-    assert len(ended) == hashing.WAITING + 1
+    assert ended[:3] == [-1, "right", logins.WAITING - 1]
+    assert len(ended) == logins.WAITING + 1
 
 
 def test_four_hundred_who_guess_at_once_are_nearly_all_sent_away():
@@ -229,6 +227,6 @@ def test_four_hundred_who_guess_at_once_are_nearly_all_sent_away():
 
     name, waiting, answers = asyncio.run(ask())
     assert name == "ann"
-    assert waiting >= guesses.AT_ONCE - 2, "the right one came first"
-    assert answers.count(None) == guesses.AT_ONCE
-    assert answers.count("later") == 400 - guesses.AT_ONCE
+    assert waiting >= logins.AT_ONCE - 2, "the right one came first"
+    assert answers.count(None) == logins.AT_ONCE
+    assert answers.count("later") == 400 - logins.AT_ONCE

@@ -7,8 +7,8 @@ from random import Random
 import orjson
 
 from rq.broker.desks.node import Node
+from rq.broker.dialects import TABLE
 from rq.broker.dialects.call import Blocked, Call, Refusal
-from rq.broker.dialects.table import TABLE
 from rq.broker.state import lines
 from rq.resp import Status
 

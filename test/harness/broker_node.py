@@ -8,8 +8,8 @@ import orjson
 from hypothesis import strategies as st
 
 from rq.broker.desks.node import Node
+from rq.broker.dialects import TABLE
 from rq.broker.dialects.call import Call, Refusal
-from rq.broker.dialects.table import TABLE
 from rq.broker.state import groups, lines, reliable
 
 WALL = 1_700_000_000_000

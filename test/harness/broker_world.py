@@ -21,8 +21,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from harness.broker_store import KeptNode
 from rq.broker.desks.node import Node
+from rq.broker.dialects import TABLE
 from rq.broker.dialects.call import Call, Refusal
-from rq.broker.dialects.table import TABLE
 from rq.broker.state import groups, jobs, reliable
 from rq.broker.store import snapshot
 from rq.broker.store.clock import Machine

@@ -6,7 +6,7 @@ import pytest
 from harness.broker import broker_in
 from harness.golden import Player, commands_of
 
-from rq.broker.dialects.table import TABLE
+from rq.broker.dialects import TABLE
 
 pytestmark = pytest.mark.process
 GOLDEN = {path.stem: path for path in Path(__file__).parent.glob("golden/*.txt")}

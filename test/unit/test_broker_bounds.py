@@ -7,7 +7,7 @@ from harness.broker_node import Run
 from harness.steps import lines, steps
 
 from rq.broker.admin.views import queues_named
-from rq.broker.dialects.table import TABLE
+from rq.broker.dialects import TABLE
 from rq.broker.state import bounds
 from rq.broker.state.freeing import Freeing
 from rq.resp import NIL_ARRAY, Failure

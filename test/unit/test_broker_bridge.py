@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rq.broker.bridge import body, ids
-from rq.broker.bridge.tokens import MOST, Held, Tokens
+from rq.broker.bridge.holdings import MOST, Held, Tokens
 from rq.broker.dialects.call import Refusal
 from rq.errors import BadInput
 

@@ -7,8 +7,8 @@ import pytest
 from rq.access.roles import Principal, Role
 from rq.broker.clients.rights import check
 from rq.broker.desks.node import Node
+from rq.broker.dialects import TABLE
 from rq.broker.dialects.call import Call, Refusal
-from rq.broker.dialects.table import TABLE
 
 NODE = Node("0" * 40, Random(1))
 

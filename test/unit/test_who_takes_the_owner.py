@@ -24,7 +24,6 @@ MAY = {  # each with what it joins
     "leases.expiry": "admission, spool, loop and leases, for each look",
     "leases.desk": "makes what hands out leases and ends them, and gives each its parts",
     "bulk.actions": "spool, what waits and attempts, for each message",
-    "bulk.move": "spool, what waits and settings, for each message",
     "bulk.retry": "spool, what waits, attempts, settings and threads, for each message",
     "bulk.selection": "spool, loop and threads, for each look",
     "control.lease_requests": "settings and leases, for what a holder is told",

@@ -10,10 +10,10 @@ from collections.abc import Coroutine, Sequence
 from typing import Protocol
 
 from rq.access.roles import Role
-from rq.broker.bridge import bananaq, disque, failures, ids, looks, redisrq
+from rq.broker.bridge import bananaq, disque, ids, redisrq
 from rq.broker.bridge.holdings import Holdings
 from rq.broker.bridge.leases import HUNG_UP, Leases, Presence
-from rq.broker.bridge.queues import Asker, Queues, name_in
+from rq.broker.bridge.queues import Asker, Queues, name_in, refusal_of
 from rq.broker.bridge.request import MOST_MESSAGES, Bridged, Request, check_number
 from rq.broker.clients.connection import Connection
 from rq.broker.clients.rights import require
@@ -26,8 +26,8 @@ from rq.logs import fields
 from rq.resp import Failure, Value
 from rq.rpc.lines.owners import ClientGone
 
-_NAMED = {**disque.TABLE, **looks.TABLE, **redisrq.TABLE, **bananaq.TABLE}
-_OF_JOBS = {**disque.OF_JOBS, **looks.OF_JOBS}
+_NAMED = {**disque.TABLE, **redisrq.TABLE, **bananaq.TABLE}
+_OF_JOBS = disque.OF_JOBS
 _NO_ROOT = "ERR this node runs alone, without an RQ: it knows no rq: queues"
 _FAILED = "ERR the command failed; log/broker.log says why"
 _LABEL, _MOST_LABEL = "redis", 64
@@ -201,7 +201,7 @@ async def _value(entry: Bridged, request: Request) -> Value:
         return refusal.failure
     except RQError as error:
         queue = _named(request) if error.kind is Kind.DOWN else ""
-        return failures.of_error(queue, error).failure
+        return refusal_of(queue, error).failure
     except ClientGone:
         return None
     except Exception:

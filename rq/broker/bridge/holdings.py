@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
 import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
-from rq.broker.bridge import failures, ids
+from rq.broker.bridge import ids
 from rq.broker.bridge.body import LEASE_SECONDS
-from rq.broker.bridge.queues import MOST_WORDS, Asker, Queues
-from rq.broker.bridge.tokens import MOST, Held, Key, Tokens
+from rq.broker.bridge.queues import (
+    MOST_WORDS,
+    Asker,
+    Queues,
+    refusal,
+    refusal_of,
+)
 from rq.broker.dialects.call import Refusal
 from rq.errors import RQError
 from rq.kinds import Kind
@@ -36,6 +42,67 @@ class Taken(NamedTuple):
 
     queue: str
     grant: Grant
+
+
+# ---- the tokens of what clients hold, by what they call it
+
+
+MOST = 100_000  # that are held at a time
+_GRACE = 60.0  # seconds that a lease may last longer, by what its queue could not hear
+_FEW = 64  # dead entries of the heap that may stay
+Key = tuple[str, int, str]  # of a user, the digest of a queue, and a message
+
+
+class Held(NamedTuple):
+    """A message that a client has."""
+
+    token: str
+    queue: str
+    until: float  # seconds of the loop's clock
+
+
+class Tokens:
+    """What the clients of a broker hold, for as long as their leases may last."""
+
+    def __init__(self) -> None:
+        self._held: dict[Key, Held] = {}
+        self._ends: list[tuple[float, Key]] = []
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def room(self, now: float) -> int:
+        """Return how many more there may be; forget those that are over."""
+        while self._ends and self._ends[0][0] <= now:
+            _, key = heapq.heappop(self._ends)
+            held = self._held.get(key)
+            if held is None:
+                continue
+            if held.until + _GRACE <= now:
+                del self._held[key]
+            else:
+                heapq.heappush(self._ends, (held.until + _GRACE, key))
+        return MOST - len(self._held)
+
+    def keep(self, key: Key, held: Held) -> None:
+        """Take in a message that a client has, or has for longer now."""
+        is_new = key not in self._held
+        self._held[key] = held
+        if len(self._ends) > 2 * len(self._held) + _FEW:
+            self._ends = [
+                (each.until + _GRACE, key) for key, each in self._held.items()
+            ]
+            heapq.heapify(self._ends)
+        elif is_new:
+            heapq.heappush(self._ends, (held.until + _GRACE, key))
+
+    def of(self, key: Key) -> Held | None:
+        """Return what a client holds."""
+        return self._held.get(key)
+
+    def drop(self, key: Key) -> None:
+        """Forget a message that no client holds any more."""
+        self._held.pop(key, None)
 
 
 def key_of(asker: Asker, queue: str, msg_id: str) -> Key:
@@ -181,7 +248,7 @@ def _check_taken(queue: str, result: Result) -> None:
     """Refusal: a word about a lease was not taken, and the lease is not over."""
     if not (result.ok or result.is_lost):
         kind = result.kind or Kind.REFUSED
-        raise failures.refusal(queue, kind, result.text)
+        raise refusal(queue, kind, result.text)
 
 
 def _own_seconds(grant: Grant) -> float | None:
@@ -205,4 +272,4 @@ async def _of_queue(queue: str, act: Awaitable[T]) -> T:
     try:
         return await act
     except RQError as error:
-        raise failures.of_error(queue, error) from None
+        raise refusal_of(queue, error) from None

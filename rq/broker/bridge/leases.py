@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, zip_longest
 
-from rq.broker.bridge import failures, ids
+from rq.broker.bridge import ids
 from rq.broker.bridge.holdings import Holdings, Taken
-from rq.broker.bridge.queues import MOST_WORDS, Asker, Queues
+from rq.broker.bridge.queues import MOST_WORDS, Asker, Queues, refusal_of
 from rq.broker.dialects.call import Refusal
 from rq.errors import RQError
 from rq.replies import Grant
@@ -89,7 +89,7 @@ class Leases:
             try:
                 grants = await self._queues.lease(queue, asker, number, wanted.seconds)
             except RQError as error:
-                failed.append(failures.of_error(queue, error))
+                failed.append(refusal_of(queue, error))
                 return False
             self._queues.learn(queue)
             taken[queue] += [Taken(queue, grant) for grant in grants]
@@ -164,6 +164,6 @@ def _raise_first(ended: Mapping[str, Sequence[Grant] | BaseException]) -> None:
     """Raise why nothing came, if it was not the time that was over."""
     for queue, failure in ended.items():
         if isinstance(failure, RQError):
-            raise failures.of_error(queue, failure)
+            raise refusal_of(queue, failure)
         if isinstance(failure, Exception):
             raise failure

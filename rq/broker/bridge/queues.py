@@ -16,8 +16,9 @@ from typing import NamedTuple, cast
 
 from rq import names
 from rq.broker.bridge import ids
+from rq.broker.dialects.call import Refusal
 from rq.errors import BadInput, NoSuchQueue, OutcomeUnknown, RQError, Unreachable
-from rq.kinds import PASSING
+from rq.kinds import PASSING, Kind
 from rq.layout import Root
 from rq.message.fieldnames import KEY as _KEY
 from rq.message.fieldnames import KEY_OF
@@ -235,3 +236,30 @@ class _Returns:
             except RQError:
                 return  # who waits asks it, and is told what is wrong
             return
+
+
+# ---- what clients are told when a queue refuses, or does not answer
+
+
+_CLASS: Mapping[Kind, str] = {
+    Kind.DOWN: "PAUSED",
+    Kind.CLOSED: "PAUSED",
+    Kind.NO_ROOM: "MISCONF",
+    Kind.DISK_FAILED: "MISCONF",
+    Kind.NOT_ALLOWED: "NOPERM",
+    Kind.OTHER_QUEUE: "NOPERM",
+}
+
+
+def refusal(queue: str, kind: Kind, text: str) -> Refusal:
+    """Return the answer that a command gets when a queue says so; "": one that is not
+    named."""
+    if kind is Kind.DOWN:
+        text = f"queue {queue} is DOWN" if queue else "the queue is DOWN"
+    about = "" if queue in text else f"queue {queue}: "
+    return Refusal(f"{_CLASS.get(kind, 'ERR')} {about}{text}")
+
+
+def refusal_of(queue: str, error: RQError) -> Refusal:
+    """Return the answer that a command gets for a failure."""
+    return refusal(queue, error.kind, str(error))

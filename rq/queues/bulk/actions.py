@@ -15,13 +15,15 @@ from typing import cast
 from rq.errors import BadInput, BadMessage, WrongState
 from rq.message.action import Action, Door, Value
 from rq.message.actions import ACTIONS, Word, at
-from rq.queues.bulk import move, retry
+from rq.message.causes import Cause
+from rq.queues.bulk import retry
+from rq.queues.delivery import copies
 from rq.queues.leases.desk import Desk
 from rq.queues.owner.owner import Owner
 from rq.queues.runner.runner import Runner
 from rq.spool import Spool
 from rq.spool.bulk import told_to_end
-from rq.spool.record import More
+from rq.spool.record import Facts, More
 from rq.words.nesting import Json
 from rq.words.states import FINAL, Event, Role, State, next_state
 
@@ -55,8 +57,15 @@ def deed_of(owner: Owner, action: Action, request: Mapping[str, Json], by: str) 
         elif value is not None or takes.is_required:
             given[takes.name] = takes.read(value)
     if action.word is Word.MOVE:
-        move.check_target(owner, str(given["to"]))
+        _check_target(owner, str(given["to"]))
     return Deed(action, by, given)
+
+
+def _check_target(owner: Owner, dest: str) -> None:
+    """Raise why no message can be moved there now."""
+    if dest == owner.name:
+        raise BadInput(f"queue {dest} is where it is: say another one")
+    copies.target(owner.root, dest)
 
 
 def of_many(word: object) -> Action:
@@ -139,7 +148,31 @@ def _retry(hands: Hands, deed: Deed, msg_id: str, more: More) -> None:
 
 
 def _move(hands: Hands, deed: Deed, msg_id: str, more: More) -> None:
-    move.move(hands.owner, msg_id, str(deed.given["to"]), deed.by, **more)
+    """Move a message that waits, or has failed, to another queue; of one that has failed
+    the last attempt has ended. It runs there when it would have run here.
+
+    It ends here as relayed, and the same line of the journal owes a copy to that queue. So
+    a crash cannot part the two, and the copy is delivered once, under its key; its origin
+    is the message here, which keeps log and attachments.
+    """
+    owner, dest = hands.owner, str(deed.given["to"])
+    state = owner.spool.state_of(msg_id)
+    next_state(state, Event.MOVE, Role.CREATOR)
+    taker = owner.spool.owed.taker_of(msg_id)
+    if taker is not None:
+        raise WrongState(f"msg has still to be handed on to {taker}")
+    message, now = owner.spool.read(msg_id), owner.spool.clock()
+    if message.held is not None:
+        raise WrongState("msg is held: release it, then move it")
+    due = message.due if state is State.QUE else now
+    facts: Facts = {
+        "cause": Cause.MOVED,
+        "outcome": "relayed",
+        "text": f"moved to {dest} by {deed.by}",
+    }
+    further: More = {**more, "out": [copies.moved(owner.settings, message, dest, due)]}
+    owner.spool.fire(msg_id, Event.MOVE, Role.CREATOR, facts=facts, **further)
+    owner.backlog.remove(msg_id)
 
 
 def _acknowledge(hands: Hands, deed: Deed, msg_id: str, more: More) -> None:

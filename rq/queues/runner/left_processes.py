@@ -1,22 +1,68 @@
-"""Processes of earlier owners that could not be ended at the start: waited for."""
+"""Processes that were left behind: those of a script that has ended are ended, before its
+message goes on; those of earlier owners that could not be ended at the start are waited for."""
 
 from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
 
 from rq.errors import Unread
 from rq.message.causes import Cause
 from rq.proc import lease_holders, processes
+from rq.proc.family import Family
 from rq.proc.processes import Holder
 from rq.queues.attempts.registry import Attempts
-from rq.queues.concurrency import Wakeup
+from rq.queues.concurrency import Tasks, Wakeup
 from rq.queues.owner.backlog import Backlog
-from rq.scripts.slots import Slots
+from rq.queues.owner.settings import Settings
+from rq.scripts import children
+from rq.scripts.script import Script
+from rq.scripts.slots import Slot, Slots
 from rq.spool import Opened, batch_dirs, lost_attempts
 from rq.words.states import State
 
 _log = logging.getLogger(__name__)
+
+
+GRACE = 2.0  # seconds, at most, from TERM to KILL
+
+
+class Orphans:
+    """Ends the children of scripts that have ended."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        attempts: Attempts,
+        family: Family,
+        slots: Slots,
+        tasks: Tasks,
+    ) -> None:
+        self._settings = settings
+        self._holders = attempts.holders
+        self._family = family
+        self._slots = slots
+        self._tasks = tasks
+
+    def clear(
+        self, script: Script, slot: Slot, thoroughly: bool, then: Callable[[], None]
+    ) -> None:
+        """End what a script that has ended has left behind; then go on."""
+        if self._settings.queue.leave_children:
+            then()
+            return
+        path = self._slots.path(slot.number)
+        if children.may_be_left(script, slot, path, thoroughly, self._family):
+            self._tasks.spawn(self._end(script, slot, then))
+        else:
+            then()
+
+    async def _end(self, script: Script, slot: Slot, then: Callable[[], None]) -> None:
+        path = self._slots.path(slot.number)
+        grace = min(GRACE, self._settings.grace)
+        await children.end_all(script, slot, path, grace, self._holders)
+        then()
 
 
 class LeftProcesses:

@@ -9,7 +9,7 @@ from rq.queues.concurrency import Tasks
 from rq.queues.runner.abort import FailedStarts
 from rq.queues.runner.finish import Finisher
 from rq.queues.runner.launch import Launcher
-from rq.queues.runner.orphans import Orphans
+from rq.queues.runner.left_processes import Orphans
 from rq.queues.runner.reports import Reports
 from rq.scripts.script_file import ScriptFile
 from rq.scripts.slots import Slots

@@ -59,8 +59,7 @@ from rq.queues.runner.batches import Batches
 from rq.queues.runner.claims import Claims
 from rq.queues.runner.finish import Finisher
 from rq.queues.runner.launch import Launcher
-from rq.queues.runner.left_processes import LeftProcesses
-from rq.queues.runner.orphans import Orphans
+from rq.queues.runner.left_processes import LeftProcesses, Orphans
 from rq.queues.runner.parts import Parts
 from rq.queues.runner.reports import Reports
 from rq.scripts.slots import Slots

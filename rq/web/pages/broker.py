@@ -16,7 +16,7 @@ from rq.errors import BadConfig, RQError
 from rq.layout import Root
 from rq.resp import Value
 from rq.rpc.broker import answers, questions
-from rq.rpc.broker.connection import Words, ask_all
+from rq.rpc.broker.questions import Words, ask_all
 from rq.rpc.broker.rows import ClientRow, NodeRow, QueueRow
 from rq.web.pages import page
 from rq.web.routes import Routes

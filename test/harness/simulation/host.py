@@ -10,8 +10,8 @@ import orjson
 
 from rq.broker.cluster.messages import Need, Replicate, Yours
 from rq.broker.desks.node import Node
+from rq.broker.dialects import TABLE
 from rq.broker.dialects.call import Blocked, Call, Refusal
-from rq.broker.dialects.table import TABLE
 from rq.broker.state import job, lines
 from rq.resp import Failure
 
