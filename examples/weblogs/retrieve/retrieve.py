@@ -13,8 +13,8 @@ from typing import Any
 
 from pyarrow import fs
 
-from rq.rpc import client
 from rq.errors import RQError
+from rq.rpc import client
 
 AGAIN = 60  # seconds
 TO = "weblogs"
