@@ -1,23 +1,31 @@
 """A message as a value, and its JSON on disk and on the wire.
 
-What may be asked for is checked once, by `from_request`; what lies on disk is read
-by `from_disk`, which is as strict about types. Unknown fields survive both.
+What is asked for is read once, by `from_request`: of a new message, which a sender wants,
+or of one that was accepted before, as it is. What lies on disk is read by `from_disk`,
+which is as strict about types. Unknown fields survive all three.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
 from rq.errors import BadMessage, TooLarge, Torn
 from rq.message import fieldnames
 from rq.message import fields as checks
-from rq.message.fields import ENV_STRING_LIMIT, Attachment, JsonObject, param_text
+from rq.message.fields import (
+    ENV_STRING_LIMIT,
+    Attachment,
+    JsonObject,
+    Parser,
+    param_text,
+)
 from rq.message.table import (
     DROPPED,
+    FIELDS,
     KEPT,
     LIMITS,
     MAX_COUNT,
@@ -130,31 +138,38 @@ def too_large(size: int) -> TooLarge:
 
 # Attachments are values of their own; all else is written as it is.
 _OPTIONAL = tuple(name for name in WRITTEN_IF_SET if name != "attachments")
-# What is read apart from the other fields.
-_APART = frozenset({"msg_id", "dest", "due"})
-_PARSERS = {n: parse for n, parse in checks.PARSERS.items() if n not in _APART}
 _GROUPS = {"params", "limits", "extra"}  # attributes that hold several fields
 assert KEPT - LIMITS - {*PARAMS} == Message.__dataclass_fields__.keys() - _GROUPS, (
     "`Message` has other fields than the table"
 )
 
 
-def from_request(fields: Json, msg_id: str, now: float, origin: str) -> Message:
-    """Return the message that a client asks for; BadMessage says what is wrong.
+class _Reading(NamedTuple):
+    """How fields are read, by where they come from."""
+
+    parsers: Mapping[str, Parser]
+    ours: frozenset[str]  # all others are a sender's own, and stay
+    is_new: bool = False  # it was accepted nowhere before
+
+
+_OF_FILE = _Reading(checks.PARSERS, KEPT | DROPPED)
+_GIVEN = _Reading(checks.GIVEN, KEPT | OWN | DROPPED)
+_SENT = _Reading(checks.SENT, FIELDS, is_new=True)
+assert checks.SENT.keys() <= FIELDS, "a sender's field is refused by its name"
+
+
+def from_request(
+    fields: Json, msg_id: str, now: float, origin: str, *, is_new: bool = False
+) -> Message:
+    """Return the message that is asked for; BadMessage says what is wrong.
 
     `origin` is the full id to remember when the message is the first of its chain.
+    `is_new`: a sender asks for it, to whom is said what would have no effect. What was
+    accepted elsewhere or before is taken as it is.
     """
     if not isinstance(fields, dict):
         raise BadMessage("a message is a JSON object")
-    own = {name: fields[name] for name in fields if name not in OWN}
-    if not own.get("orig_msg_id"):
-        own["orig_msg_id"] = origin
-    message = _from_fields(own, msg_id, now)
-    if (count := len(message.post_run_webhook)) > MOST_URLS:
-        raise BadMessage(
-            f"post_run_webhook has {count} URLs, at most {MOST_URLS} are told"
-        )
-    return message
+    return _read(fields, _SENT if is_new else _GIVEN, msg_id, now, origin)
 
 
 def from_disk(data: bytes, msg_id: str, now: float) -> Message:
@@ -167,7 +182,7 @@ def from_disk(data: bytes, msg_id: str, now: float) -> Message:
         raise Torn("msg is not a JSON object")
     try:
         kept, strange = checks.of_file(fields)
-        message = _with_few_urls(_from_fields(kept, msg_id, now))
+        message = _with_few_urls(_read(kept, _OF_FILE, msg_id, now))
         return message.with_(extra={**message.extra, **strange}) if strange else message
     except BadMessage as error:
         raise Torn(str(error)) from None
@@ -184,40 +199,46 @@ def _with_few_urls(message: Message) -> Message:
     return message.with_(post_run_webhook=urls[:MOST_URLS], extra=cut)
 
 
-def _from_fields(fields: JsonObject, msg_id: str, now: float) -> Message:
-    dest = fields.get("dest")
-    if dest is None or dest == "":
+def _read(
+    fields: JsonObject,
+    reading: _Reading,
+    msg_id: str,
+    now: float,
+    origin: str | None = None,
+) -> Message:
+    if fields.get("dest") in (None, ""):
         raise BadMessage('input missing required "dest" parameter')
-    due = fields.get("due")
-    params = {n: fields[n] for n in PARAMS if fields.get(n) is not None}
-    for name, value in params.items():
-        checks.check_param(name, value)
+    parsers, ours, is_new = reading
+    extra = {} if fields.keys() <= ours else fieldnames.own(fields, ours, is_new=is_new)
     # Most messages have few of these: what is absent is not looked at.
-    others: dict[str, Any] = {
-        name: _PARSERS[name](fields[name]) for name in fields if name in _PARSERS
+    values: dict[str, Any] = {
+        name: parsers[name](value)
+        for name, value in fields.items()
+        if value is not None and name in parsers
     }
-    keys = fields.keys()
+    if values.get("due") is None:
+        values["due"] = now
+    if not values.get("orig_msg_id"):
+        values["orig_msg_id"] = origin
+    if "hold" in values and (why := values.pop("hold")) is not None:
+        by = (values.get("src") or "its sender")[: checks.WHY_LIMIT]
+        values["held"] = {"by": by, "why": why, "since": now}
     return _PLAIN.with_(
         msg_id=msg_id,
-        dest=_dest(dest) or "",
-        due=now if due is None or due == "" else checks.due(due),
-        params=params,
-        attachments=others.pop("attachments", {}),
-        limits={} if keys.isdisjoint(LIMITS) else checks.limits_in(fields),
-        extra={} if keys <= KEPT else _extra(fields),
-        **others,
+        params={name: values.pop(name) for name in PARAMS if name in values},
+        limits={} if fields.keys().isdisjoint(LIMITS) else _limits_of(values),
+        extra=extra,
+        **values,
     )
 
 
+def _limits_of(values: dict[str, Any]) -> JsonObject:
+    """Take the limits that are set out of the values of fields."""
+    given = {name: values.pop(name) for name in values.keys() & LIMITS}
+    return {name: limit for name, limit in given.items() if limit is not None}
+
+
 _PLAIN = Message(msg_id="", dest="", due=0.0)  # a copy is made faster than a new one
-_dest = checks.PARSERS["dest"]
-
-
-def _extra(fields: JsonObject) -> JsonObject:
-    unknown = fields.keys() - KEPT - DROPPED
-    for name in unknown:
-        checks.as_json(name, fields[name])
-    return {name: fields[name] for name in fields if name in unknown}
 
 
 def to_keep(value: object) -> bytes:

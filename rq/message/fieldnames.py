@@ -11,10 +11,12 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 from rq.errors import BadMessage
 from rq.message.table import BY_NAME, DROPPED, FIELDS, ROWS, SAID_BY_SENDERS
 from rq.words import visible
+from rq.words.nesting import Json, as_json
 
 URLS_CUT = "post_run_webhook_cut"  # a sentence, of a message with more from before
 KEY = "_key"
@@ -50,6 +52,19 @@ def check(fields: Mapping[str, object]) -> None:
             sentence = _refusal(name)
             if sentence:
                 raise BadMessage(sentence)
+
+
+def own(
+    fields: Mapping[str, Json], ours: AbstractSet[str], *, is_new: bool
+) -> Mapping[str, Json]:
+    """Return the fields that RQ does not know, a sender's own; BadMessage when one cannot
+    be kept or, of a new message, is called like one that steers it."""
+    unknown = {name: value for name, value in fields.items() if name not in ours}
+    if is_new:
+        check(unknown)
+    for name, value in unknown.items():
+        as_json(name, value)
+    return unknown
 
 
 def is_handed_on(fields: Mapping[str, object], key: str | None) -> bool:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias, TypeGuard, cast
 
 import orjson
 
 from rq import names
 from rq.errors import BadInput, BadMessage
-from rq.message import limits
+from rq.message import fieldnames, limits
 from rq.message.table import (
     BY_NAME,
     KEY_LIMIT,
@@ -18,13 +19,15 @@ from rq.message.table import (
     LATE,
     LATEST,
     LIMITS,
+    MOST_URLS,
+    OWN,
     ROWS,
     Kept,
     Kind,
     Row,
 )
 from rq.words import visible
-from rq.words.nesting import Json, check_depth
+from rq.words.nesting import Json, as_json
 
 ENV_STRING_LIMIT = 128 * 1024  # bytes of NAME=VALUE with its NUL (MAX_ARG_STRLEN)
 WHY_LIMIT = 500  # characters of a reason that a person gives
@@ -46,16 +49,6 @@ class Attachment:
         return {"sha256": self.sha256, "md5": self.md5, "size": self.size}
 
 
-def as_json(name: str, value: Json) -> str:
-    """Return `value` as JSON: it will have to be written again and again, also within
-    what tells of its message."""
-    try:
-        check_depth(value)
-        return orjson.dumps(value).decode()
-    except TypeError as error:
-        raise BadMessage(f"{name} cannot be kept as JSON: {error}") from None
-
-
 def param_text(value: Json) -> str:
     """Return a parameter as its environment variable holds it."""
     if isinstance(value, str):
@@ -63,8 +56,8 @@ def param_text(value: Json) -> str:
     return orjson.dumps(value).decode()
 
 
-def check_param(name: str, value: Json) -> None:
-    """BadMessage when no environment variable can hold a parameter."""
+def param(name: str, value: Json) -> Json:
+    """Return a parameter; BadMessage when no environment variable can hold it."""
     text = value if isinstance(value, str) else as_json(name, value)
     if "\0" in text:
         raise BadMessage(f"{name} holds a NUL byte, which no environment can hold")
@@ -74,6 +67,7 @@ def check_param(name: str, value: Json) -> None:
             f"{name} is {len(text.encode())} bytes, an environment variable holds "
             f"{room}; send it as an attachment"
         )
+    return value
 
 
 def due(value: Json) -> float:
@@ -86,19 +80,26 @@ def due(value: Json) -> float:
     return seconds
 
 
-def limits_in(fields: JsonObject) -> dict[str, Json]:
-    """Return the limits of a message's attempts."""
-    own: dict[str, Json] = {}
-    for name in fields.keys() & LIMITS:
-        value = fields[name]
+def _due(value: Json) -> float | None:
+    """Return when a message is due; None: at once."""
+    return None if value is None or value == "" else due(value)
+
+
+def _limit(row: Row) -> Callable[[Json], Json]:
+    """Return what reads a limit of a message's attempts; None: it sets none."""
+    name = row.name
+    check = due if name == "deadline" else limits.CHECKS[name]
+
+    def read(value: Json) -> Json:
         if value is None or value == "":
-            continue
+            return None
         try:
-            own[name] = due(value) if name == "deadline" else limits.CHECKS[name](value)
+            return check(value)
         except (ValueError, BadInput) as error:
             text = str(error).replace("due is not", "it is not")
             raise BadMessage(f"{name}: {text}") from None
-    return own
+
+    return read
 
 
 def of_file(fields: JsonObject) -> tuple[JsonObject, JsonObject]:
@@ -116,10 +117,7 @@ def of_file(fields: JsonObject) -> tuple[JsonObject, JsonObject]:
 
 def _is_right(name: str, fields: JsonObject) -> bool:
     try:
-        if name in LIMITS:
-            limits_in({name: fields[name]})
-        else:
-            PARSERS[name](fields[name])
+        PARSERS[name](fields[name])
     except BadMessage:
         return False
     return True
@@ -226,7 +224,7 @@ def _parent_result(value: Json) -> str | None:
         return None
     if not isinstance(value, str):
         raise BadMessage(f"parent_result is not text: {value!r:.80}")
-    check_param("parent_result", value)
+    param("parent_result", value)
     return value
 
 
@@ -291,10 +289,40 @@ def _attachments(value: Json) -> dict[str, Attachment]:
         raise BadMessage("attachments is not {name: {sha256, md5, size}}") from None
 
 
+# ---- as a sender may say them
+
+
+def _few_urls(value: Json) -> tuple[str, ...]:
+    urls = _urls(value)
+    if len(urls) > MOST_URLS:
+        raise BadMessage(
+            f"post_run_webhook has {len(urls)} URLs, at most {MOST_URLS} are told"
+        )
+    return urls
+
+
+def _new_dest(value: Json) -> str | None:
+    """Return where a new message goes; no host can be reached by some URLs."""
+    dest = _dest(value)
+    try:
+        names.check_dest(dest or "")
+    except BadInput as error:
+        raise BadMessage(f"dest: {error}") from None
+    return dest
+
+
+def _new_unique_key(value: Json) -> str | None:
+    if value == "":
+        raise BadMessage(
+            "unique_key is empty: say what equal messages have in common, or leave it out"
+        )
+    return _unique_key(value)
+
+
 # ---- by their names
 
 _OF_ONE: Mapping[str, Parser] = {
-    "due": due,
+    "due": _due,
     "unique_key": _unique_key,
     "post_run_webhook": _urls,
     "parent_result": _parent_result,
@@ -307,10 +335,41 @@ _OF_KIND: Mapping[Kind, Callable[[Row], Parser]] = {
     Kind.FLAG: _flag,
     Kind.LIST: _texts,
 }
-# What reads each field that a message has as an attribute.
+
+
+def _parser(row: Row) -> Parser:
+    if row.kept is Kept.PARAM:
+        return partial(param, row.name)
+    if row.kept is Kept.LIMIT:
+        return _limit(row)
+    return _OF_ONE[row.name] if row.name in _OF_ONE else _OF_KIND[row.kind](row)
+
+
+# What reads each field in the file of a message, whose id is the name of its folder.
 PARSERS: Mapping[str, Parser] = {
-    row.name: _OF_ONE[row.name] if row.name in _OF_ONE else _OF_KIND[row.kind](row)
+    row.name: _parser(row)
     for row in ROWS
-    if row.kept in (Kept.ALWAYS, Kept.SET)
+    if row.kept is not Kept.NOT and row.name != "msg_id"
 }
-_priority = _whole(BY_NAME["priority"])
+# In a request, too, of a message that was accepted elsewhere or before (relay, `new/`,
+# copies, rows): its fields are taken as they are, but for those that RQ alone writes.
+GIVEN: Mapping[str, Parser] = {
+    **{name: parse for name, parse in PARSERS.items() if name not in OWN},
+    "post_run_webhook": _few_urls,
+}
+# In the request of a sender for a new message, who is told what would have no effect.
+SENT: Mapping[str, Parser] = {
+    **GIVEN,
+    "dest": _new_dest,
+    "unique_key": _new_unique_key,
+    "hold": hold,
+}
+_dest, _priority = _text(BY_NAME["dest"]), _whole(BY_NAME["priority"])
+
+
+def check_sent(fields: JsonObject) -> None:
+    """BadMessage when a sender may not say one of some fields, of a message that is
+    edited."""
+    fieldnames.check(fields)
+    for name in fields.keys() & SENT.keys():
+        SENT[name](fields[name])

@@ -112,7 +112,7 @@ class Feed:
         assert now is not None, "lines are of a file"
         try:
             request = {"dest": owner.name, **orjson.loads(line), "due": now.due}
-            message = owner.make_copy(request)
+            message = owner.make(request, is_new=False)
             self._spool.submit(message, row=(now.file, now.taken))
         except (BadMessage, orjson.JSONDecodeError) as error:
             now.refused = f"row {now.taken} of it is no message: {error}"

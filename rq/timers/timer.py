@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from rq import config, names
 from rq.errors import BadConfig, BadInput, BadMessage
-from rq.message import from_request, sent
+from rq.message import from_request
 from rq.message.table import OWN, SAID_BY_SENDERS
 from rq.timers.cron import DEFAULT_ZONE, Cron, cron
 from rq.timers.rule import CatchUp, Overlap, Timer
@@ -138,8 +138,7 @@ def _check(message: Mapping[str, Json]) -> None:
     """BadMessage unless a queue would take the message as it is meant."""
     for name in sorted(OWN & message.keys()):
         raise BadMessage(f"{name!r} is set by RQ, and cannot be set by a timer")
-    sent.check(message)
-    from_request(message, _ANY_ID, 0.0, "").encode_new()
+    from_request(message, _ANY_ID, 0.0, "", is_new=True).encode_new()
 
 
 def refusal(name: str) -> str:

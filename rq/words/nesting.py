@@ -1,4 +1,4 @@
-"""How deep JSON that others send may be nested, and reading it."""
+"""How deep JSON that others send may be nested; reading it, and writing it again."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import orjson
 
-from rq.errors import BadInput
+from rq.errors import BadInput, BadMessage
 
 # What JSON holds. Whoever reads it asks with isinstance for `list` and `dict`; what is
 # written may be any Sequence and Mapping.
@@ -32,6 +32,16 @@ def check_depth(value: Json, most: int = DEPTH) -> None:
         if "ecursion" not in str(error):
             raise
         raise TypeError(f"it is nested deeper than {most} levels") from None
+
+
+def as_json(name: str, value: Json) -> str:
+    """Return `value` as JSON: it will have to be written again and again, also within
+    what tells of its message. BadMessage when it cannot be."""
+    try:
+        check_depth(value)
+        return orjson.dumps(value).decode()
+    except TypeError as error:
+        raise BadMessage(f"{name} cannot be kept as JSON: {error}") from None
 
 
 def from_json(data: bytes | str, what: str) -> Json:

@@ -18,7 +18,6 @@ from rq.message import (
     from_disk,
     from_request,
     param_text,
-    sent,
 )
 from rq.message import fields as checks
 
@@ -312,12 +311,16 @@ def test_one_that_was_accepted_before_is_cut_and_says_so():
 )
 def test_what_a_sender_cannot_have_meant_is_refused(fields, said):
     with pytest.raises(BadMessage, match=said):
-        sent.check({"dest": "mail", **fields})
-    from_request({"dest": "mail", **fields}, "20260102.0304.05.006.7", 0.0, "")
+        from_request({"dest": "mail", **fields}, ID, 0.0, "", is_new=True)
+    with pytest.raises(BadMessage, match=said):
+        checks.check_sent(fields)
+    from_request({"dest": "mail", **fields}, ID, 0.0, "")
 
 
 def test_what_a_sender_may_say_is_taken():
-    sent.check({"dest": "http://[::1]:3333/q/mail", "unique_key": "a", "hold": True})
+    fields = {"dest": "http://[::1]:3333/q/mail", "unique_key": "a", "hold": True}
+    message = from_request(fields, ID, 5.0, "", is_new=True)
+    assert message.held == {"by": "its sender", "why": "", "since": 5.0}
 
 
 def test_hold_is_a_yes_or_a_reason():

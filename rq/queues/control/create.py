@@ -38,11 +38,11 @@ from rq.queues.control.command import (
     object_in,
     with_id,
 )
-from rq.queues.control.idempotency import Key, OkOrJoined, Preparer, Submission
+from rq.queues.control.idempotency import Key, OkOrJoined, Preparer
 from rq.queues.delivery import copies
 from rq.queues.owner.owner import Owner
 from rq.rpc import wire
-from rq.spool import Accepted, ancestor_files, attach
+from rq.spool import ancestor_files, attach
 from rq.words.nesting import Json
 from rq.words.states import State
 
@@ -55,26 +55,14 @@ _Row = idempotency.OkOrJoined | list[str]
 
 def create_message(ctx: Context, arg: bytes) -> OkOrJoined:
     """Accept a message, or join it to an equal one."""
-    return _create(ctx, idempotency.submission(ctx.connection.asker, object_in(arg)))
+    return _created(ctx, object_in(arg))
 
 
-def _create(ctx: Context, sent: Submission) -> OkOrJoined:
+def _created(ctx: Context, request: dict[str, Json]) -> OkOrJoined:
     owner = ctx.owner
-    accepted = _accepted(owner, sent)
+    accepted = idempotency.accept_request(owner, ctx.connection.asker, request)
     owner.wake()
     return idempotency.answered(accepted, owner.full_id(accepted.msg_id))
-
-
-def _accepted(owner: Owner, sent: Submission) -> Accepted:
-    """Accept a message, or find the one that was accepted with its key, or that it joins;
-    without asking for a turn."""
-    if sent.key is not None:
-        earlier = sent.earlier(owner, sent.key)
-        if earlier is not None:
-            return earlier
-    owner.admission.check_open()
-    message = owner.make(sent.fields, sent.is_handed_on)
-    return owner.accept_quietly(message, **sent.line)
 
 
 def prep_message(ctx: Context, arg: bytes) -> Reply | Awaitable[Reply]:
@@ -116,7 +104,7 @@ def single_que(ctx: Context, arg: bytes) -> OkOrJoined:
     newest = message_list.newest_waiting(ctx.owner)
     if newest is not None:
         return "ok", ctx.owner.full_id(newest)
-    return _create(ctx, idempotency.submission(ctx.connection.asker, request))
+    return _created(ctx, request)
 
 
 def attach_message(ctx: Context, arg: bytes) -> Awaitable[Ok[str]]:
@@ -374,8 +362,7 @@ def _row(ctx: Context, fields: Json) -> _Row:
     try:
         if not isinstance(fields, dict):
             raise BadMessage("a message is a JSON object")
-        sent = idempotency.submission(ctx.connection.asker, fields)
-        accepted = _accepted(ctx.owner, sent)
+        accepted = idempotency.accept_request(ctx.owner, ctx.connection.asker, fields)
         return idempotency.answered(accepted, accepted.msg_id)
     except RQError as error:
         return wire.failure(error, with_kind=True)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from rq.config import secrets
 from rq.errors import BadInput
-from rq.message import sent
+from rq.message.fields import check_sent
 from rq.message.table import FIXED
 from rq.queues.control import idempotency, message_view
 from rq.queues.control.change import SEEN, check_version
@@ -72,7 +72,7 @@ def _changes(wanted: Json) -> Mapping[str, Json]:
                 f"{name} holds {secrets.HIDDEN}, in place of what admins alone are shown: "
                 "leave the field out, or say all of it"
             )
-    sent.check({name: v for name, v in wanted.items() if v is not None})
+    check_sent({name: v for name, v in wanted.items() if v is not None})
     return wanted
 
 

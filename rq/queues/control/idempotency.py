@@ -197,45 +197,29 @@ def already(owner: Owner, committed: Accepted | None) -> OkOrJoined:
     return "ok", ALREADY
 
 
-class Submission(NamedTuple):
-    """A request for one message, taken apart where it comes in: nothing behind this looks
-    for its key."""
-
-    fields: JsonObject  # of the message
-    is_handed_on: bool  # another RQ has accepted it before
-    key: Key | None
-    line: More  # fields of the line that accepts it, by which its key is remembered
-    is_strict: bool  # refuse it when its key came with another message before
-
-    def earlier(self, owner: Owner, key: Key) -> Accepted | None:
-        """Return what was accepted under its `key` before; BadInput when that was another
-        message, and the request wants to know it."""
-        accepted = key.among(owner)
-        digest = self.line.get("body")
-        if self.is_strict and digest and accepted and accepted.body not in ("", digest):
-            raise BadInput(
-                f"the key {key.text!r} came with another message before, "
-                f"{accepted.msg_id}: a key names one request"
-            )
-        return accepted
-
-
-def submission(asker: Asker, request: dict[str, Json]) -> Submission:
-    """Take a request apart; its key, and what is said of that, leave its fields."""
+def accept_request(owner: Owner, asker: Asker, request: dict[str, Json]) -> Accepted:
+    """Accept the message that a request asks for, or find the one that was accepted with
+    its key, or that it joins; without asking for a turn. BadInput when its key came with
+    another message before, and the request wants to know it."""
     key, is_strict = key_in(asker, request), request.pop(SAME, None) is True
-    is_handed_on = fieldnames.is_handed_on(request, key and key.text)
-    if key is None:
-        return Submission(request, is_handed_on, None, {}, is_strict)
-    line: More = {"key": key.kept}
-    if not is_handed_on:  # what other hosts hand over has a key of one message already
-        line["body"] = _digest(request)
-    return Submission(request, is_handed_on, key, line, is_strict)
-
-
-def _digest(fields: JsonObject) -> str:
-    """Return what tells one message from another, whatever the order of its fields."""
-    data = orjson.dumps(fields, option=orjson.OPT_SORT_KEYS)
-    return hashlib.sha256(data).hexdigest()[:_DIGITS]
+    earlier = None if key is None else key.among(owner)
+    text = key and key.text
+    is_handed_on = fieldnames.is_handed_on(request, text)
+    line: More = {} if key is None else {"key": key.kept}
+    if key is not None and not is_handed_on:  # from other hosts: a key of one message
+        # What tells one message from another, whatever the order of its fields.
+        data = orjson.dumps(request, option=orjson.OPT_SORT_KEYS)
+        line["body"] = hashlib.sha256(data).hexdigest()[:_DIGITS]
+    if earlier is not None:
+        if is_strict and earlier.body not in ("", line.get("body", earlier.body)):
+            raise BadInput(
+                f"the key {text!r} came with another message before, "
+                f"{earlier.msg_id}: a key names one request"
+            )
+        return earlier
+    owner.admission.check_open()
+    message = owner.make(request, is_new=not is_handed_on)
+    return owner.accept_quietly(message, **line)
 
 
 def prepare(
@@ -243,7 +227,7 @@ def prepare(
 ) -> str:
     """Begin a message, of which its file says who prepares it; return its id."""
     is_handed_on = fieldnames.is_handed_on(request, key and key.text)
-    message = owner.make(request, is_handed_on)
+    message = owner.make(request, is_new=not is_handed_on)
     extra = {**message.extra, PREPARER: preparer.user}
     if key is not None:
         extra[KEY] = key.kept

@@ -11,7 +11,7 @@ import orjson
 from rq.config.settings import QueueConfig
 from rq.errors import BadInput, BadMessage, WrongState, not_done
 from rq.message import MESSAGE_LIMIT, fieldnames, too_large
-from rq.message.fields import check_param
+from rq.message.fields import param
 from rq.message.table import PARAMS, STEERING
 from rq.proc.slices import in_slices
 from rq.queues.control.command import Ok
@@ -128,7 +128,7 @@ def _plain(fields: Mapping[str, Json]) -> bytes | None:
     whole."""
     for name, value in fields.items():
         if value is not None:
-            check_param(name, value)
+            param(name, value)
     line = orjson.dumps(fields)
     return line if len(line) * 2 < MESSAGE_LIMIT else None
 
@@ -138,7 +138,7 @@ def _other(owner: Owner, fields: Mapping[str, Json]) -> bytes:
         if name in fields:
             raise BadMessage(f"{name} is not for rows: prepare it as a message")
     wanted = {"dest": owner.name, **fields}
-    message = owner.make(wanted, fieldnames.is_handed_on(wanted, None))
+    message = owner.make(wanted, is_new=not fieldnames.is_handed_on(wanted, None))
     size = len(message.encode())
     if size > _LARGEST:
         raise too_large(size)

@@ -166,7 +166,8 @@ def _message_of(owner: Owner, at: int, fields: Json) -> Message:
         if not isinstance(fields, dict):
             raise BadMessage("it is not a JSON object")
         wanted = {"dest": owner.name, **fields}
-        message = owner.make(wanted, fieldnames.is_handed_on(wanted, None))
+        is_new = not fieldnames.is_handed_on(wanted, None)
+        message = owner.make(wanted, is_new=is_new)
         message.encode_new()
     except BadMessage as error:
         raise type(error)(f"messages[{at}]: {error}") from None

@@ -71,7 +71,7 @@ async def _unaccepted(
     owner.admission.check_open()
     if source is not None and not attachments and names.is_ancestors(source.name):
         attachments = await _unnamed(owner, source)
-    message = owner.make_copy(request).with_(attachments=dict(attachments))
+    message = owner.make(request, is_new=False).with_(attachments=dict(attachments))
     if source is not None and attachments:
         await _prepare_copy(owner, message, source)
     return message

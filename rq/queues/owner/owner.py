@@ -18,7 +18,7 @@ from typing import Unpack
 from rq.config.admin import Admin
 from rq.config.settings import QueueConfig
 from rq.errors import BadMessage, WrongState
-from rq.message import JsonObject, Message, fields, from_request, sent
+from rq.message import JsonObject, Message, from_request
 from rq.message.causes import Cause
 from rq.proc.family import Family
 from rq.queues.attempts.leases import Leases
@@ -114,35 +114,19 @@ class Owner:
     def full_id(self, msg_id: str) -> str:
         return f"{self.url}/{msg_id}"
 
-    def make(self, request: JsonObject, is_handed_on: bool) -> Message:
-        """Return a new message with its id; BadMessage when a field is wrong, or would
-        have no effect. `is_handed_on`: another RQ has accepted it before, and its fields
-        are taken as they are."""
-        if not is_handed_on:
-            sent.check(request)
-            if request.get("unique_key") and not self.uniqueness.on:
-                raise BadMessage(
-                    f"unique_key has no effect: queue {self.name} has no setting unique"
-                )
-            if "hold" in request:
-                return self._make_held(request)
-        return self.make_copy(request)
-
-    def make_copy(self, request: Json) -> Message:
-        """As `make`, of a message that was accepted before, whatever its fields are
-        called."""
-        msg_id = self.spool.new_id()
-        return from_request(request, msg_id, self.spool.clock(), self.full_id(msg_id))
-
-    def _make_held(self, request: JsonObject) -> Message:
-        """As `make`, of a message that waits until a person releases it."""
-        rest = {name: value for name, value in request.items() if name != "hold"}
-        since, why = self.spool.clock(), fields.hold(request["hold"])
-        message = self.make_copy(rest)
-        if why is None:
-            return message
-        by = message.src or "its sender"
-        return message.with_(held=fields.held({"by": by, "why": why, "since": since}))
+    def make(self, request: Json, *, is_new: bool) -> Message:
+        """Return a message with an id of its own; BadMessage when a field is wrong.
+        `is_new`: a sender asks for it, and no field may be without effect. What was
+        accepted before, here or by another RQ, is taken as it is."""
+        msg_id, now = self.spool.new_id(), self.spool.clock()
+        message = from_request(
+            request, msg_id, now, self.full_id(msg_id), is_new=is_new
+        )
+        if is_new and message.unique_key and not self.uniqueness.on:
+            raise BadMessage(
+                f"unique_key has no effect: queue {self.name} has no setting unique"
+            )
+        return message
 
     def accept(self, message: Message, **more: Unpack[More]) -> str:
         """Accept a message, or join it to an equal one; return the id of the one that
