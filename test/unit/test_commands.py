@@ -3,8 +3,10 @@
 import pytest
 
 from rq.access.roles import Role
+from rq.errors import BadInput
+from rq.queues.control.command import request_in
 from rq.queues.control.server import HANDLERS
-from rq.rpc.lines.commands import COMMANDS, Lane
+from rq.rpc.lines.commands import COMMANDS, Lane, Takes
 
 NEW = {
     "create_message",
@@ -39,3 +41,17 @@ def test_what_accepts_something_new_shares_no_line_with_what_looks():
     assert {word for word, command in COMMANDS.items() if command.creates} == NEW
     lanes = {COMMANDS[word].lane for word in NEW}
     assert lanes.isdisjoint(c.lane for c in COMMANDS.values() if c.looks)
+
+
+def test_what_a_command_takes_is_read_once_and_the_rest_refused():
+    for takes in Takes:
+        assert request_in(takes, b' {"msg_id": "a"}') == {"msg_id": "a"}
+        with pytest.raises(BadInput, match="is not JSON"):
+            request_in(takes, b"{")
+    assert request_in(Takes.OPTIONAL, b" ") == request_in(Takes.ANYTHING, b"") == {}
+    assert request_in(Takes.ANYTHING, b"all of them") == {}
+    for takes in (Takes.OBJECT, Takes.OPTIONAL):
+        with pytest.raises(BadInput, match="is not a JSON object"):
+            request_in(takes, b"[]")
+    with pytest.raises(BadInput, match="is not JSON"):
+        request_in(Takes.OBJECT, b"")

@@ -13,7 +13,7 @@ from rq.proc.slices import in_slices
 from rq.queues.bulk import actions, selection
 from rq.queues.bulk.actions import Deed
 from rq.queues.control.change import check_leaving
-from rq.queues.control.command import Context, Handler, Ok, asker, object_in
+from rq.queues.control.command import Context, Handler, Ok, Request, asker
 from rq.replies import BulkChoice, BulkView
 from rq.spool.bulk import Bulk, Chosen, begin_bulk, write_list
 from rq.words.nesting import Json
@@ -27,10 +27,9 @@ _FAILED = (State.ERR, State.DISMISSED)
 _Answer = Ok[BulkView] | Ok[BulkChoice]
 
 
-def bulk(ctx: Context, arg: bytes) -> Awaitable[_Answer]:
+def bulk(ctx: Context, request: Request) -> Awaitable[_Answer]:
     """Do one thing to all messages that a filter means now; with `dry_run` count them.
     The answer comes when the set is fixed, and durable."""
-    request = object_in(arg)
     action = actions.of_many(request.get("action"))
     wanted = filters.from_json(request.get("filter"), ctx.owner.spool.clock())
     actions.check_state(action, wanted.state)
@@ -123,20 +122,20 @@ def _check_all_there(ctx: Context, wanted: Filter) -> None:
         )
 
 
-def show_bulk(ctx: Context, arg: bytes) -> Ok[BulkView]:
+def show_bulk(ctx: Context, request: Request) -> Ok[BulkView]:
     """Answer how far a bulk is."""
-    return "ok", view(_named(ctx, object_in(arg)))
+    return "ok", view(_named(ctx, request))
 
 
-def list_bulks(ctx: Context, arg: bytes) -> Ok[list[BulkView]]:
+def list_bulks(ctx: Context, request: Request) -> Ok[list[BulkView]]:
     """Answer how all stand that are open, and those that have ended last, the last
     first."""
     return "ok", [view(bulk) for bulk in ctx.owner.spool.bulks.all()]
 
 
-def cancel_bulk(ctx: Context, arg: bytes) -> Ok[BulkView]:
+def cancel_bulk(ctx: Context, request: Request) -> Ok[BulkView]:
     """End a bulk, unless it has ended; what it has changed stays so."""
-    bulk = _named(ctx, object_in(arg))
+    bulk = _named(ctx, request)
     if bulk.is_open:
         ctx.bulks.cancel(bulk)
     return "ok", view(bulk)

@@ -22,9 +22,9 @@ from rq.queues.control.command import (
     Handler,
     NowOrLater,
     Ok,
+    Request,
     asker,
-    object_in,
-    with_id,
+    msg_id_in,
 )
 from rq.queues.maintenance import retention
 from rq.queues.owner.owner import Owner
@@ -40,11 +40,11 @@ SEEN = "if_version"  # a list: the message is as one of these, or nothing is don
 # ---- an action of the table
 
 
-def _handler(action: Action) -> Callable[[Context, bytes], Ok[str | int]]:
+def _handler(action: Action) -> Callable[[Context, Request], Ok[str | int]]:
     """Return the handler of an action that is done in the turn of its request."""
 
-    def act(ctx: Context, arg: bytes) -> Ok[str | int]:
-        request, msg_id = named(ctx, arg)
+    def act(ctx: Context, request: Request) -> Ok[str | int]:
+        msg_id = named(ctx, request)
         return _acted(ctx, _deed(ctx, action, request), msg_id)
 
     return act
@@ -54,8 +54,8 @@ def _later(action: Action) -> Handler:
     """Return the handler of an action after which a message may run again: first nothing
     of its last attempt may be left."""
 
-    def act(ctx: Context, arg: bytes) -> NowOrLater[str | int]:
-        request, msg_id = named(ctx, arg)
+    def act(ctx: Context, request: Request) -> NowOrLater[str | int]:
+        msg_id = named(ctx, request)
         deed = _deed(ctx, action, request)
         if not deed.ends_attempts(ctx.owner.spool.state_of(msg_id)):
             return _acted(ctx, deed, msg_id)
@@ -107,27 +107,27 @@ def check_leaving(ctx: Context) -> None:
 # ---- ending what runs
 
 
-def destroy_message(ctx: Context, arg: bytes) -> Ok[str]:
+def destroy_message(ctx: Context, request: Request) -> Ok[str]:
     """End a running message; it goes to err. With the ancestor's replies."""
-    request, msg_id = named(ctx, arg)
+    msg_id = named(ctx, request)
     if not _hands(ctx).cancelled(msg_id, asker(ctx, request)):
         ctx.owner.spool.state_of(msg_id)  # NoSuchMessage, in the same words
         raise WrongState("msg not found")
     return "ok", "msg destroyed"
 
 
-def cancel_message(ctx: Context, arg: bytes) -> Ok[str]:
+def cancel_message(ctx: Context, request: Request) -> Ok[str]:
     """End a running message, as err `cancelled by WHO`; one that waits is not removed."""
-    request, msg_id = named(ctx, arg)
+    msg_id = named(ctx, request)
     if not _hands(ctx).cancelled(msg_id, asker(ctx, request)):
         state = ctx.owner.spool.state_of(msg_id)
         raise WrongState(f"msg is not running, it is in {state}")
     return "ok", str(ACTIONS[Word.CANCEL].reply)
 
 
-def cancel_batch(ctx: Context, arg: bytes) -> Ok[str]:
+def cancel_batch(ctx: Context, request: Request) -> Ok[str]:
     """End the batch that a message runs in, as err `cancelled by WHO`."""
-    request, msg_id = named(ctx, arg)
+    msg_id = named(ctx, request)
     number = ctx.runner.cancel_batch(msg_id, asker(ctx, request))
     return "ok", f"batch of {number} is being cancelled"
 
@@ -135,15 +135,14 @@ def cancel_batch(ctx: Context, arg: bytes) -> Ok[str]:
 # ---- all errors at once
 
 
-def ack_errs(ctx: Context, arg: bytes) -> Ok[str | int] | Awaitable[Acknowledged]:
+def ack_errs(ctx: Context, request: Request) -> Ok[str | int] | Awaitable[Acknowledged]:
     """Acknowledge one error, or all of them, with `before` those that failed before a
     time. The ancestor's reply: how many, and behind it how many stay because they failed
     meanwhile."""
-    request = object_in(arg) if arg.strip().startswith(b"{") else {}
     if "msg_id" not in request:
         wanted = {"state": str(State.ERR), "before": request.get("before")}
         return _all_acknowledged(ctx.owner, filters.from_json(wanted))
-    return _handler(ACTIONS[Word.ACK])(ctx, arg)
+    return _handler(ACTIONS[Word.ACK])(ctx, request)
 
 
 async def _all_acknowledged(owner: Owner, wanted: Filter) -> Acknowledged:
@@ -188,12 +187,12 @@ async def _acknowledged(
     return number, again
 
 
-def named(ctx: Context, arg: bytes) -> tuple[dict[str, Json], str]:
-    """Return the argument and its message; Changed when that is no longer as the asker
+def named(ctx: Context, request: Request) -> str:
+    """Return the message that a request names; Changed when it is no longer as the asker
     has seen it."""
-    request, msg_id = with_id(arg)
+    msg_id = msg_id_in(request)
     check_version(ctx.owner, msg_id, request.get(SEEN))
-    return request, msg_id
+    return msg_id
 
 
 def check_version(owner: Owner, msg_id: str, seen: Json) -> None:

@@ -1,4 +1,4 @@
-"""The context of a command's handler, and the reading of its argument."""
+"""The context of a command's handler, and the request that comes to it."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from rq.queues.maintenance.retention import Retention
 from rq.queues.maintenance.stall import Stall
 from rq.queues.owner.owner import Owner
 from rq.queues.runner.runner import Runner
+from rq.rpc.lines.commands import Takes
 from rq.words.nesting import Json, from_json
 
 
@@ -49,23 +50,28 @@ T = TypeVar("T")
 Reply = Sequence[object] | Mapping[str, object]
 Ok = tuple[Literal["ok"], T]
 NowOrLater = Ok[T] | Awaitable[Ok[T]]  # later: what waits for a thread or another turn
-Handler = Callable[[Context, bytes], Reply | Awaitable[Reply]]
+Request = dict[str, Json]  # read once for all commands: what stands behind the word
+Handler = Callable[[Context, Request], Reply | Awaitable[Reply]]
 
 
-def object_in(arg: bytes) -> dict[str, Json]:
-    """Return the argument, a JSON object; BadInput if it is none."""
+def request_in(takes: Takes, arg: bytes) -> Request:
+    """Return what stands behind the word of a command; BadInput unless that is what it
+    takes."""
+    if takes is not Takes.OBJECT:
+        text = arg.strip()
+        if not text or (takes is Takes.ANYTHING and not text.startswith(b"{")):
+            return {}
     request = from_json(arg, "the argument")
     if not isinstance(request, dict):
         raise BadInput("the argument is not a JSON object")
     return request
 
 
-def with_id(arg: bytes) -> tuple[dict[str, Json], str]:
-    """Return the argument, and the message that it is about."""
-    request = object_in(arg)
+def msg_id_in(request: JsonObject) -> str:
+    """Return the message that a request is about."""
     if "msg_id" not in request:
         raise BadInput("lacking 'msg_id' field")
-    return request, names.msg_id(request["msg_id"])
+    return names.msg_id(request["msg_id"])
 
 
 def asker(ctx: Context, request: JsonObject) -> str:

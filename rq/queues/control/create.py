@@ -35,8 +35,8 @@ from rq.queues.control.command import (
     NowOrLater,
     Ok,
     Reply,
-    object_in,
-    with_id,
+    Request,
+    msg_id_in,
 )
 from rq.queues.control.idempotency import Key, OkOrJoined, Preparer
 from rq.queues.delivery import copies
@@ -53,21 +53,17 @@ MOST_AT_ONCE = 5000  # messages of a request
 _Row = idempotency.OkOrJoined | list[str]
 
 
-def create_message(ctx: Context, arg: bytes) -> OkOrJoined:
+def create_message(ctx: Context, request: Request) -> OkOrJoined:
     """Accept a message, or join it to an equal one."""
-    return _created(ctx, object_in(arg))
-
-
-def _created(ctx: Context, request: dict[str, Json]) -> OkOrJoined:
     owner = ctx.owner
     accepted = idempotency.accept_request(owner, ctx.connection.asker, request)
     owner.wake()
     return idempotency.answered(accepted, owner.full_id(accepted.msg_id))
 
 
-def prep_message(ctx: Context, arg: bytes) -> Reply | Awaitable[Reply]:
+def prep_message(ctx: Context, request: Request) -> Reply | Awaitable[Reply]:
     """Begin a message: attachments follow, then commit."""
-    request, asker = object_in(arg), ctx.connection.asker
+    asker = ctx.connection.asker
     key = idempotency.key_in(asker, request)
     preparer = idempotency.preparer_in(asker, request)
     if key is not None:
@@ -98,19 +94,18 @@ async def _prepare_after_reading(
     return _prepare_keyed(owner, prepared, request, preparer, key)
 
 
-def single_que(ctx: Context, arg: bytes) -> OkOrJoined:
+def single_que(ctx: Context, request: Request) -> OkOrJoined:
     """Accept a message unless one waits; answer the id of the one that does."""
-    request = object_in(arg)
     newest = message_list.newest_waiting(ctx.owner)
     if newest is not None:
         return "ok", ctx.owner.full_id(newest)
-    return _created(ctx, request)
+    return create_message(ctx, request)
 
 
-def attach_message(ctx: Context, arg: bytes) -> Awaitable[Ok[str]]:
+def attach_message(ctx: Context, request: Request) -> Awaitable[Ok[str]]:
     """Copy a file into a message in prep: a passed descriptor, or a path that is opened
     with the asker's rights."""
-    request, msg_id = with_id(arg)
+    msg_id = msg_id_in(request)
     path = _path_in(request)
     name = names.attachment(request.get("name") or os.path.basename(path))
     preparer = idempotency.preparer_in(ctx.connection.asker, request)
@@ -204,9 +199,9 @@ async def _name_all(owner: Owner, msg_id: str) -> None:
     ancestor_files.write_names(spool, msg_id, taken)
 
 
-def delete_attach_message(ctx: Context, arg: bytes) -> NowOrLater[str]:
+def delete_attach_message(ctx: Context, request: Request) -> NowOrLater[str]:
     """Remove an attachment of a message in prep."""
-    request, msg_id = with_id(arg)
+    msg_id = msg_id_in(request)
     if ctx.owner.spool.state_of(msg_id) is not State.PREP:
         raise WrongState("msg not in prep")
     preparer = idempotency.preparer_in(ctx.connection.asker, request)
@@ -224,9 +219,11 @@ async def _delete_of_ancestor(owner: Owner, msg_id: str, name: str) -> Ok[str]:
     return "ok", DELETED
 
 
-def commit_message(ctx: Context, arg: bytes) -> OkOrJoined | Awaitable[OkOrJoined]:
+def commit_message(
+    ctx: Context, request: Request
+) -> OkOrJoined | Awaitable[OkOrJoined]:
     """Accept a prepared message, or join it to an equal one, which the answer names."""
-    (request, msg_id), asker = with_id(arg), ctx.connection.asker
+    msg_id, asker = msg_id_in(request), ctx.connection.asker
     key = idempotency.key_in(asker, request)
     return _commit(ctx.owner, key, msg_id, idempotency.preparer_in(asker, request))
 
@@ -313,9 +310,9 @@ async def _all_named(owner: Owner, message: Message) -> Message:
     return message
 
 
-def clone_message(ctx: Context, arg: bytes) -> Awaitable[Ok[str]]:
+def clone_message(ctx: Context, request: Request) -> Awaitable[Ok[str]]:
     """Accept a copy of a message that has ended."""
-    _, msg_id = with_id(arg)
+    msg_id = msg_id_in(request)
     return _cloned(ctx.owner, msg_id)
 
 
@@ -323,9 +320,9 @@ async def _cloned(owner: Owner, msg_id: str) -> Ok[str]:
     return "ok", await copies.clone(owner, msg_id)
 
 
-def take_copy(ctx: Context, arg: bytes) -> Awaitable[Ok[str]]:
+def take_copy(ctx: Context, request: Request) -> Awaitable[Ok[str]]:
     """Accept a copy of a running message of another queue (its `dup`)."""
-    return _taken(ctx.owner, object_in(arg))
+    return _taken(ctx.owner, request)
 
 
 async def _taken(owner: Owner, request: JsonObject) -> Ok[str]:
@@ -335,9 +332,9 @@ async def _taken(owner: Owner, request: JsonObject) -> Ok[str]:
 # ---- many by one request
 
 
-def create_messages(ctx: Context, arg: bytes) -> Awaitable[Ok[list[_Row]]]:
+def create_messages(ctx: Context, request: Request) -> Awaitable[Ok[list[_Row]]]:
     """Accept messages; answer for each its id, or why it was not accepted."""
-    wanted = object_in(arg).get("messages")
+    wanted = request.get("messages")
     if not isinstance(wanted, list) or len(wanted) > MOST_AT_ONCE:
         raise BadInput(f"lacking 'messages', a list of at most {MOST_AT_ONCE}")
     ctx.owner.admission.check_open()

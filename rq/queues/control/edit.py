@@ -17,18 +17,25 @@ from rq.message.fields import check_sent
 from rq.message.table import FIXED
 from rq.queues.control import idempotency, message_view
 from rq.queues.control.change import SEEN, check_version
-from rq.queues.control.command import Context, Handler, NowOrLater, Ok, with_id
+from rq.queues.control.command import (
+    Context,
+    Handler,
+    NowOrLater,
+    Ok,
+    Request,
+    msg_id_in,
+)
 from rq.queues.delivery import copies
 from rq.queues.owner.owner import Owner
 from rq.words.nesting import Json
 from rq.words.states import Event, Role, State
 
 
-def edit_message(ctx: Context, arg: bytes) -> NowOrLater[str]:
+def edit_message(ctx: Context, request: Request) -> NowOrLater[str]:
     """Send a message that has ended again, with other fields: a new message that names
     it, with its attachments. One in err is acknowledged."""
     owner = ctx.owner
-    request, msg_id = with_id(arg)
+    msg_id = msg_id_in(request)
     key = idempotency.key_in(ctx.connection.asker, request)
     changes = _changes(request.get("changes"))
     edited = None if key is None else key.among(owner)

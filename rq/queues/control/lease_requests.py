@@ -16,8 +16,8 @@ from rq.queues.control.command import (
     Handler,
     NowOrLater,
     Ok,
+    Request,
     asker,
-    object_in,
 )
 from rq.queues.leases.desk import new_waiter
 from rq.queues.leases.grants import Granted, Wanted
@@ -32,10 +32,9 @@ PAGE = 1000  # leases in one reply
 _CURSOR = 64  # characters
 
 
-def lease(ctx: Context, arg: bytes) -> NowOrLater[GrantsView]:
+def lease(ctx: Context, request: Request) -> NowOrLater[GrantsView]:
     """Lease what is due; with `wait`, as soon as something is. Many messages may have to
     be looked at that wait for others: those who ask meanwhile have their turns."""
-    request = object_in(arg)
     wanted = _wanted(ctx, request)
     wait = arguments.seconds(request, "wait", 0.0, 0.0, LONGEST_WAIT)
     key = arguments.visible(request, "request", REQUEST)
@@ -146,9 +145,8 @@ def _limits(owner: Owner, message: Message, fetches: bool) -> dict[str, bool | f
 # ---- who holds what
 
 
-def leases(ctx: Context, arg: bytes) -> Ok[LeasesView]:
+def leases(ctx: Context, request: Request) -> Ok[LeasesView]:
     """Answer who holds what, in the order of the messages, and who asks for leases."""
-    request = object_in(arg) if arg.strip() else {}
     limit = arguments.whole(request, "limit", PAGE, PAGE) or PAGE
     after = arguments.visible(request, "cursor", _CURSOR)
     out, desk = ctx.owner.leases, ctx.leases

@@ -22,7 +22,7 @@ from rq.queues.control.command import (
     Handler,
     NowOrLater,
     Ok,
-    object_in,
+    Request,
 )
 from rq.queues.control.create import open_file
 from rq.queues.leases import said
@@ -36,18 +36,17 @@ _NO_FILES: Mapping[str, Attachment] = {}
 Results = dict[str, list[WordResult]]
 
 
-def start(ctx: Context, arg: bytes) -> NowOrLater[Results]:
+def start(ctx: Context, request: Request) -> NowOrLater[Results]:
     """Confirm leases: their holder has the tokens, and begins."""
 
     def confirm(token: str) -> WordResult:
         return _of(ctx.leases.held(token))
 
-    return _each_token(ctx, object_in(arg), confirm)
+    return _each_token(ctx, request, confirm)
 
 
-def renew(ctx: Context, arg: bytes) -> NowOrLater[Results]:
+def renew(ctx: Context, request: Request) -> NowOrLater[Results]:
     """Renew leases."""
-    request = object_in(arg)
     seconds = arguments.seconds(request, "seconds", 0.0, 1.0, LONGEST) or None
 
     def go_on(token: str) -> WordResult:
@@ -58,10 +57,9 @@ def renew(ctx: Context, arg: bytes) -> NowOrLater[Results]:
     return _each_token(ctx, request, go_on)
 
 
-def release(ctx: Context, arg: bytes) -> NowOrLater[Results]:
+def release(ctx: Context, request: Request) -> NowOrLater[Results]:
     """Give messages back, uncounted; `unheard`: their holder has hung up before it was
     told of its leases, says who was to tell it."""
-    request = object_in(arg)
     why = said.text_of(request.get("why"))[: said.MOST_WHY]
     unheard = request.get("unheard") is True
 
@@ -73,9 +71,9 @@ def release(ctx: Context, arg: bytes) -> NowOrLater[Results]:
     return _each_token(ctx, request, give_back)
 
 
-def finish(ctx: Context, arg: bytes) -> NowOrLater[Results]:
+def finish(ctx: Context, request: Request) -> NowOrLater[Results]:
     """End attempts, each as its holder says."""
-    finishes = arguments.listed(object_in(arg), "finishes", MOST)
+    finishes = arguments.listed(request, "finishes", MOST)
 
     def end(item: Json) -> WordResult:
         token, finish = _finish_in(item)
@@ -106,10 +104,9 @@ async def _ended(ctx: Context, item: Json) -> WordResult:
         return _row(item, error)
 
 
-def file(ctx: Context, arg: bytes) -> Awaitable[Ok[WordResult]]:
+def file(ctx: Context, request: Request) -> Awaitable[Ok[WordResult]]:
     """Take a file that an attempt hands in: a passed descriptor, or a path that is opened
     with the asker's rights."""
-    request = object_in(arg)
     passed, asker = ctx.connection.take_fd(), ctx.connection.asker
     source = passed if passed is not None else open_file(request, asker.peer)
     return _handed_in(ctx, request, source)
@@ -128,9 +125,8 @@ async def _handed_in(ctx: Context, request: JsonObject, source: int) -> Ok[WordR
         os.close(source)
 
 
-def progress(ctx: Context, arg: bytes) -> Ok[WordResult]:
+def progress(ctx: Context, request: Request) -> Ok[WordResult]:
     """Show how far an attempt is."""
-    request = object_in(arg)
 
     def show(token: str) -> WordResult:
         fraction = said.share(request, "fraction")
@@ -142,9 +138,8 @@ def progress(ctx: Context, arg: bytes) -> Ok[WordResult]:
     return "ok", _about(request, show)
 
 
-def log(ctx: Context, arg: bytes) -> Ok[WordResult]:
+def log(ctx: Context, request: Request) -> Ok[WordResult]:
     """Append what an attempt has printed to the log of its message."""
-    request = object_in(arg)
 
     def write(token: str) -> WordResult:
         offset = arguments.whole(request, "offset", 0, 2**62)

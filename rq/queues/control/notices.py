@@ -8,13 +8,13 @@ from rq.config import secrets
 from rq.config.notices import Matter, Notice, targets
 from rq.config.settings import QueueConfig
 from rq.errors import WrongState
-from rq.queues.control.command import Context, Handler, Ok
+from rq.queues.control.command import Context, Handler, Ok, Request
 from rq.queues.delivery import notices
 from rq.queues.owner.settings import Settings
 from rq.spool.news import News
 
 
-def listed(ctx: Context, arg: bytes) -> Ok[replies.NoticesView]:
+def listed(ctx: Context, request: Request) -> Ok[replies.NoticesView]:
     """Answer whom the queue tells of what, and how that stands."""
     tells = view(ctx.owner.settings, ctx.owner.spool.news)
     if not ctx.connection.asker.principal.may(Role.ADMIN):
@@ -50,7 +50,7 @@ def _row(
     }
 
 
-def test(ctx: Context, arg: bytes) -> Ok[list[str]]:
+def test(ctx: Context, request: Request) -> Ok[list[str]]:
     """Send a notice now to all whom the queue tells of something; answer whom."""
     owner = ctx.owner
     whom = notices.test(owner.settings, owner.spool)

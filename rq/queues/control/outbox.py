@@ -9,7 +9,7 @@ from rq.access.roles import Role
 from rq.config import secrets
 from rq.errors import BadInput, NoSuchMessage, WrongState
 from rq.queues import arguments
-from rq.queues.control.command import Context, Handler, Ok, asker, object_in
+from rq.queues.control.command import Context, Handler, Ok, Request, asker
 from rq.queues.delivery import owed as delivery
 from rq.queues.owner.owner import Owner
 from rq.spool import outbox
@@ -24,10 +24,9 @@ _SAID = {
 }
 
 
-def owed(ctx: Context, arg: bytes) -> Ok[list[replies.Owed]]:
+def owed(ctx: Context, request: Request) -> Ok[list[replies.Owed]]:
     """Answer what is owed, those in doubt first, then as it was owed; with `key` what
     is owed under that one."""
-    request = object_in(arg) if arg.strip() else {}
     owner = ctx.owner
     if "key" in request:
         of = _place(owner, str(request["key"]))
@@ -73,9 +72,8 @@ def _present(owner: Owner, entry: Owed, in_doubt: bool) -> str:
     return delivery.why_not(owner.root, entry.dest) or unknown
 
 
-def resolve_owed(ctx: Context, arg: bytes) -> Ok[str]:
+def resolve_owed(ctx: Context, request: Request) -> Ok[str]:
     """Carry out what a person has decided about something owed."""
-    request = object_in(arg)
     how, by = str(request.get("as")), asker(ctx, request)
     if how not in _SAID:
         raise BadInput(f"'as' must be one of {', '.join(_SAID)}")

@@ -30,7 +30,7 @@ from rq import names
 from rq.errors import BadInput, Busy, NotPermitted, RQError
 from rq.message import JsonObject, guarded
 from rq.message.guarded import Sender
-from rq.queues.control.command import Context, Handler, Ok, Reply, object_in
+from rq.queues.control.command import Context, Handler, Ok, Reply, Request
 from rq.queues.delivery.delivery import MANY, OWED_BY
 from rq.queues.owner.owner import Owner
 from rq.rpc import client
@@ -59,23 +59,22 @@ class _Claims:
 
 
 def answer(
-    ctx: Context, word: str, handler: Handler, arg: bytes
+    ctx: Context, word: str, handler: Handler, request: Request
 ) -> Reply | Awaitable[Reply]:
     """Answer a command that makes messages; NotPermitted when a guarded queue takes none
     from the one who asks."""
     if ctx.owner.name not in guarded.QUEUES:
-        return handler(ctx, arg)
+        return handler(ctx, request)
     guarded.check(ctx.owner.name, ctx.connection.asker.principal.sender)
-    said = _said(word, arg)
+    said = _said(word, request)
     if said is None or not said.claims:
-        return handler(ctx, arg)
-    return _proved(ctx, handler, arg, said)
+        return handler(ctx, request)
+    return _proved(ctx, handler, request, said)
 
 
-def _said(word: str, arg: bytes) -> _Claims | None:
+def _said(word: str, request: Request) -> _Claims | None:
     """Return what a request says to be owed, None if it is about no new message;
     NotPermitted when it can come neither from an operator nor from an owner."""
-    request = object_in(arg)
     if word == _COPY:
         return _of_copy(request)
     if word == MANY:
@@ -111,7 +110,9 @@ def _claims(messages: Sequence[JsonObject]) -> list[Claim]:
     ]
 
 
-async def _proved(ctx: Context, handler: Handler, arg: bytes, said: _Claims) -> Reply:
+async def _proved(
+    ctx: Context, handler: Handler, request: Request, said: _Claims
+) -> Reply:
     """Answer once everything that is said to be owed has been proved."""
     owner = ctx.owner
     new = [each for each in said.claims if owner.spool.message_of(each.key) is None]
@@ -120,7 +121,7 @@ async def _proved(ctx: Context, handler: Handler, arg: bytes, said: _Claims) -> 
         entries = await _entries(owner, by, [claim.key for claim in new])
         for claim, entry in zip(new, entries, strict=True):
             _check(owner.name, by, claim, entry)
-    reply = handler(ctx, arg)
+    reply = handler(ctx, request)
     return await reply if inspect.isawaitable(reply) else reply
 
 
@@ -160,10 +161,10 @@ def _check(name: str, by: str, claim: Claim, entry: Json) -> None:
 # ---- the owner that is asked
 
 
-def owes(ctx: Context, arg: bytes) -> Ok[list[Json]]:
+def owes(ctx: Context, request: Request) -> Ok[list[Json]]:
     """Answer what is owed under some keys, and None for what is not: dest, message, and
     the message whose attachments go along, "" if none do."""
-    keys = object_in(arg).get("keys")
+    keys = request.get("keys")
     if not isinstance(keys, list) or len(keys) > MOST:
         raise BadInput(f"lacking 'keys', a list of at most {MOST}")
     return "ok", [_entry(ctx.owner, str(key)) for key in keys]

@@ -24,8 +24,8 @@ from rq.queues.control.command import (
     NowOrLater,
     Ok,
     Reply,
-    object_in,
-    with_id,
+    Request,
+    msg_id_in,
 )
 from rq.queues.maintenance.retention import Retention
 from rq.queues.owner.owner import Owner
@@ -57,24 +57,24 @@ MOST_AWAITED = 500  # messages of a queue that are waited for
 LONGEST_WAIT = 60.0  # seconds
 
 
-def kinds(ctx: Context, arg: bytes) -> Reply:
+def kinds(ctx: Context, request: Request) -> Reply:
     """Tell the kind of each failure from here on, on this connection."""
     ctx.connection.tells_kinds = True
     return ["ok"]
 
 
-def get_message(ctx: Context, arg: bytes) -> Ok[MessageView]:
+def get_message(ctx: Context, request: Request) -> Ok[MessageView]:
     """Answer all that is known of a message."""
-    _, msg_id = with_id(arg)
+    msg_id = msg_id_in(request)
     try:
         return "ok", message_view.message(ctx.owner, msg_id)
     except Torn as error:
         raise Torn(f"msg couldn't be read: {error.reason}") from None
 
 
-def get_attempts(ctx: Context, arg: bytes) -> Awaitable[Ok[AttemptsView]]:
+def get_attempts(ctx: Context, request: Request) -> Awaitable[Ok[AttemptsView]]:
     """Answer what is kept of the attempts on a message."""
-    _, msg_id = with_id(arg)
+    msg_id = msg_id_in(request)
     return _attempts(ctx.owner, msg_id)
 
 
@@ -82,8 +82,8 @@ async def _attempts(owner: Owner, msg_id: str) -> Ok[AttemptsView]:
     return "ok", await message_view.attempts(owner, msg_id)
 
 
-def get_message_state(ctx: Context, arg: bytes) -> Ok[str]:
-    request, msg_id = with_id(arg)
+def get_message_state(ctx: Context, request: Request) -> Ok[str]:
+    msg_id = msg_id_in(request)
     state = ctx.owner.spool.state_of(msg_id)
     if state is State.PREP and fieldnames.PREPARER in request:  # before a long upload
         preparer = idempotency.preparer_in(ctx.connection.asker, request)
@@ -91,24 +91,24 @@ def get_message_state(ctx: Context, arg: bytes) -> Ok[str]:
     return "ok", message_view.public_state(state)
 
 
-def get_message_status(ctx: Context, arg: bytes) -> Ok[Standing]:
-    _, msg_id = with_id(arg)
+def get_message_status(ctx: Context, request: Request) -> Ok[Standing]:
+    msg_id = msg_id_in(request)
     return "ok", message_view.status(ctx.owner, msg_id)
 
 
-def num_messages(ctx: Context, arg: bytes) -> Counts:
+def num_messages(ctx: Context, request: Request) -> Counts:
     return details.counts(ctx.owner)
 
 
-def messages(ctx: Context, arg: bytes) -> Awaitable[Reply]:
+def messages(ctx: Context, request: Request) -> Awaitable[Reply]:
     """Answer the ids in a state, as the ancestor did."""
     sees_all = ctx.connection.asker.principal.may(Role.ADMIN)
-    return message_list.messages(ctx.owner, object_in(arg), sees_all=sees_all)
+    return message_list.messages(ctx.owner, request, sees_all=sees_all)
 
 
-def listed(ctx: Context, arg: bytes) -> Awaitable[_Rows]:
+def listed(ctx: Context, request: Request) -> Awaitable[_Rows]:
     """Answer messages of a state with their main fields."""
-    return _listed(ctx.owner, object_in(arg))
+    return _listed(ctx.owner, request)
 
 
 async def _listed(owner: Owner, request: JsonObject) -> _Rows:
@@ -119,44 +119,44 @@ async def _listed(owner: Owner, request: JsonObject) -> _Rows:
 # ---- the queue itself
 
 
-def ping(ctx: Context, arg: bytes) -> Reply:
+def ping(ctx: Context, request: Request) -> Reply:
     return ["pong"]
 
 
-def uptime(ctx: Context, arg: bytes) -> Reply:
+def uptime(ctx: Context, request: Request) -> Reply:
     return [int(time.monotonic() - ctx.owner.began)]
 
 
-def config(ctx: Context, arg: bytes) -> Ok[Mapping[str, object]]:
+def config(ctx: Context, request: Request) -> Ok[Mapping[str, object]]:
     """The config in force; secrets of `env_vars` are for admins."""
     settings = ctx.owner.config.to_json()
     sees_all = ctx.connection.asker.principal.may(Role.ADMIN)
     return "ok", settings if sees_all else secrets.masked(settings)
 
 
-def status(ctx: Context, arg: bytes) -> Reply:
+def status(ctx: Context, request: Request) -> Reply:
     ctx.owner.admission.forget_admin()
     return [ctx.owner.status]
 
 
-def detail(ctx: Context, arg: bytes) -> Ok[Detail]:
+def detail(ctx: Context, request: Request) -> Ok[Detail]:
     """Answer what an operator wants to know of the queue."""
     ctx.owner.admission.forget_admin()
     return "ok", details.detail(ctx.owner, ctx.stall, ctx.checkpoints.seq)
 
 
-def shutdown(ctx: Context, arg: bytes) -> Reply:
+def shutdown(ctx: Context, request: Request) -> Reply:
     ctx.stop()
     return ["ok"]
 
 
-def mind(ctx: Context, arg: bytes) -> Ok[int]:
+def mind(ctx: Context, request: Request) -> Ok[int]:
     """Treat the client as our parent: when it hangs up, the queue stops."""
     ctx.connection.minded = True
     return "ok", os.getpid()
 
 
-def wake(ctx: Context, arg: bytes) -> Awaitable[Reply]:
+def wake(ctx: Context, request: Request) -> Awaitable[Reply]:
     """Look at the config, the admin files and new/ at once."""
     return _woken(ctx)
 
@@ -166,7 +166,7 @@ async def _woken(ctx: Context) -> Reply:
     return ["ok"]
 
 
-def seal(ctx: Context, arg: bytes) -> Awaitable[Ok[Sealed]]:
+def seal(ctx: Context, request: Request) -> Awaitable[Ok[Sealed]]:
     """Make history of all events so far; answer up to which."""
     return _sealed(ctx)
 
@@ -179,19 +179,18 @@ async def _sealed(ctx: Context) -> Ok[Sealed]:
     return "ok", {"sealed": sealing is not None, "seq": seq}
 
 
-def expire(ctx: Context, arg: bytes) -> Awaitable[Ok[Expired]]:
+def expire(ctx: Context, request: Request) -> Awaitable[Ok[Expired]]:
     """Remove messages that have ended and are beyond the limits."""
-    return _expired(ctx.retention, object_in(arg) if arg.strip() else {})
+    return _expired(ctx.retention, request)
 
 
 async def _expired(retention: Retention, wanted: JsonObject) -> Ok[Expired]:
     return "ok", await retention.answer(wanted)
 
 
-def checked(ctx: Context, arg: bytes) -> Awaitable[Ok[Checked]]:
+def checked(ctx: Context, request: Request) -> Awaitable[Ok[Checked]]:
     """Compare journal, folders and counters. With `fix` true what is counted wrong is
     counted again first; `only` "counters" looks at nothing else."""
-    request = object_in(arg) if arg.strip() else {}
     whole = request.get("only") != "counters"
     return _checked(ctx, fix=request.get("fix") is True, whole=whole)
 
@@ -238,9 +237,9 @@ async def _compared(owner: Owner) -> list[Problem]:
 # ---- waiting for an end
 
 
-def await_end(ctx: Context, arg: bytes) -> NowOrLater[str]:
+def await_end(ctx: Context, request: Request) -> NowOrLater[str]:
     """Answer the state of a message once it has ended, or after `wait` seconds."""
-    request, msg_id = with_id(arg)
+    msg_id = msg_id_in(request)
     seconds = request.get("wait", LONGEST_WAIT)
     is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
     if not isinstance(seconds, int | float) or not is_number or seconds < 0:

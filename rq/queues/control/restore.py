@@ -9,7 +9,7 @@ from rq.errors import BadInput, WrongState
 from rq.journal import mark
 from rq.queues import arguments
 from rq.queues.control import outbox
-from rq.queues.control.command import Context, Handler, Ok, object_in
+from rq.queues.control.command import Context, Handler, Ok, Request
 from rq.replies import Restored
 from rq.words.states import State
 
@@ -22,10 +22,9 @@ _SAID = {
 }
 
 
-def restored(ctx: Context, arg: bytes) -> Ok[Restored]:
+def restored(ctx: Context, request: Request) -> Ok[Restored]:
     """Answer whether the queue waits for a decision about its directory: `why` (null:
     it does not wait), how much it would run and deliver, and the first of each."""
-    request = object_in(arg) if arg.strip() else {}
     owner = ctx.owner
     most = min(arguments.whole(request, "limit", _MOST_SHOWN), MOST)
     spool = owner.spool
@@ -45,9 +44,9 @@ def restored(ctx: Context, arg: bytes) -> Ok[Restored]:
     )
 
 
-def restore(ctx: Context, arg: bytes) -> Ok[str]:
+def restore(ctx: Context, request: Request) -> Ok[str]:
     """Write down what the directory is, as a person says; then open the queue again."""
-    how = object_in(arg).get("as")
+    how = request.get("as")
     if not isinstance(how, str) or how not in _SAID:
         raise BadInput(f"'as' must be one of {', '.join(_SAID)}")
     owner = ctx.owner

@@ -1,8 +1,8 @@
 """The control socket of a queue: each request is guarded, then handed to the handler of
 its command.
 
-A handler parses its argument, calls one thing, and returns the reply, or a coroutine that
-does. What it fires is promised when its reply leaves, after the group is durable. While
+A handler gets its request as a value, calls one thing, and returns the reply, or a
+coroutine that does. What it fires is promised when its reply leaves, after the group is durable. While
 the disk does not take writes, only commands that change nothing and look at no message are
 answered.
 """
@@ -35,7 +35,7 @@ from rq.queues.control import (
     restore,
     transactions,
 )
-from rq.queues.control.command import Context, Handler, Reply
+from rq.queues.control.command import Context, Handler, Reply, request_in
 from rq.queues.control.connection import Connection, Slot, turn_away
 from rq.queues.control.connections import Clients
 from rq.queues.owner.owner import Owner
@@ -147,10 +147,11 @@ class Server:
         word, command = named
         handler = HANDLERS[word]
         try:
+            request = request_in(command.takes, arg)
             reply = (
-                proof.answer(context, word, handler, arg)
+                proof.answer(context, word, handler, request)
                 if command.creates
-                else handler(context, arg)
+                else handler(context, request)
             )
         except Exception as error:  # noqa: BLE001 - a command is one of the four places
             self._refuse(

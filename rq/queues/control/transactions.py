@@ -22,7 +22,7 @@ from rq.queues.control.command import (
     Handler,
     NowOrLater,
     Ok,
-    object_in,
+    Request,
 )
 from rq.queues.control.deciding import fields_of, now_of
 from rq.queues.control.idempotency import Key
@@ -39,10 +39,9 @@ MOST_OPEN = 1000  # transactions of a queue
 log = logging.getLogger(__name__)
 
 
-def open_txn(ctx: Context, arg: bytes) -> Ok[TransactionView]:
+def open_txn(ctx: Context, request: Request) -> Ok[TransactionView]:
     """Open a transaction, or give the one that was opened with the same key; `of` one
     that is decided when that other one is."""
-    request = object_in(arg)
     owner = ctx.owner
     key = idempotency.key_of_txn(ctx.connection.asker, request)
     ttl = arguments.seconds(request, "ttl", TTL, 1.0, LONGEST)
@@ -90,8 +89,7 @@ def _one_by_one(verb: _Verb) -> Handler:
     one is at work on it begins when that has ended, and finds out how it went."""
 
     @functools.wraps(verb)
-    def handler(ctx: Context, arg: bytes) -> NowOrLater[object]:
-        request = object_in(arg)
+    def handler(ctx: Context, request: Request) -> NowOrLater[object]:
         txn = _named(ctx.owner, request)
         idempotency.preparer_in(ctx.connection.asker, request).check(txn)
         if txn.pending is None:
@@ -217,10 +215,9 @@ def abort_txn(
     return deciding.aborted(owner, txn, txn.deciding)
 
 
-def show_txn(ctx: Context, arg: bytes) -> Ok[TransactionView]:
+def show_txn(ctx: Context, request: Request) -> Ok[TransactionView]:
     """Answer how a transaction stands; with `limit` also so many of the messages that an
     open one holds."""
-    request = object_in(arg)
     txn = _named(ctx.owner, request)
     if request.get("limit") is None:
         return "ok", now_of(txn)
@@ -228,11 +225,10 @@ def show_txn(ctx: Context, arg: bytes) -> Ok[TransactionView]:
     return "ok", {**now_of(txn), "ids": list(held)}
 
 
-async def list_txns(ctx: Context, arg: bytes) -> Ok[list[TransactionView]]:
+async def list_txns(ctx: Context, request: Request) -> Ok[list[TransactionView]]:
     """Answer how all stand that are open, the oldest first; with `rows` those that are
     committed and of which rows wait; with `limit` then so many of those that are decided,
     what was opened last first."""
-    request = object_in(arg) if arg else {}
     all_txns = ctx.owner.spool.txns
     listed = all_txns.with_rows() if request.get("rows") else all_txns.open_ones()
     if request.get("limit") is not None:

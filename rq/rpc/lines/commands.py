@@ -3,7 +3,7 @@
 A row says what everything on the way to the handler has to know of a command:
 
 - the owner: the least role that may ask it (`role`; `own`: RQ's own user and root
-  alone), whether it is answered while the queue is DOWN (`answered`), and whether it
+  alone), what stands behind its word (`takes`), whether it is answered while the queue is DOWN (`answered`), and whether it
   brings in something new (`creates`), which is paced when folders lag;
 - the client (web, bridge, Spark, command line): over which of a queue's lines it goes
   (`lane`), whether it may be asked a second time when a line breaks under it (`looks`),
@@ -44,12 +44,21 @@ class Answered(StrEnum):
     ALWAYS = "always"  # and while the disk takes no writes, or the directory is gone
 
 
+class Takes(StrEnum):
+    """What stands behind the word of a command."""
+
+    OBJECT = "object"  # of JSON
+    OPTIONAL = "optional"  # one, or nothing
+    ANYTHING = "anything"  # what is no object says nothing, as with the ancestor
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
     """A command of an owner's control socket."""
 
     role: Role
     answered: Answered = Answered.UP
+    takes: Takes = Takes.OBJECT
     creates: bool = False  # something new is accepted by it
     slow: bool = False  # it copies, syncs or reads many files
     own: bool = False  # for RQ's own user and root alone
@@ -67,8 +76,13 @@ class Command:
         return Lane.LEASE if self.role is Role.WORKER else Lane.LOOK
 
 
-def _look(answered: Answered = Answered.UP, *, own: bool = False) -> Command:
-    return Command(role=Role.VIEWER, answered=answered, own=own)
+def _look(
+    answered: Answered = Answered.UP,
+    takes: Takes = Takes.OBJECT,
+    *,
+    own: bool = False,
+) -> Command:
+    return Command(role=Role.VIEWER, answered=answered, takes=takes, own=own)
 
 
 def _create(
@@ -78,6 +92,7 @@ def _create(
 
 
 _ALWAYS, _DOWN = Answered.ALWAYS, Answered.DOWN
+_OPTIONAL, _ANYTHING = Takes.OPTIONAL, Takes.ANYTHING
 _LEASE = Command(role=Role.WORKER, answered=_DOWN)
 _PRODUCE = Command(role=Role.PRODUCER)
 _OPERATE = Command(role=Role.OPERATOR)
@@ -85,27 +100,28 @@ _OPERATE = Command(role=Role.OPERATOR)
 COMMANDS: Final[dict[str, Command]] = {
     # actions on messages; those that make a new one have rows of their own below
     **dict.fromkeys(at(Door.SOCKET), _OPERATE),
+    "ack_errs": Command(role=Role.OPERATOR, takes=_ANYTHING),
     # the queue itself
-    KINDS: _look(_ALWAYS),
-    "ping": _look(_ALWAYS),
-    "uptime": _look(_ALWAYS),
-    "config": _look(_ALWAYS),
-    "status": _look(_ALWAYS),
-    "detail": _look(_ALWAYS),
-    "wake": Command(role=Role.PRODUCER, answered=_ALWAYS),
-    "shutdown": Command(role=Role.ADMIN, answered=_ALWAYS),
-    "mind": Command(role=Role.ADMIN, answered=_ALWAYS, own=True),
-    "seal": Command(role=Role.OPERATOR, answered=_DOWN),
-    "expire": _OPERATE,
-    "check": Command(role=Role.OPERATOR, answered=_DOWN, slow=True),
-    "restored": _look(_DOWN),
+    KINDS: _look(_ALWAYS, _ANYTHING),
+    "ping": _look(_ALWAYS, _ANYTHING),
+    "uptime": _look(_ALWAYS, _ANYTHING),
+    "config": _look(_ALWAYS, _ANYTHING),
+    "status": _look(_ALWAYS, _ANYTHING),
+    "detail": _look(_ALWAYS, _ANYTHING),
+    "wake": Command(role=Role.PRODUCER, answered=_ALWAYS, takes=_ANYTHING),
+    "shutdown": Command(role=Role.ADMIN, answered=_ALWAYS, takes=_ANYTHING),
+    "mind": Command(role=Role.ADMIN, answered=_ALWAYS, takes=_ANYTHING, own=True),
+    "seal": Command(role=Role.OPERATOR, answered=_DOWN, takes=_ANYTHING),
+    "expire": Command(role=Role.OPERATOR, takes=_OPTIONAL),
+    "check": Command(role=Role.OPERATOR, answered=_DOWN, takes=_OPTIONAL, slow=True),
+    "restored": _look(_DOWN, _OPTIONAL),
     "restore": Command(role=Role.ADMIN, answered=_ALWAYS),
     # its messages
     "get_message": _look(),
     "get_attempts": _look(),
     "get_message_state": _look(),
     "get_message_status": _look(),
-    "num_messages": _look(),
+    "num_messages": _look(takes=_ANYTHING),
     "messages": _look(),
     "list": _look(),
     "await_end": _look(),
@@ -128,7 +144,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "commit_txn": _create(slow=True),
     "abort_txn": _PRODUCE,
     "show_txn": _look(_DOWN),
-    "list_txns": _look(_DOWN),
+    "list_txns": _look(_DOWN, _OPTIONAL),
     # leases
     "lease": _LEASE,
     "start": _LEASE,
@@ -138,16 +154,16 @@ COMMANDS: Final[dict[str, Command]] = {
     "finish": _LEASE,
     "file": _LEASE,
     "release": _LEASE,
-    "leases": _look(_DOWN),
+    "leases": _look(_DOWN, _OPTIONAL),
     # many at once
     "bulk": Command(role=Role.OPERATOR, slow=True),
     "cancel_bulk": _OPERATE,
     "show_bulk": _look(_DOWN),
-    "list_bulks": _look(_DOWN),
+    "list_bulks": _look(_DOWN, _ANYTHING),
     # what ended messages owe, and whom the queue tells
     "owes": _look(_DOWN, own=True),
-    "owed": _look(_DOWN),
+    "owed": _look(_DOWN, _OPTIONAL),
     "resolve_owed": Command(role=Role.OPERATOR, answered=_DOWN),
-    "notices": _look(_DOWN),
-    "test_notice": _OPERATE,
+    "notices": _look(_DOWN, _ANYTHING),
+    "test_notice": Command(role=Role.OPERATOR, takes=_ANYTHING),
 }
