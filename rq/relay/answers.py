@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
 
 import orjson
 
@@ -10,7 +11,6 @@ from rq import names
 from rq.errors import BadInput
 from rq.kinds import PASSING, Kind
 from rq.outbound.exchange import Reply
-from rq.relay import words
 from rq.relay.two_phase import Answer, Heard, Step
 from rq.rpc import wire
 from rq.words import sentences
@@ -38,7 +38,7 @@ def prepared(reply: Reply) -> Answer:
         return _by_kind(values, reply.kind)
     remote = values[1]
     if not isinstance(remote, str) or not _is_full_id(remote):
-        return Answer(Heard.SILENT, words.NO_ANSWER)
+        return Answer(Heard.SILENT, _NO_ANSWER)
     knows_keys = len(values) > 2
     past = knows_keys and values[2] != "prep"
     heard = Heard.COMMITTED if past else Heard.PREP
@@ -100,12 +100,12 @@ def _joined(values: Sequence[Json]) -> str | None:
 def copied(values: Json) -> Answer:
     """Return what the answer of a queue of this host to `take_copy` means."""
     if not isinstance(values, list) or not values:
-        return Answer(Heard.SILENT, f"{words.NO_ANSWER}: {values!r:.100}")
+        return Answer(Heard.SILENT, f"{_NO_ANSWER}: {values!r:.100}")
     if _is_ok(values):
         return Answer(Heard.COMMITTED, remote=str(values[1]))
     error = wire.failure_in(values)
     if error is None:
-        return Answer(Heard.SILENT, f"{words.NO_ANSWER}: {values!r:.100}")
+        return Answer(Heard.SILENT, f"{_NO_ANSWER}: {values!r:.100}")
     answer = _by_kind(values, error.kind, str(error))
     # Nothing waits there in prep: what is not found is what was to be copied.
     silent = answer.heard is Heard.SILENT
@@ -143,7 +143,7 @@ def _by_kind(
     """
     kind = kind or sentences.kind_of(str(values[1] if len(values) > 1 else values[0]))
     heard = HEARD_OF.get(kind, Heard.REFUSED) if kind else Heard.REFUSED
-    return Answer(heard, words.refusal(values) if text is None else text)
+    return Answer(heard, _refusal(values) if text is None else text)
 
 
 def _of_prepared(values: Sequence[Json], kind: Kind | None) -> Answer:
@@ -158,8 +158,8 @@ def _of_prepared(values: Sequence[Json], kind: Kind | None) -> Answer:
 def _by_status(reply: Reply, step: Step) -> Answer:
     status = reply.status
     if status == 200:
-        return Answer(Heard.SILENT, words.NO_ANSWER)
-    text = words.by_status(status, _json(reply.body))
+        return Answer(Heard.SILENT, _NO_ANSWER)
+    text = _status_text(status, _json(reply.body))
     if status == 404 and step is not Step.PREPARE:
         return Answer(Heard.UNKNOWN, text)
     if 300 <= status < 500 and status not in _NOT_NOW:
@@ -173,3 +173,44 @@ def _json(body: bytes) -> Json:
     except orjson.JSONDecodeError:
         return None
     return value
+
+
+# ---- what people are shown
+
+# Of an answer they are shown sentences of RQ, and never a body as it came. A message may
+# lead to a service that only this machine can reach. If the body of its answer were shown,
+# every sender of messages could read it.
+_LIMIT = 300  # characters
+_NOT_SHOWN = "its reason is not shown, as it is not in the words of RQ: look there"
+_NO_ANSWER = "the answer is not one of RQ's"
+_OF_STATUS = {
+    401: "put user and password, or a token, for it into config/peers.json",
+    403: "who is set for it in config/peers.json may not do that",
+    404: "there is no such queue or message",
+}
+
+
+def _sentence(text: object) -> str | None:
+    """Return a text if RQ may have said it, else None."""
+    if not isinstance(text, str) or sentences.kind_of(text) is None:
+        return None
+    return " ".join(text.split())[:_LIMIT]
+
+
+def _refusal(values: Sequence[Json]) -> str:
+    """Return what a reply `["fail", TEXT]`, or the ancestor's `[false, TEXT]`, says to
+    a person."""
+    plain = len(values) == 2 and values[0] in ("fail", False)
+    return (_sentence(values[1]) if plain else None) or _NOT_SHOWN
+
+
+def _status_text(status: int, body: object) -> str:
+    """Return what an answer with another status than 200 says to a person; `body` is
+    the JSON in it, if it was."""
+    detail = _sentence(body.get("detail")) if isinstance(body, Mapping) else None
+    why = detail or _OF_STATUS.get(status)
+    try:
+        phrase = f"{status} {HTTPStatus(status).phrase}"
+    except ValueError:
+        phrase = str(status)
+    return f"{phrase}: {why}" if why else phrase

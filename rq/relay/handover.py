@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rq import config, names
-from rq.errors import Refused, RQError
+from rq.errors import NoSuchQueue, OutcomeUnknown, Refused, RQError, Unreachable
 from rq.kinds import PASSING, Kind
 from rq.layout import Root
 from rq.message import guarded
@@ -19,13 +19,14 @@ from rq.outbound import addresses, connection, peers
 from rq.outbound.connection import NotAllowed
 from rq.outbound.line import Lines
 from rq.outbound.peers import Peer, Target
-from rq.relay import host_back_off, local, store
+from rq.relay import answers, host_back_off, store
 from rq.relay import task as tasks
 from rq.relay.host_back_off import Wait
 from rq.relay.remote import Remote
 from rq.relay.store import Store
 from rq.relay.task import Task
 from rq.relay.two_phase import ENDS, Answer, Heard, Step, next_step
+from rq.rpc import client
 from rq.scripts import python as script
 from rq.scripts.pipe import Verb
 from rq.words.nesting import Json
@@ -84,7 +85,7 @@ def _deliver_here(outgoing: _Outgoing, keeper: Store) -> Report:
     """Hand a message over to a queue of this host."""
     task, queue = outgoing.task, outgoing.to.queue
     begun, name = time.time(), f"{_HERE}/{queue}"
-    answer = local.deliver(task, queue, outgoing.fields, outgoing.key)
+    answer = _copied(task, queue, outgoing.fields, outgoing.key)
     if answer.heard is Heard.SILENT:
         keeper.keep(peer=_HERE, step=Step.COMMIT, answer=answer.text)
         if (end := _end_by_age(keeper, answer)) is not None:
@@ -94,6 +95,25 @@ def _deliver_here(outgoing: _Outgoing, keeper: Store) -> Report:
     if answer.heard is Heard.COMMITTED:
         return Verb.RELAYED, answer.remote or ""
     return Verb.ERR, answer.text
+
+
+def _copied(task: Task, queue: str, fields: Mapping[str, Json], key: str) -> Answer:
+    """Let `queue` take a copy itself, attachments included, with no HTTP between; once for
+    a key."""
+    there = task.root.queue(queue)
+    if not there.config.is_file():
+        raise NoSuchQueue(f"there is no queue {queue} here")
+    request = {
+        "message": dict(fields),
+        "queue": task.queue.name,
+        "msg_id": task.message.msg_id,
+        "_key": key,
+    }
+    try:
+        reply = client.ask(there.socket, "take_copy", request)
+    except (OutcomeUnknown, Unreachable) as error:
+        return Answer(Heard.SILENT, str(error))
+    return answers.copied(reply)
 
 
 def _answered(task: Task, names: Sequence[str]) -> None:

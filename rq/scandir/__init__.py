@@ -8,6 +8,6 @@ is gone removes a queue, and only one that a link had made.
 It also watches the files of the root for all others: it wakes queues and timers when
 something of theirs has changed.
 
-`links` reads what is declared and `existing` what there is; `passes` makes it so, `hints`
-passes on. `__main__` is the program.
+`links` reads what is declared; `passes` reads what there is, and makes it so. `__main__` is
+the program, and passes hints on.
 """

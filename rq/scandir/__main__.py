@@ -6,14 +6,18 @@ import logging
 import select
 import sys
 import time
+from collections.abc import Iterable
+from pathlib import Path
 
 from rq.errors import RQError
 from rq.files.watch import Watcher
-from rq.rpc import helper
+from rq.layout import QueueDir, Root
+from rq.rpc import client, helper
 from rq.rpc.helper import Helper
-from rq.scandir import hints
 from rq.scandir.passes import GONE_FOR, Scandir
 
+WAKE_TIMEOUT = 0.5
+_OF_DEFINITION = frozenset({"run", "config.json", "form.json"})
 LOOK = 2.0  # seconds between looks when hints work
 LOOK_WITHOUT_HINTS = 0.8
 SETTLE = 0.05  # seconds from a hint to the look, so that a burst is one look
@@ -55,7 +59,7 @@ def _rest(watcher: Watcher, life_fd: int | None, until: float) -> bool:
 
 def _pass(watcher: Watcher, scandir: Scandir, look_at: float) -> float:
     """Pass hints on, look when it is time or a hint says so; return when it is next."""
-    hinted = hints.pass_on(scandir.root, watcher.hints())
+    hinted = _pass_on(scandir.root, watcher.hints())
     now = time.monotonic()
     if now < look_at and not hinted:
         return look_at
@@ -68,6 +72,42 @@ def _pause(watcher: Watcher, scandir: Scandir) -> float:
     if scandir.gone_since:
         return GONE_FOR
     return LOOK_WITHOUT_HINTS if watcher.missing else LOOK
+
+
+# ---- hints, passed on
+
+
+def _pass_on(root: Root, hints: Iterable[Path]) -> bool:
+    """Wake the queues and the timers of which something has changed; return whether the
+    hints are a reason to look."""
+    mine = False
+    wake: set[Path] = set()
+    for path in hints:
+        if path.parent == root.config_dir:
+            if path.suffix in (".down", ".pause"):
+                wake.add(root.queue(path.stem).socket)
+        elif path.parent.name == "new" and root.queues in path.parents:
+            wake.add(QueueDir(path.parent.parent).socket)
+        elif path.parent == root.timers:
+            wake.add(root.timers_socket)
+        else:
+            near = path.parent == root.scandir
+            mine = mine or near or path.name in _OF_DEFINITION
+    for socket in wake:
+        _wake(root, socket)
+    return mine
+
+
+def _wake(root: Root, socket: Path) -> None:
+    """Say `wake` and do not wait: it is a hint, the owner looks by itself too."""
+    try:
+        if socket == root.timers_socket:
+            client.ask_timers(socket, "wake", timeout=WAKE_TIMEOUT)
+            return
+        with client.Connection(socket, WAKE_TIMEOUT) as line:
+            line.send("wake")
+    except RQError as error:
+        log.debug("%s", error)
 
 
 if __name__ == "__main__":

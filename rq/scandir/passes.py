@@ -3,24 +3,77 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rq import names
 from rq.config import files, trash
 from rq.errors import CannotRead, RQError
 from rq.layout import Root
 from rq.rpc import client, wire
 from rq.scandir.cache import JsonCache
-from rq.scandir.existing import Existing, is_as_defined, orphans, read_existing
-from rq.scandir.links import Definition, read_links
+from rq.scandir.links import Definition, Links, read_links
 from rq.words import visible
+from rq.words.nesting import Json
 
 GONE_FOR = 0.3  # seconds that a link must be gone: `ln -sfn` may remove it first
 ASK_TIMEOUT = 30.0
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Existing:
+    """A queue as it is on disk."""
+
+    config: Mapping[str, Json]
+    mark: Mapping[str, Json]
+    form: str | None
+
+
+def _read_existing(root: Root, cache: JsonCache) -> dict[str, _Existing]:
+    """Return the queues that are there."""
+    queues = {}
+    for name in os.listdir(root.queues):
+        queue = root.queue(name)
+        if names.is_queue_name(name) and queue.config.is_file():
+            queues[name] = _Existing(
+                cache.read_or_empty(queue.config),
+                cache.read_or_empty(queue.scandir_mark),
+                _target(queue.form),
+            )
+    return queues
+
+
+def _target(link: Path) -> str | None:
+    try:
+        return os.readlink(link)
+    except OSError:
+        return None
+
+
+def _is_as_defined(definition: Definition, queue: _Existing) -> bool:
+    """Return whether a queue is what its link says."""
+    return (
+        json.dumps(queue.config, sort_keys=True)
+        == json.dumps(definition.config, sort_keys=True)
+        and queue.mark.get("owner") == "scandir"
+        and queue.mark.get("link") == definition.link
+        and queue.form == definition.form
+    )
+
+
+def _orphans(links: Links, queues: Mapping[str, _Existing]) -> list[str]:
+    """Return the queues that a link had made and none declares any more."""
+    return sorted(
+        name
+        for name, queue in queues.items()
+        if queue.mark.get("owner") == "scandir" and name not in links.present
+    )
 
 
 @dataclass(slots=True)
@@ -39,7 +92,7 @@ class Scandir:
         """Bring queues and links together; return the directories worth watching."""
         try:
             links = read_links(self.root, self.cache)
-            queues = read_existing(self.root, self.cache)
+            queues = _read_existing(self.root, self.cache)
         except OSError as error:
             # A directory that cannot be listed says nothing about any queue.
             self._show({"scandir": f"cannot be read, so no queue is changed: {error}"})
@@ -49,17 +102,17 @@ class Scandir:
             problem = self._make_so(definition, queues.get(name))
             if problem:
                 errors[name] = problem
-        self._remove(orphans(links, queues), now, errors)
+        self._remove(_orphans(links, queues), now, errors)
         self._show(errors)
         self._wake_changed(queues)
         own = {self.root.config_dir, self.root.scandir, self.root.timers}
         doors = {self.root.queue(name).path / "new" for name in queues}
         return own | doors | links.directories
 
-    def _make_so(self, definition: Definition, queue: Existing | None) -> str:
+    def _make_so(self, definition: Definition, queue: _Existing | None) -> str:
         """Let the supervisor make a queue as defined; return the problem, "" if none."""
         name = definition.name
-        if queue and is_as_defined(definition, queue):
+        if queue and _is_as_defined(definition, queue):
             return ""
         if queue and queue.mark.get("owner") == "api":
             return (

@@ -16,7 +16,7 @@ from falcon.asgi import Request, Response
 from rq import names
 from rq.access.gate import ANYBODY
 from rq.access.roles import Principal, Role
-from rq.builtin.router import switch
+from rq.builtin.router import rules
 from rq.config import secrets
 from rq.errors import (
     BadInput,
@@ -175,7 +175,7 @@ async def send(site: Site, req: Request, name: str, form: Form) -> bytes:
     data = orjson.dumps(fields)
     if len(data) > forms.REQUEST:  # the socket would speak of frames
         return orjson.dumps(wire.failure(too_large(len(data)), with_kind=True))
-    name = switch.addressed(site.root, name)
+    name = rules.addressed(site.root, name)
     reply = await site.owners.ask_raw(name, command, data)
     if reply.startswith(wire.FAILED) and _is_down(reply):
         raise Down(_IS_DOWN)

@@ -155,14 +155,14 @@ class Attempt:
         if self.why is None or why is Why.LOST:
             self.why = why
         self.stopped.set()
-        if self._script is not None and self._script.termination is None:
-            if self._before_stop is not None:
-                self._before_stop()
-            self._script.terminate(max(0.0, grace), msg_id=self.msg_id)
+        self._terminate(max(0.0, grace))
 
     def exceed(self, over: Over, grace: float) -> None:
         """Let its script end for a limit, and tell so."""
         self.said.over = over
+        self._terminate(grace)
+
+    def _terminate(self, grace: float) -> None:
         if self._script is not None and self._script.termination is None:
             if self._before_stop is not None:
                 self._before_stop()

@@ -52,9 +52,7 @@ class Delivery:
         """Return what sends the log of an attempt."""
         read = functools.partial(folders.read_piece, folder, folder.log)
 
-        async def send(offset: int, data: bytes, gap: bool) -> Result:
-            return await self.service.log(token, offset, data, gap)
-
+        send = functools.partial(self.service.log, token)
         return LogSender(send, read, begin, sent)
 
     async def hand_in(self, attempt: Attempt) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from rq import names
 from rq.errors import BadInput, NoRoom, NotPlain, NotWhole
 from rq.files import beneath, durable
 from rq.layout import ATTACH, JOB, MSG, STDIO_LOG
+from rq.logs import fields
 from rq.work.answers import File, Lease
 from rq.work.place import Place
 from rq.work.service import Service
@@ -24,6 +26,9 @@ KEPT_FREE = 16 * 1024 * 1024  # bytes of the disk that attachments leave
 _MODE = 0o750
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 _PIECE = 1024 * 1024
+PAUSE = 0.1  # seconds in which folders gather before they are removed
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,3 +198,49 @@ def read_piece(folder: Folder, path: str, start: int) -> bytes:
         return os.pread(fd, _PIECE, start)
     finally:
         os.close(fd)
+
+
+# ---- their end
+
+
+class Sweeper:
+    """Removes the folders of messages that are handed in, in a thread: a disk may take
+    longer for that than the script took for its work."""
+
+    def __init__(self) -> None:
+        self._folders: list[Folder] = []
+        self._task: asyncio.Task[None] | None = None
+
+    def remove(self, folder: Folder) -> None:
+        """Remove a folder, soon."""
+        self._folders.append(folder)
+        if self._task is None:
+            self._task = asyncio.create_task(self._sweep())
+
+    async def _sweep(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._folders:
+            await asyncio.sleep(PAUSE)
+            folders, self._folders = self._folders, []
+            await loop.run_in_executor(None, _remove_all, folders)
+        self._task = None
+
+    async def ended(self) -> None:
+        """Wait until all are gone."""
+        if self._task is not None:
+            await self._task
+
+
+def _remove_all(folders: list[Folder]) -> None:
+    for folder in folders:
+        if folder.remove_plain():
+            continue
+        try:
+            folder.remove()
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            log.error(
+                "a folder stays until the next start: %s",
+                fields(folder=folder.name, reason=error.strerror or error),
+            )

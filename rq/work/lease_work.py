@@ -18,11 +18,11 @@ from rq.scripts.pipe import Verb
 from rq.work import folder as folders
 from rq.work import holding
 from rq.work.attempt import Attempt, Why
-from rq.work.bulk import Bulk
 from rq.work.definition import Definition
 from rq.work.delivery import Delivery
+from rq.work.folder import Sweeper
 from rq.work.load import Load
-from rq.work.sweeper import Sweeper
+from rq.work.words import Bulk
 
 HOLD = 2.0  # seconds without leases after a script could not be started
 _WHY = 200  # characters of a reason that travel

@@ -12,8 +12,6 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-import orjson
-
 from rq import back_off
 from rq.errors import Unreachable
 from rq.kinds import PASSING
@@ -89,8 +87,3 @@ def _as_it_came(reply: Reply) -> Reply:
 
 def _passes(reply: Reply) -> bool:
     return reply.status in _PASSING if reply.kind is None else reply.kind in PASSING
-
-
-def encoded(value: object) -> bytes:
-    """Return a request's body."""
-    return orjson.dumps(value)

@@ -7,8 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from rq.work.holding import Result
 
-# Sends bytes at an offset.
-Send = Callable[[int, bytes, bool], Awaitable[Result]]
+Send = Callable[[int, bytes], Awaitable[Result]]  # sends bytes at an offset
 Read = Callable[[int], bytes]  # returns the next bytes of the file from an offset on
 TRIES = 5  # answers in a row that take nothing
 
@@ -54,7 +53,7 @@ class LogSender:
         return max(0, self.end_at - self.begin_at - self.sent)
 
     async def _send_piece(self, data: bytes) -> None:
-        result = await self._send(self.sent, data, False)
+        result = await self._send(self.sent, data)
         have = result.have if result.have is not None else self.sent + len(data)
         if not result.ok and result.have is None:
             self._failures = TRIES  # the token is no longer the attempt

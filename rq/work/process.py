@@ -22,6 +22,7 @@ from rq.work.agent import Agent, Limits
 from rq.work.attempt import Attempt
 from rq.work.definition import Definition
 from rq.work.delivery import Delivery
+from rq.work.folder import Sweeper
 from rq.work.guard import Guard
 from rq.work.lease_work import LeaseWork, Runner
 from rq.work.link import Link
@@ -32,7 +33,6 @@ from rq.work.place import Place, open_place
 from rq.work.pool import Pool
 from rq.work.service import Service
 from rq.work.shared_script import SharedScript
-from rq.work.sweeper import Sweeper
 from rq.work.watch import Watch
 from rq.work.words import Words
 

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
+import orjson
+
 import rq
 from rq.errors import BadInput, Unreachable
 from rq.outbound.api import failure_of
@@ -18,7 +20,7 @@ from rq.words.nesting import Json
 from rq.work import answers
 from rq.work.answers import File, Offer
 from rq.work.holding import Result
-from rq.work.link import Link, encoded
+from rq.work.link import Link
 
 JSON = {"Content-Type": "application/json"}
 BYTES = {"Content-Type": "application/octet-stream"}
@@ -102,15 +104,13 @@ class Service:
     async def progress(self, token: str, text: str) -> Result:
         """Show what the script said last."""
         return await self._single(
-            "PATCH", self._of(token), JSON, encoded({"text": text})
+            "PATCH", self._of(token), JSON, orjson.dumps({"text": text})
         )
 
-    async def log(self, token: str, offset: int, data: bytes, gap: bool) -> Result:
+    async def log(self, token: str, offset: int, data: bytes) -> Result:
         """Append to the log; `offset` is counted from the attempt's first byte. A result
         that is not ok may say how much has arrived."""
         headers = {**BYTES, "Upload-Offset": str(offset)}
-        if gap:
-            headers["Gap"] = "true"
         return await self._single("PUT", f"{self._of(token)}/log", headers, data)
 
     async def upload(self, token: str, file: File, start: int, piece: bytes) -> Result:
@@ -198,6 +198,6 @@ class Service:
             method="POST",
             path=f"{self._queue}/{path}",
             headers=JSON,
-            body=encoded(body),
+            body=orjson.dumps(body),
             patience=wait + MARGIN,
         )

@@ -392,7 +392,7 @@ CODE = {
         *(f"rq.web.{m}" for m in ("relay_actions", "resumable_uploads")),
         *(f"rq.web.api.{m}" for m in ("messages", "actions", "transactions")),
     },
-    "relay of this host": {"rq.relay.local"},
+    "relay of this host": {"rq.relay.handover"},
     "script: dup": {"rq.queues.delivery.copies"},
     "broker: ADDJOB": {"rq.broker.bridge.queues"},
     "timer": {"rq.timers.sending"},

@@ -11,7 +11,7 @@ from harness.waiting import wait_until
 
 from rq import config
 from rq.builtin.router import __main__ as program
-from rq.builtin.router import switch
+from rq.builtin.router import rules
 from rq.errors import CannotRead
 from rq.scripts.pipe import Verb
 
@@ -206,8 +206,8 @@ def test_a_message_is_tried_without_being_sent(site, tmp_path):
 
 def test_the_file_is_the_switch_of_the_webs_routes(site):
     root = site[0].root
-    assert switch.addressed(root, "x") == "rq_router"
+    assert rules.addressed(root, "x") == "rq_router"
     for name in ("relay", "cleaner", "webhook", "rq_router"):
-        assert switch.addressed(root, name) == name
+        assert rules.addressed(root, name) == name
     root.router.unlink()
-    assert switch.addressed(root, "x") == "x"
+    assert rules.addressed(root, "x") == "x"

@@ -15,9 +15,9 @@ from rq.outbound import addresses, peers
 from rq.outbound.host import Host, Request
 from rq.outbound.peers import Peer
 from rq.work import answers, place, shared_script
-from rq.work.bulk import MOST, Bulk
 from rq.work.holding import Result
 from rq.work.shared_script import lay_out
+from rq.work.words import MOST, Bulk
 
 # ---- answers that are no HTTP, or too much of it
 

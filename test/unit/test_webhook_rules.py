@@ -5,8 +5,9 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from rq.builtin.webhook import body, settings, signing
-from rq.builtin.webhook.outcome import LONGEST, PAUSES, Answer, again, decide
+from rq.builtin.webhook import settings, signing
+from rq.builtin.webhook.post import as_form, as_json
+from rq.builtin.webhook.tries import LONGEST, PAUSES, Answer, again_after, decide
 from rq.errors import BadConfig
 from rq.scripts.pipe import Verb
 
@@ -62,10 +63,10 @@ def test_any_other_answer_is_tried_again(status):
 
 
 def test_pauses_grow_over_days_and_differ():
-    told = [again("x", count, 0.5)[1] for count in range(12)]
+    told = [again_after("x", count, 0.5)[1] for count in range(12)]
     assert [int(one.partition("-")[0]) for one in told] == [*PAUSES, *[86400] * 3]
-    assert again("x", 1, 0.0)[1] == "270-x"
-    assert again("x", 1, 1.0)[1] == "330-x"
+    assert again_after("x", 1, 0.0)[1] == "270-x"
+    assert again_after("x", 1, 1.0)[1] == "330-x"
 
 
 @pytest.mark.parametrize(
@@ -119,7 +120,7 @@ TOLD = {
 
 
 def test_the_body_says_what_when_and_all():
-    kind, data = body.as_json(TOLD)
+    kind, data = as_json(TOLD)
     assert kind == "application/json"
     assert json.loads(data) == {
         "type": "message.err",
@@ -129,7 +130,7 @@ def test_the_body_says_what_when_and_all():
 
 
 def test_the_form_is_the_ancestors():
-    kind, data = body.as_form(TOLD, "http://h:3333/q/x/new_message")
+    kind, data = as_form(TOLD, "http://h:3333/q/x/new_message")
     form = parse_qs(data.decode())
     assert kind == "application/x-www-form-urlencoded"
     assert form["x_format"] == ["json"]

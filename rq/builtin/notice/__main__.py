@@ -10,30 +10,49 @@ from __future__ import annotations
 import json
 import os
 import random
+import signal
+import subprocess
 import sys
 import time
 from functools import partial
 
 import rq
 from rq import config, names
-from rq.builtin.notice import last_lines, letter, mail, stories
+from rq.builtin.notice import letter, stories
 from rq.builtin.notice.stories import Story
-from rq.builtin.webhook import outcome, settings, signing, tries
+from rq.builtin.webhook import settings, signing, tries
 from rq.builtin.webhook.post import post
 from rq.config import notices
 from rq.config.mail import missing
 from rq.config.settings import QueueConfig, RootConfig
-from rq.errors import BadConfig, BadInput, OutcomeUnknown, RQError, Unreachable
+from rq.errors import (
+    BadConfig,
+    BadInput,
+    NotPlain,
+    OutcomeUnknown,
+    RQError,
+    Unreachable,
+)
 from rq.files import beneath
-from rq.layout import Root
+from rq.layout import JOB, STDIO_LOG, QueueDir, Root
 from rq.outbound import connection
 from rq.outbound.addresses import Internal
 from rq.rpc import client
 from rq.scripts import python as script
 from rq.scripts.pipe import Verb
+from rq.spool import folders
+from rq.words import visible
+from rq.words.states import COUNTED
 
 _ASK = 30.0  # seconds
 _TEST = "test"  # a matter
+LINES = 40  # of a log that an err shows
+TAIL = 8192  # bytes that these may have
+OUTPUT = 65536  # bytes of output that are told whole; of more the two ends
+TIMEOUT = 60.0  # seconds that sendmail may take
+_SAID = 2000  # bytes of what it says
+# Of sysexits.h those that another try does not change: no such user or host, wrong data.
+_FOR_GOOD = frozenset({64, 65, 67, 68, 77, 78})
 _REMOVED = (
     "{target:.80} is told nothing: the settings of queue {queue} do not name it now"
 )
@@ -72,7 +91,7 @@ def _bring(root: Root, dir_fd: int, story: Story, named: str) -> tuple[Verb, str
     target = _still_told(own, main, story, named)
     if not target:
         return Verb.ERR, _REMOVED.format(target=named, queue=story.queue)
-    log = last_lines.of(place, dir_fd, story)
+    log = _last_lines(place, dir_fd, story)
     kind, _, to = target.partition(":")
     if kind == "mail":
         return _mail(main, to, story, log)
@@ -102,7 +121,34 @@ def _mail(main: RootConfig, to: str, story: Story, log: str) -> tuple[Verb, str]
         data = letter.mail(to, story, log, _key(), main.host)
     except ValueError as error:
         return Verb.ERR, f"{to!r:.80} is no address of mail: {error}"
-    return mail.hand_over(main.sendmail, data)
+    return _hand_over(main.sendmail, data)
+
+
+def _hand_over(program: str, letter: bytes) -> tuple[Verb, str]:
+    """Return what to report: done, err for good, or resend with the reason."""
+    try:
+        process = subprocess.Popen(
+            [program, "-t", "-oi"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+    except OSError as error:
+        return Verb.RESEND, f"{program} cannot be started: {error.strerror}"
+    try:
+        _, said = process.communicate(letter, timeout=TIMEOUT)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        return Verb.RESEND, f"{program} has not ended within {TIMEOUT:g} s"
+    why = visible.last_line(said[-_SAID:].decode(errors="replace"), 200)
+    status = process.returncode
+    if status == 0:
+        return Verb.DONE, f"{program} has taken it"
+    how = f"exit {status}" if status > 0 else f"signal {-status}"
+    text = f"{program} refused it ({how}){': ' if why else ''}{why}"
+    return (Verb.ERR if status in _FOR_GOOD else Verb.RESEND), text
 
 
 def _hand_on(root: Root, to: str, story: Story, log: str) -> tuple[Verb, str]:
@@ -141,7 +187,7 @@ def _post(root: Root, url: str, story: Story, log: str) -> tuple[Verb, str]:
         }
         with connection.within(chosen.timeout):
             answer = post(url, data, headers, chosen)
-        verb, text = outcome.decide(answer, script.count(), random.random())
+        verb, text = tries.decide(answer, script.count(), random.random())
         return (verb, text) if verb is not Verb.RESEND else (verb, _reason(text))
     except Internal as error:
         return Verb.ERR, str(error)
@@ -154,6 +200,55 @@ def _post(root: Root, url: str, story: Story, log: str) -> tuple[Verb, str]:
 def _reason(text: str) -> str:
     """Return the reason of a report that asks for another try."""
     return text.partition("-")[2]
+
+
+# ---- what is shown of the log of its message: bounded, and clean of controls
+
+
+def _last_lines(queue: QueueDir, dir_fd: int, story: Story) -> str:
+    """Return what is to be shown; "" when there is nothing, or it cannot be read.
+    `dir_fd`: the directory of the queue, held open since its settings were read."""
+    msg_id = story.text("msg_id")
+    for state in COUNTED if msg_id else ():
+        file = folders.file_of(queue, state, msg_id, f"{JOB}/{STDIO_LOG}")
+        try:
+            fd = file.open_at(dir_fd)
+        except (OSError, NotPlain):
+            continue
+        try:
+            return _read(fd, story)
+        except OSError:
+            return ""
+        finally:
+            os.close(fd)
+    return ""
+
+
+def _read(fd: int, story: Story) -> str:
+    size = os.fstat(fd).st_size
+    begin, end = _part(story.values.get("printed"), size)
+    if story.matter != "output":
+        begin = max(begin, end - TAIL)
+        return "\n".join(_clean(os.pread(fd, end - begin, begin)).splitlines()[-LINES:])
+    if end - begin <= OUTPUT:
+        return _clean(os.pread(fd, end - begin, begin))
+    half = OUTPUT // 2
+    head, tail = os.pread(fd, half, begin), os.pread(fd, half, end - half)
+    left = end - begin - OUTPUT
+    return f"{_clean(head)}\n[… {left:,} bytes are left out …]\n{_clean(tail)}"
+
+
+def _part(printed: object, size: int) -> tuple[int, int]:
+    """Return which bytes of a log an attempt has printed; all, if that is not known."""
+    if isinstance(printed, list) and len(printed) == 2:
+        begin, end = printed
+        if isinstance(begin, int) and isinstance(end, int) and 0 <= begin <= end:
+            return min(begin, size), min(end, size)
+    return 0, size
+
+
+def _clean(written: bytes) -> str:
+    return visible.uncoloured(written.decode(errors="replace")).strip("\n")
 
 
 def main() -> int:

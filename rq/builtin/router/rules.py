@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from rq.errors import BadConfig, BadInput
-from rq.message import PARAMS, param_text
+from rq.layout import Root
+from rq.message import PARAMS, guarded, param_text
 from rq.words.nesting import Json
 
 DEFAULT = "default"
@@ -230,3 +231,16 @@ def address(host: str, dest: str) -> str:
 
 def _has_port(host: str) -> bool:
     return host.rpartition(":")[2].isdecimal() and not host.endswith("]")
+
+
+# ---- where the web's messages go
+
+
+_NOT_ROUTED = frozenset({"rq_router", "relay", *guarded.QUEUES})
+
+
+def addressed(root: Root, name: str) -> str:
+    """Return the queue that the web's routes about messages of queue `name` mean: the
+    router, while there are rules for it."""
+    routed = name not in _NOT_ROUTED and root.router.exists()
+    return "rq_router" if routed else name

@@ -1,4 +1,4 @@
 """The script of the queue `webhook`: posts how a message has ended to a URL.
 
-`signing`, `outcome` and `body` are rules; `post` makes the request.
+`signing` has rules; `post` makes the request, `tries` decides what becomes of it.
 """

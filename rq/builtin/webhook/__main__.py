@@ -12,8 +12,8 @@ from collections.abc import Mapping
 
 import rq
 from rq import config, names
-from rq.builtin.webhook import body, outcome, settings, signing, tries
-from rq.builtin.webhook.post import post
+from rq.builtin.webhook import settings, signing, tries
+from rq.builtin.webhook.post import as_form, as_json, post
 from rq.builtin.webhook.settings import Settings
 from rq.errors import RQError
 from rq.outbound import connection
@@ -44,16 +44,16 @@ def _try() -> tuple[Verb, str]:
         return tries.again(connection.reason(error))
     except (RQError, ValueError) as error:
         return tries.again(str(error) or type(error).__name__)
-    return outcome.decide(answer, script.count(), random.random())
+    return tries.decide(answer, script.count(), random.random())
 
 
 def _send(
     url: str, story: Mapping[str, Json], webhook_id: str, chosen: Settings
-) -> outcome.Answer:
+) -> tries.Answer:
     if chosen.body == "form":
-        kind, data = body.as_form(story, url)
+        kind, data = as_form(story, url)
     else:
-        kind, data = body.as_json(story)
+        kind, data = as_json(story)
     signed = signing.headers(webhook_id, int(time.time()), data, chosen.secrets)
     agent = f"RQ/{rq.__version__}"
     headers = {"Content-Type": kind, "User-Agent": agent, **signed}

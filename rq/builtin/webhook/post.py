@@ -1,21 +1,49 @@
-"""A POST to a receiver of webhooks, and its answer."""
+"""A POST to a receiver of webhooks, and its answer.
+
+What is posted is the story of an end, as JSON or as the ancestor's form.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Mapping
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urlencode, urljoin, urlsplit
 
 from rq.builtin.webhook import settings as urls
-from rq.builtin.webhook.outcome import Answer
 from rq.builtin.webhook.settings import Settings
+from rq.builtin.webhook.tries import Answer
+from rq.message import PARAMS
 from rq.outbound import page
 from rq.outbound.exchange import HungUp, NotHttp
 from rq.outbound.page import Rules
+from rq.words.nesting import Json
 
 REDIRECTS = 3
 _KEEP_METHOD = frozenset({307, 308})  # all others turn a POST into a GET
 _BODY = 4096  # bytes of an answer that are read
+_OF_THE_FORM = ("src", *PARAMS, "orig_msg_id")
+
+
+def as_json(story: Mapping[str, Json]) -> tuple[str, bytes]:
+    """Return (content type, body) as Standard Webhooks recommend them."""
+    times = story.get("times")
+    body = {
+        "type": f"message.{story.get('state', 'ended')}",
+        "timestamp": times.get("ended") if isinstance(times, dict) else None,
+        "data": story,
+    }
+    text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+    return "application/json", text.encode()
+
+
+def as_form(story: Mapping[str, Json], url: str) -> tuple[str, bytes]:
+    """Return (content type, body) as the ancestor had them: a message for the queue
+    whose `new_message` the URL is."""
+    message = {name: story[name] for name in _OF_THE_FORM if name in story}
+    message["dest"] = urlsplit(url).path.rpartition("/")[0]
+    form = {"x_format": "json", "mesg": json.dumps(message)}
+    return "application/x-www-form-urlencoded", urlencode(form).encode()
 
 
 def post(

@@ -12,7 +12,7 @@ import orjson
 from falcon.asgi import Request
 
 from rq.access.roles import Role
-from rq.builtin.router import switch
+from rq.builtin.router import rules
 from rq.errors import NotUnique, RQError, TooLarge
 from rq.kinds import Kind
 from rq.message import MESSAGE_LIMIT
@@ -52,7 +52,7 @@ async def send_lines(site: Site, req: Request, body: None, name: str) -> Answer:
             description=f"The lines of a request are at most {BODY} bytes; send several."
         )
     check_dest(req, name, {})
-    queue = switch.addressed(site.root, name)
+    queue = rules.addressed(site.root, name)
     lines = _Lines(req.stream)
     async with site.owners.line(queue) as line:
         sending = _Sending(line)

@@ -12,7 +12,7 @@ from falcon.asgi import Request
 
 from rq import names
 from rq.access.roles import Role
-from rq.builtin.router import switch
+from rq.builtin.router import rules
 from rq.errors import BadInput, NoSuchMessage, RQError
 from rq.kinds import PASSING, Kind
 from rq.layout import JOB, STDIO_LOG
@@ -112,7 +112,7 @@ async def send(site: Site, req: Request, body: NewMessage, name: str) -> Answer:
     if (key := key_of(req, body.get("_key"))) is not None:
         message |= {"_key": key, "_same": True}
     request = with_user(req, cast("dict[str, Json]", message))
-    queue = switch.addressed(site.root, name)
+    queue = rules.addressed(site.root, name)
     reply = await site.owners.ask(queue, "create_message", request)
     url = client.demanded(reply)
     return sent(site, str(url), joined=JOINED in reply[2:])
