@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from rq.config import passwords, read_json
-from rq.config.values import is_loopback
+from rq.config.settings import Check, setting, setting_of
+from rq.config.values import is_loopback, one_of
 from rq.errors import BadConfig
 
 PORT = 7711
@@ -16,96 +17,6 @@ LOOPBACK = "127.0.0.1"
 MAXMEMORY = 1024**3
 EVICTS = "acks"  # what nobody will be handed again goes when memory is short
 FSYNC = ("always", "everysec", "no")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerConfig:
-    """How one node runs."""
-
-    enabled: bool = False
-    addr: str = LOOPBACK
-    port: int = PORT
-    password: str = ""  # a hash; "": none
-    tls: Mapping[str, str] = field(
-        default_factory=dict
-    )  # cert, key, clients: PEM files
-    bus_addr: str = ""  # where other nodes come in; "": at `addr`
-    bus_port: int = 0  # 0: 10,000 above `port` with a secret, else nowhere
-    bus_tls: Mapping[str, str] | bool = False  # cert, key: PEM files; True: as in `tls`
-    secret_file: str = ""  # a path; "": no secret that nodes share
-    node_timeout: int = 15_000  # milliseconds of silence until a node is suspected
-    unixsocket: str = ""  # a path; "": there is none
-    maxmemory: int = MAXMEMORY  # bytes of jobs
-    maxmemory_policy: str = EVICTS
-    maxclients: int = 10_000
-    login_timeout: int = 10  # seconds until who has not logged in is closed; 0: never
-    appendfsync: str = FSYNC[0]
-    slowlog_slower: int = 10_000  # microseconds; below 0: none is slow
-    slowlog_length: int = 128  # slow commands that are kept
-    latency_threshold: int = 0  # milliseconds of a spike; 0: none is kept
-
-    def to_json(self) -> dict[str, object]:
-        """Return the settings that are not default."""
-        default = BrokerConfig()
-        return {
-            name: getattr(self, name)
-            for name in self.__dataclass_fields__
-            if getattr(self, name) != getattr(default, name)
-        }
-
-
-def read(path: Path) -> BrokerConfig:
-    """Return the settings in a file; BadConfig says what is wrong with it."""
-    return checked(read_json(path), str(path)) if path.exists() else BrokerConfig()
-
-
-def checked(given: Mapping[str, object], where: str) -> BrokerConfig:
-    """Return settings; BadConfig names the one that is wrong."""
-    values: dict[str, object] = {}
-    for name, value in given.items():
-        if name not in _CHECKS:
-            names = ", ".join(_CHECKS)
-            raise BadConfig(f"{where}: {name!r:.60} is not one of {names}")
-        try:
-            values[name] = _CHECKS[name](value)
-        except ValueError as error:
-            raise BadConfig(f"{where}: {name}: {error}") from None
-    return BrokerConfig(**values)  # type: ignore[arg-type]
-
-
-def check_door(settings: BrokerConfig, *, has_users: bool = False) -> None:
-    """BadConfig when anybody who reaches the port could do anything."""
-    has_passwords = bool(settings.password) or has_users
-    if not has_passwords and not is_loopback(settings.addr):
-        raise BadConfig(
-            f"the broker would listen on {settings.addr} without a password: set one "
-            "with `rq broker enable --password`, or let it listen on 127.0.0.1"
-        )
-
-
-def bus_port(settings: BrokerConfig, *, has_secret: bool) -> int | None:
-    """Return the port for other nodes; None: there is none. BadConfig: there is none so
-    far above that for clients."""
-    if settings.bus_port or not has_secret:
-        return settings.bus_port or None
-    if (port := settings.port + BUS_ABOVE) <= 65535:
-        return port
-    raise BadConfig(
-        f"bus_port: {port} is no port for other nodes: name one, for `port` is too high"
-    )
-
-
-def bus_tls_files(settings: BrokerConfig) -> Mapping[str, str]:
-    """Return the certificate and key with which nodes talk over TLS; empty: they do not.
-    BadConfig: there are none."""
-    if settings.bus_tls is not True:
-        return settings.bus_tls or {}
-    if not settings.tls:
-        raise BadConfig(
-            'bus_tls: there is no `tls` whose files it could take: name {"cert": PATH, '
-            '"key": PATH}'
-        )
-    return settings.tls
 
 
 def _flag(value: object) -> bool:
@@ -164,30 +75,107 @@ def _bus_tls(value: object) -> Mapping[str, str] | bool:
     return {name: _text(path) for name, path in value.items()}
 
 
-def _fsync(value: object) -> str:
-    if value in FSYNC:
-        return str(value)
-    raise ValueError(f"{value!r:.60} is not one of {', '.join(FSYNC)}")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig:
+    """How one node runs."""
+
+    enabled: bool = setting(False, _flag, "flag")
+    addr: str = setting(LOOPBACK, _text, "text")
+    port: int = setting(PORT, _whole(1, 65535), "whole")
+    # a hash; "": none
+    password: str = setting("", _password, "text")
+    # cert, key, clients: PEM files
+    tls: Mapping[str, str] = setting_of(dict, _tls, "object")
+    # where other nodes come in; "": at `addr`
+    bus_addr: str = setting("", _text, "text")
+    # 0: 10,000 above `port` with a secret, else nowhere
+    bus_port: int = setting(0, _whole(1, 65535), "whole")
+    # cert, key: PEM files; True: as in `tls`
+    bus_tls: Mapping[str, str] | bool = setting(False, _bus_tls, "object")
+    # a path; "": no secret that nodes share
+    secret_file: str = setting("", _text, "text")
+    # milliseconds of silence until a node is suspected
+    node_timeout: int = setting(15_000, _whole(100, 3_600_000), "whole")
+    # a path; "": there is none
+    unixsocket: str = setting("", _text, "text")
+    # bytes of jobs
+    maxmemory: int = setting(MAXMEMORY, _whole(1, 2**50), "whole")
+    maxmemory_policy: str = setting(EVICTS, _policy, "text")
+    maxclients: int = setting(10_000, _whole(1, 1_000_000), "whole")
+    # seconds until who has not logged in is closed; 0: never
+    login_timeout: int = setting(10, _whole(0, 86_400), "whole")
+    appendfsync: str = setting(FSYNC[0], one_of(FSYNC), "text")
+    # microseconds; below 0: none is slow
+    slowlog_slower: int = setting(10_000, _whole(-1, 2**50), "whole")
+    # slow commands that are kept
+    slowlog_length: int = setting(128, _whole(0, 10_000), "whole")
+    # milliseconds of a spike; 0: none is kept
+    latency_threshold: int = setting(0, _whole(0, 2**50), "whole")
+
+    def to_json(self) -> dict[str, object]:
+        """Return the settings that are not default."""
+        default = BrokerConfig()
+        return {
+            name: getattr(self, name)
+            for name in _CHECKS
+            if getattr(self, name) != getattr(default, name)
+        }
 
 
-_CHECKS: dict[str, Callable[[object], object]] = {
-    "enabled": _flag,
-    "addr": _text,
-    "port": _whole(1, 65535),
-    "password": _password,
-    "tls": _tls,
-    "bus_addr": _text,
-    "bus_port": _whole(1, 65535),
-    "bus_tls": _bus_tls,
-    "secret_file": _text,
-    "node_timeout": _whole(100, 3_600_000),
-    "unixsocket": _text,
-    "maxmemory": _whole(1, 2**50),
-    "maxmemory_policy": _policy,
-    "maxclients": _whole(1, 1_000_000),
-    "login_timeout": _whole(0, 86_400),
-    "appendfsync": _fsync,
-    "slowlog_slower": _whole(-1, 2**50),
-    "slowlog_length": _whole(0, 10_000),
-    "latency_threshold": _whole(0, 2**50),
+_CHECKS: Mapping[str, Check] = {
+    row.name: row.metadata["check"] for row in fields(BrokerConfig)
 }
+
+
+def read(path: Path) -> BrokerConfig:
+    """Return the settings in a file; BadConfig says what is wrong with it."""
+    return checked(read_json(path), str(path)) if path.exists() else BrokerConfig()
+
+
+def checked(given: Mapping[str, object], where: str) -> BrokerConfig:
+    """Return settings; BadConfig names the one that is wrong."""
+    values: dict[str, object] = {}
+    for name, value in given.items():
+        if name not in _CHECKS:
+            names = ", ".join(_CHECKS)
+            raise BadConfig(f"{where}: {name!r:.60} is not one of {names}")
+        try:
+            values[name] = _CHECKS[name](value)
+        except ValueError as error:
+            raise BadConfig(f"{where}: {name}: {error}") from None
+    return BrokerConfig(**values)  # type: ignore[arg-type]
+
+
+def check_door(settings: BrokerConfig, *, has_users: bool = False) -> None:
+    """BadConfig when anybody who reaches the port could do anything."""
+    has_passwords = bool(settings.password) or has_users
+    if not has_passwords and not is_loopback(settings.addr):
+        raise BadConfig(
+            f"the broker would listen on {settings.addr} without a password: set one "
+            "with `rq broker enable --password`, or let it listen on 127.0.0.1"
+        )
+
+
+def bus_port(settings: BrokerConfig, *, has_secret: bool) -> int | None:
+    """Return the port for other nodes; None: there is none. BadConfig: there is none so
+    far above that for clients."""
+    if settings.bus_port or not has_secret:
+        return settings.bus_port or None
+    if (port := settings.port + BUS_ABOVE) <= 65535:
+        return port
+    raise BadConfig(
+        f"bus_port: {port} is no port for other nodes: name one, for `port` is too high"
+    )
+
+
+def bus_tls_files(settings: BrokerConfig) -> Mapping[str, str]:
+    """Return the certificate and key with which nodes talk over TLS; empty: they do not.
+    BadConfig: there are none."""
+    if settings.bus_tls is not True:
+        return settings.bus_tls or {}
+    if not settings.tls:
+        raise BadConfig(
+            'bus_tls: there is no `tls` whose files it could take: name {"cert": PATH, '
+            '"key": PATH}'
+        )
+    return settings.tls

@@ -13,8 +13,15 @@ from collections.abc import Callable, Mapping
 from typing import TypedDict, TypeGuard
 
 from rq import names
-from rq.config import jobs, unique
-from rq.config.values import json_object, param_numbers, whole
+from rq.config.values import (
+    check_names,
+    checked_as,
+    either,
+    json_object,
+    one_of,
+    param_numbers,
+    whole,
+)
 from rq.words import moments
 
 ONCE, PERSISTENT = "once", "persistent"  # kinds of workers
@@ -158,8 +165,7 @@ def retention(value: object) -> dict[str, dict[str, float]]:
     """Return the defaults with what `value` says in their place; null: for ever."""
     kept_by = {kind: dict(kept) for kind, kept in RETENTION.items()}
     for kind, kept in json_object(value).items():
-        if kind not in RETENTION:
-            raise ValueError(f"{kind!r:.60} is not one of {', '.join(RETENTION)}")
+        check_names([kind], RETENTION)
         kept_by[kind] = _kept({} if kept is None else json_object(kept))
     if "count" in kept_by["history"]:
         raise ValueError("history is kept by days and bytes, not by count")
@@ -169,8 +175,7 @@ def retention(value: object) -> dict[str, dict[str, float]]:
 def _kept(value: Mapping[str, object]) -> dict[str, float]:
     kept: dict[str, float] = {}
     for name, number in value.items():
-        if name not in _KEPT_BY:
-            raise ValueError(f"{name!r:.60} is not one of {', '.join(_KEPT_BY)}")
+        check_names([name], _KEPT_BY)
         if not _is_number(number) or not 0 <= number <= 2**62:
             raise ValueError(f"{name}: {number!r:.60} is not a number from 0 up")
         kept[name] = number
@@ -188,9 +193,7 @@ _BATCH_KEYS = ("max", "wait", "by", "complete")
 def batch(value: object) -> dict[str, object]:
     """Return the setting `batch` whole; nothing for a queue without."""
     given = json_object(value)
-    for name in given:
-        if name not in _BATCH_KEYS:
-            raise ValueError(f"{name!r:.60} is not one of {', '.join(_BATCH_KEYS)}")
+    check_names(given, _BATCH_KEYS)
     if not given:
         return {}
     if "max" not in given:
@@ -204,17 +207,83 @@ def batch(value: object) -> dict[str, object]:
     }
 
 
-def unique_messages(value: object) -> dict[str, object]:
-    return unique.unique(value, param_numbers, _window)
+_DAY = 86400
+_LONGEST_WINDOW = 30 * _DAY  # seconds
+_SCOPES = ("queued", "running", "both", "window")
+_CONFLICTS = ("join", "replace", "reject")
+_UNIQUE_KEYS = ("params", "scope", "seconds", "conflict")
+
+
+def unique(value: object) -> dict[str, object]:
+    """Return the setting `unique` whole; nothing for a queue without."""
+    given = json_object(value)
+    check_names(given, _UNIQUE_KEYS)
+    if not given:
+        return {}
+    params = list(param_numbers(given.get("params", [])))
+    scope = checked_as("scope", one_of(_SCOPES), given.get("scope", "queued"))
+    asked = given.get("conflict", "join")
+    conflict = checked_as("conflict", one_of(_CONFLICTS), asked)
+    seconds = _window(given.get("seconds", 0))
+    if (scope == "window") != bool(seconds):
+        raise ValueError("seconds and the scope window go together: say both or none")
+    if conflict == "replace" and scope not in ("queued", "both"):
+        raise ValueError(
+            "replace takes the place of what waits: its scope is queued or both, not "
+            f"{scope}"
+        )
+    return {"params": params, "scope": scope, "conflict": conflict, "seconds": seconds}
 
 
 def _window(value: object) -> float:
     if isinstance(value, str):
         value = moments.duration(value.strip())
-    if not _is_number(value) or not 0 <= value <= unique.LONGEST:
-        days = unique.LONGEST // unique.DAY
+    if not _is_number(value) or not 0 <= value <= _LONGEST_WINDOW:
+        days = _LONGEST_WINDOW // _DAY
         raise ValueError(f"seconds: {value!r:.60} is not between 0 and {days} days")
     return float(value)
+
+
+# ---- how many messages start
+
+_CONCURRENCY_KEYS = ("params", "max")
+_MOST_AT_ONCE = 100_000  # as many leases as there may be
+
+
+def concurrency(value: object) -> dict[str, object]:
+    """Return the setting `concurrency` whole; nothing for a queue without."""
+    given = json_object(value)
+    check_names(given, _CONCURRENCY_KEYS)
+    if not given:
+        return {}
+    params = param_numbers(given.get("params", []))
+    if not params:
+        raise ValueError("params: it names no param by which messages are equal")
+    if "max" not in given:
+        raise ValueError("it lacks max, how many equal messages run at the same time")
+    most = checked_as("max", whole(1, _MOST_AT_ONCE), given["max"])
+    return {"params": params, "max": most}
+
+
+_RATE_KEYS = ("number", "per", "burst")
+_PER = ("second", "minute", "hour")
+
+
+def rate(value: object) -> dict[str, object]:
+    """Return the setting `rate` whole; nothing for a queue without."""
+    given = json_object(value)
+    check_names(given, _RATE_KEYS)
+    if not given:
+        return {}
+    amount = whole(1, 1_000_000)
+    per = checked_as("per", one_of(_PER), given.get("per"))
+    number = checked_as("number", amount, given.get("number"))
+    burst = given.get("burst")
+    burst = number if burst is None else checked_as("burst", amount, burst)
+    return {"per": per, "number": number, "burst": burst}
+
+
+# ---- objects of which each field has a check of its own
 
 
 def pull(value: object) -> dict[str, object]:
@@ -229,26 +298,45 @@ def _each(value: object, checks: _Checks) -> dict[str, object]:
     """Return an object of which each field has a check of its own."""
     checked: dict[str, object] = {}
     for name, given in json_object(value).items():
-        if name not in checks:
-            raise ValueError(f"{name!r:.60} is not one of {', '.join(checks)}")
-        try:
-            checked[name] = checks[name](given)
-        except ValueError as error:
-            raise ValueError(f"{name}: {error}") from None
+        check_names([name], checks)
+        checked[name] = checked_as(name, checks[name], given)
     return checked
 
 
 def spark(value: object) -> dict[str, object]:
-    """Return the setting `spark`, of which each field has a check of its own."""
+    """Return the setting `spark`: where the one-file jobs of a queue run."""
     return _each(value, _SPARK)
 
 
+_MEMORY = re.compile(r"[1-9]\d{0,6} ?[MGT]i?B", re.ASCII)
+
+
+def _memory(value: object) -> str:
+    """Return how much memory DuckDB takes.
+
+    >>> _memory("500MB")
+    '500MB'
+    """
+    if not (isinstance(value, str) and _MEMORY.fullmatch(value)):
+        raise ValueError(f"{value!r:.60} is no amount such as 2GB or 500MB")
+    return value
+
+
+def _conf(value: object) -> dict[str, str]:
+    """Return settings of Spark."""
+    settings = environment(value)
+    for name in settings:
+        if not name.startswith("spark."):
+            raise ValueError(f"{name} does not begin with spark.")
+    return settings
+
+
 _SPARK: _Checks = {
-    "engine": jobs.engine,
-    "memory": jobs.memory,
-    "threads": whole(1, jobs.THREADS),
+    "engine": one_of(("spark", "duckdb")),
+    "memory": _memory,
+    "threads": whole(1, 1024),
     "master": text,
-    "conf": lambda value: jobs.conf(environment(value)),
+    "conf": _conf,
     "idle": _duration,
     "allow": texts,
 }
@@ -268,11 +356,9 @@ def _param(value: object) -> str:
     raise ValueError(f"{value!r:.60} is not one of param1 to param4")
 
 
-def clone(value: object) -> str:
-    if value in ("link", "copy"):
-        return str(value)
-    raise ValueError(f"{value!r:.60} is neither 'link' nor 'copy'")
-
+clone = either("link", "copy")
+worker = either(ONCE, PERSISTENT)
+success = either(WORD, EXIT)
 
 _ACCOUNT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}\$?", re.ASCII)
 _OCTAL = re.compile(r"0*[0-7]{1,3}", re.ASCII)
@@ -291,18 +377,6 @@ def umask(value: object) -> str:
     if isinstance(value, str) and (value == "" or _OCTAL.fullmatch(value)):
         return value
     raise ValueError(f'{value!r:.60} is not text of octal digits, such as "027"')
-
-
-def worker(value: object) -> str:
-    if value in (ONCE, PERSISTENT):
-        return str(value)
-    raise ValueError(f"{value!r:.60} is neither {ONCE!r} nor {PERSISTENT!r}")
-
-
-def success(value: object) -> str:
-    if value in (WORD, EXIT):
-        return str(value)
-    raise ValueError(f"{value!r:.60} is neither {WORD!r} nor {EXIT!r}")
 
 
 def host(value: object) -> str:

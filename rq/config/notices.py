@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import NotRequired, TypedDict
 
 from rq import names
+from rq.config.values import check_names
 from rq.errors import BadInput
 from rq.message import guarded
 from rq.words import moments
@@ -158,9 +159,7 @@ def _from_short(value: object) -> dict[str, object]:
 
 def _whole(matter: Matter, given: Mapping[str, object]) -> Notice:
     allowed = (*_TARGETS, "every", *_ALSO.get(matter, ()))
-    for name in given:
-        if name not in allowed:
-            raise ValueError(f"{name!r:.60} is not one of {', '.join(allowed)}")
+    check_names(given, allowed)
     queue = given.get("queue") or ""
     every = EVERY if matter is not Matter.OUTPUT else 0.0
     notice: Notice = {

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 
 from rq import config
-from rq.config import mail, notices
+from rq.config import notices
 from rq.config.settings import QueueConfig, RootConfig
 from rq.errors import BadConfig
 from rq.layout import Root
@@ -15,13 +15,31 @@ from rq.layout import Root
 def warnings(root: Root, main: RootConfig) -> list[str]:
     """Return a sentence for each recipient that cannot be reached, as it is now."""
     queues = dict(_configs(root))
-    who = ["config/config.json"] if mail.wants(main) else []
-    who += [f"queue {name}" for name, own in queues.items() if mail.wants(own)]
-    sentences = mail.warnings(main.sendmail, who)
+    who = ["config/config.json"] if _wants_mail(main) else []
+    who += [f"queue {name}" for name, own in queues.items() if _wants_mail(own)]
+    why = no_mail(main.sendmail) if who else ""
+    sentences = (
+        [f"{why}; {', '.join(who[:5])} would tell people by mail"] if why else []
+    )
     sentences += [f"config/config.json: {why}" for why in lacking(root, main)]
     for name, own in queues.items():
         sentences += [f"queue {name}: {why}" for why in lacking(root, own)]
     return sentences
+
+
+def no_mail(program: str) -> str:
+    """Return in a sentence that there is no program that takes mail; "" if there is."""
+    if os.access(program, os.X_OK) and os.path.isfile(program):
+        return ""
+    return (
+        f"no mail can be sent: there is no program {program}; install one that brings a "
+        "sendmail (postfix, msmtp-mta, …), or name it in `sendmail` of config/config.json"
+    )
+
+
+def _wants_mail(settings: RootConfig | QueueConfig) -> bool:
+    values = (getattr(settings, name) for name in notices.SETTINGS)
+    return any(value is not None and value["mail"] for value in values)
 
 
 def lacking(root: Root, settings: RootConfig | QueueConfig) -> list[str]:

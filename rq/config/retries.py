@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 
+from rq.config.values import check_names
 from rq.errors import BadInput
 from rq.message.causes import WORDS
 from rq.message.retry import DOUBLING, LONGEST, MOST_TIMES, WAIT, Retry, Wait
@@ -23,9 +24,7 @@ def check(value: object) -> Retry:
         raise ValueError(
             'it is not an object: {"on": ["exit"], "times": 3, "wait": 60}'
         )
-    for name in value:
-        if name not in _KEYS:
-            raise ValueError(f"{name!r:.60} is not one of {', '.join(_KEYS)}")
+    check_names(value, _KEYS)
     return {
         "on": _on(value.get("on", list(WORDS))),
         "times": _times(value.get("times")),

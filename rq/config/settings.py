@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, TypeAlias, TypeVar
 
 from rq import names
-from rq.config import checks, notices, retries, starts, values
+from rq.config import checks, notices, retries, values
 from rq.config.notices import Notice
 from rq.errors import BadInput
 from rq.message import limits
@@ -147,13 +147,13 @@ class QueueConfig:
     # equal messages not at the same time
     blocking_params: tuple[int, ...] = setting((), values.param_numbers, "list")
     # Of equal messages so many run at the same time: `params` and `max`.
-    concurrency: Mapping[str, Any] = setting_of(dict, starts.concurrency, "object")
+    concurrency: Mapping[str, Any] = setting_of(dict, checks.concurrency, "object")
     # So many messages start in a time: `number`, `per` and `burst`.
-    rate: Mapping[str, Any] = setting_of(dict, starts.rate, "object")
+    rate: Mapping[str, Any] = setting_of(dict, checks.rate, "object")
     # messages take turns by their values
     fair_params: tuple[int, ...] = setting((), values.param_numbers, "list")
     # equal ones stand once
-    unique: Mapping[str, Any] = setting_of(dict, checks.unique_messages, "object")
+    unique: Mapping[str, Any] = setting_of(dict, checks.unique, "object")
     nice: int = setting(19, values.whole(-20, 19), "whole")
     # or "copy": attachments of clones are files of their own
     clone: str = setting("link", checks.clone, "text")

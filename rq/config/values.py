@@ -1,10 +1,14 @@
-"""Values of several settings: whole numbers, objects, addresses, numbers of params."""
+"""Values of several settings: words, numbers, objects, addresses. Each is checked by a
+function that returns it, or raises ValueError."""
 
 from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
+from typing import TypeVar
+
+T = TypeVar("T")
 
 _WHOLE = re.compile(r"\s*-?\d{1,20}\s*", re.ASCII)
 
@@ -20,6 +24,39 @@ def whole(low: int, high: int) -> Callable[[object], int]:
         return value
 
     return check
+
+
+def one_of(words: Collection[str]) -> Callable[[object], str]:
+    def check(value: object) -> str:
+        if value in words:
+            return str(value)
+        raise ValueError(f"{value!r:.60} is not one of {', '.join(words)}")
+
+    return check
+
+
+def either(first: str, second: str) -> Callable[[object], str]:
+    def check(value: object) -> str:
+        if value in (first, second):
+            return str(value)
+        raise ValueError(f"{value!r:.60} is neither {first!r} nor {second!r}")
+
+    return check
+
+
+def check_names(given: Iterable[str], known: Collection[str]) -> None:
+    """ValueError for the first name that is none of the known ones."""
+    check = one_of(known)
+    for name in given:
+        check(name)
+
+
+def checked_as(name: str, check: Callable[[object], T], value: object) -> T:
+    """Return a checked value; what is wrong with it is told with its name."""
+    try:
+        return check(value)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
 
 
 def json_object(value: object) -> dict[str, object]:

@@ -23,7 +23,7 @@ from rq.builtin.notice.stories import Story
 from rq.builtin.webhook import settings, signing, tries
 from rq.builtin.webhook.post import post
 from rq.config import notices
-from rq.config.mail import missing
+from rq.config.recipients import no_mail
 from rq.config.settings import QueueConfig, RootConfig
 from rq.errors import (
     BadConfig,
@@ -114,7 +114,7 @@ def _key() -> str:
 
 
 def _mail(main: RootConfig, to: str, story: Story, log: str) -> tuple[Verb, str]:
-    why = missing(main.sendmail)
+    why = no_mail(main.sendmail)
     if why:
         return Verb.ERR, why
     try:
