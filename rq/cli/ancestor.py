@@ -165,12 +165,8 @@ def statuscountmesg(root: Root, words: list[str]) -> int:
 
 
 def attachstatusmesg(root: Root, words: list[str]) -> int:
-    given = options(words, ("msg_id",))
-    if _wants_help(given):
-        return _usage("attachstatusmesg", "--msg_id ID")
-    queue, short = _msg_id(given)
-    reply = owner.ask(root, queue, "get_message", {"msg_id": short})
-    if reply[0] != "ok":
+    reply = _asked(root, "attachstatusmesg", "get_message", words)
+    if reply is None or reply[0] != "ok":
         return _tell(reply)
     attachments = cast(MessageView, reply[1]).get("_attachments") or {}
     print(f"ok {len(attachments)}")
@@ -180,20 +176,22 @@ def attachstatusmesg(root: Root, words: list[str]) -> int:
 
 
 def _about(root: Root, verb: str, command: str, words: list[str]) -> int:
+    return _tell(_asked(root, verb, command, words))
+
+
+def _asked(root: Root, verb: str, command: str, words: list[str]) -> Reply | None:
+    """Return the owner's answer about a message; None where help was asked for."""
     given = options(words, ("msg_id",))
     if _wants_help(given):
-        return _usage(verb, "--msg_id ID")
+        _usage(verb, "--msg_id ID")
+        return None
     queue, short = _msg_id(given)
-    return _tell(owner.ask(root, queue, command, {"msg_id": short}))
+    return owner.ask(root, queue, command, {"msg_id": short})
 
 
 def _field_of(root: Root, verb: str, command: str, words: list[str], name: str) -> int:
-    given = options(words, ("msg_id",))
-    if _wants_help(given):
-        return _usage(verb, "--msg_id ID")
-    queue, short = _msg_id(given)
-    reply = owner.ask(root, queue, command, {"msg_id": short})
-    if reply[0] != "ok":
+    reply = _asked(root, verb, command, words)
+    if reply is None or reply[0] != "ok":
         return _tell(reply)
     fields = cast(Mapping[str, Json], reply[1])
     return _tell(["ok", fields.get(name)])
@@ -209,7 +207,9 @@ def _msg_id(given: Mapping[str, str | bool]) -> tuple[str, str]:
     return queue, short
 
 
-def _tell(reply: Reply) -> int:
+def _tell(reply: Reply | None) -> int:
+    if reply is None:
+        return 0
     result, text = reply[0], reply[1] if len(reply) > 1 else ""
     print(f"{result} {text}".rstrip())
     return 0 if result == "ok" else 1

@@ -64,16 +64,16 @@ def _parser() -> argparse.ArgumentParser:
     )
     enable.add_argument("--port", type=_port, metavar="N", help=f"({config.PORT})")
     enable.add_argument("--addr", metavar="A", help=f"({config.LOOPBACK})")
-    enable.add_argument(
+    term.flag(
+        enable,
         "--password",
-        action="store_true",
-        help="clients have to give a password, which is asked for, or read from "
+        "clients have to give a password, which is asked for, or read from "
         "standard input",
     )
-    enable.add_argument(
+    term.flag(
+        enable,
         "--cluster",
-        action="store_true",
-        help="other nodes may come in, with the secret in config/broker.secret",
+        "other nodes may come in, with the secret in config/broker.secret",
     )
     broker_cluster.listening_options(enable, _port)
     join = kinds.add_parser("join", help="become a node of the cluster of another host")
@@ -95,10 +95,10 @@ def _parser() -> argparse.ArgumentParser:
     accept = kinds.add_parser(
         "accept", help="let it use its directory, which was copied or restored"
     )
-    accept.add_argument(
+    term.flag(
+        accept,
         "--copy",
-        action="store_true",
-        help="as a copy, or a backup older than what has run since: it gets new ids",
+        "as a copy, or a backup older than what has run since: it gets new ids",
     )
     run = kinds.add_parser(
         "run", help="run one node in the foreground, without a supervisor"
@@ -174,7 +174,7 @@ def _use(root: Root, wanted: BrokerConfig) -> int:
             return OK
         broker_switch.start(root)
     except Refused as error:
-        place.note(str(error))
+        term.note(str(error))
         return FAILED
     print(f"the broker serves {where}; try: redis-cli -p {wanted.port} PING")
     return OK

@@ -167,7 +167,7 @@ def _meet(root: Root, node: Place, own_port: int) -> None:
     client_port = max(1, node.port - BUS_ABOVE)  # it says the right one
     before = {row.id for row in questions.nodes(root)}
     ask(root, "CLUSTER", "MEET", node.host, str(client_port), str(node.port))
-    place.note(f"meets {node.typed}")
+    term.note(f"meets {node.typed}")
     try:
         met = _until_met(root, node, own_port)
     except Unreachable:
@@ -176,7 +176,7 @@ def _meet(root: Root, node: Place, own_port: int) -> None:
                 ask(root, "CLUSTER", "FORGET", row.id)
         raise
     if met is not None:
-        place.note(f"node {met.id[:8]} is there, and knows this one")
+        term.note(f"node {met.id[:8]} is there, and knows this one")
     _until_calm(root)
 
 
@@ -233,7 +233,7 @@ def _until_calm(root: Root) -> None:
             break
         time.sleep(_STEP)
     for row in away:
-        place.note(f"{row.address} is known, and has no link yet: `rq broker nodes`")
+        term.note(f"{row.address} is known, and has no link yet: `rq broker nodes`")
 
 
 # ---- leaving, and forgetting
@@ -243,19 +243,17 @@ def leaving_options(
     leave: argparse.ArgumentParser, forget: argparse.ArgumentParser
 ) -> None:
     """Add what the verbs take."""
-    leave.add_argument("--cancel", action="store_true", help="let this node stay")
-    leave.add_argument(
+    term.flag(leave, "--cancel", "let this node stay")
+    term.flag(
+        leave,
         "--no-wait",
-        action="store_true",
-        help="say what is left, and end; exit status 1 while it may not go",
+        "say what is left, and end; exit status 1 while it may not go",
     )
     term.json_option(leave)
     forget.add_argument(
         "node", metavar="NODE", help="its id, the beginning of that, or its address"
     )
-    forget.add_argument(
-        "--yes", action="store_true", help="also one that answers and does not leave"
-    )
+    term.flag(forget, "--yes", "also one that answers and does not leave")
 
 
 # ---- leaving
@@ -280,7 +278,7 @@ def leave(root: Root, args: argparse.Namespace) -> int:
     try:
         return _wait(root, mine, args.no_wait)
     except KeyboardInterrupt:
-        place.note(
+        term.note(
             "\nthis node goes on leaving: `rq broker leave` looks again, and with "
             "--cancel it stays"
         )
@@ -306,7 +304,7 @@ def _wait(root: Root, mine: NodeRow, once: bool) -> int:
         text = _sentence(whole, rows)
         if text != said:
             said = text
-            place.note(f"{text}; {_clients(root)}")
+            term.note(f"{text}; {_clients(root)}")
         if once:
             _advise(rows)
             return FAILED
@@ -344,7 +342,7 @@ def _clients(root: Root) -> str:
 
 def _advise(rows: Sequence[HeldRow]) -> None:
     if rows and rows[0].here:
-        place.note(
+        term.note(
             "programs that wait at other nodes get these jobs, and this one hands them "
             "out, too; what nobody fetches keeps it from going"
         )
@@ -376,7 +374,7 @@ def forget(root: Root, args: argparse.Namespace) -> int:
     left = [each for each in questions.forget(root, row.id) if not each.is_done]
     print(f"node {row.id[:8]} ({row.address}) is forgotten")
     for each in left:
-        place.note(
+        term.note(
             f"{each.address} has not heard of it, and brings it back to the others: say "
             f"`rq broker forget {row.id}` again when it answers"
         )

@@ -7,7 +7,7 @@ import argparse
 import os
 from collections.abc import Sequence
 
-from rq.cli import FAILED, OK, place, term
+from rq.cli import FAILED, OK, term
 from rq.config import broker as config
 from rq.errors import BadInput, NoSuchMessage, Unreachable
 from rq.layout import Root
@@ -22,6 +22,10 @@ _SHORT = 60  # characters of a name or a body in a table
 _NOT_READ = {True: "(in a file of its own)", False: ""}
 _MOST = 1000  # jobs that a table shows
 _NODES_OF_A_JOB = ("nodes-delivered", "nodes-confirmed")  # of SHOW
+_HEADS = (
+    *("QUEUE", "DIALECT", "WAIT", "OUT", "IN/S", "OUT/S"),
+    *("CONSUMERS", "OLDEST", "PAUSED"),
+)
 _DONE = {
     "ack": "acknowledged",
     "delete": "deleted",
@@ -80,24 +84,8 @@ def show(root: Root, args: argparse.Namespace) -> int:
 
 def _queues(root: Root, *, as_json: bool) -> int:
     rows = questions.queues(root)
-    if as_json:
-        term.print_json([row.to_json() for row in rows])
-        return OK
-    if not rows:
-        place.note("the broker holds no queue")
-        return OK
-    term.table(
-        (
-            "QUEUE",
-            "DIALECT",
-            "WAIT",
-            "OUT",
-            "IN/S",
-            "OUT/S",
-            "CONSUMERS",
-            "OLDEST",
-            "PAUSED",
-        ),
+    term.listed(
+        _HEADS,
         [
             (
                 _cut(row.name),
@@ -112,6 +100,8 @@ def _queues(root: Root, *, as_json: bool) -> int:
             )
             for row in rows
         ],
+        "the broker holds no queue",
+        [row.to_json() for row in rows] if as_json else None,
     )
     return OK
 
@@ -127,18 +117,14 @@ def _cut(text: str) -> str:
 
 def _clients(root: Root, *, as_json: bool) -> int:
     rows = questions.clients(root)
-    if as_json:
-        term.print_json([row.to_json() for row in rows])
-        return OK
-    if not rows:
-        place.note("nobody is connected")
-        return OK
-    term.table(
+    term.listed(
         ("CLIENT", "NAME", "FROM", "FOR", "LAST"),
         [
             (row.number, _cut(row.name), row.address, f"{row.seconds} s", _last(row))
             for row in rows
         ],
+        "nobody is connected",
+        [row.to_json() for row in rows] if as_json else None,
     )
     return OK
 
@@ -190,20 +176,14 @@ def _peek(root: Root, args: argparse.Namespace) -> int:
         return OK
     count = str(min(args.n, _MOST))
     rows_shown = answers.jobs_in(ask(root, "BROKER", "PEEK", "disque", queue, count))
-    if rows_shown:
-        term.table(
-            ("ID", "BYTES", "BODY"),
-            [
-                (
-                    row.id,
-                    row.body_bytes,
-                    _cut(row.body) or _NOT_READ[row.body_bytes > 0],
-                )
-                for row in rows_shown
-            ],
-        )
-    else:
-        place.note(f"no job waits in {_cut(term.plain(args.queue))}")
+    term.listed(
+        ("ID", "BYTES", "BODY"),
+        [
+            (row.id, row.body_bytes, _cut(row.body) or _NOT_READ[row.body_bytes > 0])
+            for row in rows_shown
+        ],
+        f"no job waits in {_cut(term.plain(args.queue))}",
+    )
     return OK
 
 

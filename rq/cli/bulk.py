@@ -42,9 +42,7 @@ def options(parser: argparse.ArgumentParser, default: State | None = None) -> No
     group.add_argument("--key", metavar="KEY", help="with this unique_key")
     for name in PARAMS:
         group.add_argument(f"--{name}", metavar="VALUE", help=argparse.SUPPRESS)
-    group.add_argument(
-        "--dry-run", action="store_true", help="only count them, and show ten"
-    )
+    term.flag(group, "--dry-run", "only count them, and show ten")
     parser.epilog = (
         "--param1 VALUE … --param4 VALUE: whose param is this value.\n"
         f"{parser.epilog or ''}"
@@ -132,7 +130,7 @@ def _watch(root: Root, queue: str, many: Many, view: BulkView) -> int:
                 text = f"\r{view['looked_at']} of {view['messages']}"
                 print(text, end="", file=sys.stderr, flush=True)
     except (KeyboardInterrupt, Unreachable, OutcomeUnknown):
-        place.note(
+        term.note(
             f"it goes on while the queue runs: `rq bulk ls {queue}` shows how far it "
             f"is, `rq bulk cancel {queue} {bulk_id}` ends it"
         )
@@ -153,16 +151,16 @@ def _tell(queue: str, many: Many, view: BulkView) -> int:
     print(f"{queue}: {term.number(changed, 'message')} {many.done}")
     again = view.get("failed_again", 0)
     if again:
-        place.note(
+        term.note(
             f"{term.number(again, 'message')} not changed: failed again meanwhile, and that "
             f"failure was not chosen; `rq ls {queue} --state err` shows it"
         )
     if left := view["messages"] - changed - again:
         others = f"{left} not changed: they had moved on, or could not be"
-        place.note(f"{others}; the last: {why}" if why else others)
+        term.note(f"{others}; the last: {why}" if why else others)
     if view["state"] == "done":
         return OK
-    place.note(f"it is {view['state']}" + (f": {why}" if why else ""))
+    term.note(f"it is {view['state']}" + (f": {why}" if why else ""))
     return FAILED
 
 
@@ -196,13 +194,12 @@ def bulk(root: Root, words: list[str]) -> int:
 
 def _ls(root: Root, queue: str, *, as_json: bool) -> int:
     views = cast(Sequence[BulkView], owner.demand(root, queue, "list_bulks"))
-    if as_json:
-        term.print_json(views)
-    elif views:
-        heads = ("ID", "ACTION", "STATE", "CHANGED", "OF", "SINCE", "BY")
-        term.table(heads, [_row(view) for view in views])
-    else:
-        place.note(f"no request has changed many messages of {queue} lately")
+    term.listed(
+        ("ID", "ACTION", "STATE", "CHANGED", "OF", "SINCE", "BY"),
+        [_row(view) for view in views],
+        f"no request has changed many messages of {queue} lately",
+        views if as_json else None,
+    )
     return OK
 
 

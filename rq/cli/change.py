@@ -80,7 +80,7 @@ def _parser(action: Action) -> argparse.ArgumentParser:
         )
     elif action.word is Word.CANCEL:
         text = ACTIONS[Word.CANCEL_BATCH].summary
-        parser.add_argument("--batch", action="store_true", help=text)
+        term.flag(parser, "--batch", text)
     return parser
 
 

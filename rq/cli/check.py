@@ -102,7 +102,7 @@ def _tell_what_is_left(
     """Say of queues that run what their owners have not mended."""
     left = {row["queue"] for row in problems if row["kind"] != "mended"}
     if names := [queue for queue in running if queue in left]:
-        place.note(
+        term.note(
             f"{', '.join(names)}: a running queue counts again, and no more; stop RQ "
             "(`rq down`), then `rq check --fix` replays the journal onto the folders"
         )
@@ -115,10 +115,10 @@ def _parser() -> argparse.ArgumentParser:
         "what the broker keeps is whole; exit status 9 if not.",
     )
     parser.add_argument("queues", nargs="*", metavar="QUEUE")
-    parser.add_argument(
+    term.flag(
+        parser,
         "--fix",
-        action="store_true",
-        help="repair what does not agree, from the journal, and start nothing; while RQ runs, "
+        "repair what does not agree, from the journal, and start nothing; while RQ runs, "
         "only the counters",
     )
     term.json_option(parser)

@@ -37,7 +37,7 @@ def doctor(root: Root, words: list[str]) -> int:
         "doctor",
         "Measure the disk, look at the settings, and say what RQ can promise here.",
     )
-    parser.add_argument("--quick", action="store_true", help="do not measure the disk")
+    term.flag(parser, "--quick", "do not measure the disk")
     term.json_option(parser)
     args = parser.parse_args(words)
     system = disk.describe(root.path)

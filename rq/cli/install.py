@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rq import config
 from rq.access import owner
-from rq.cli import FAILED, OK, guarded, place, ports, take_root
+from rq.cli import FAILED, OK, guarded, place, ports, take_root, term
 from rq.config import files, settings
 from rq.errors import BadConfig, BadInput
 from rq.layout import Root
@@ -36,7 +36,7 @@ def _install(words: list[str]) -> int:
     owner.act_as_owner(root)
     if root.config.exists() and not args.force:
         print("Already installed")
-        place.note(f"{root.config} is there: --force writes it anew")
+        term.note(f"{root.config} is there: --force writes it anew")
         return FAILED
     write_config(root, {k: v for k, v in vars(args).items() if k != "force"})
     for name in link_bundled(root, again=args.force):

@@ -18,7 +18,6 @@ from rq.words import wording
 from rq.words.states import State
 
 _LIVE = (State.RUN, State.QUE, State.PREP, State.ERR)
-_CHOICES = [str(s) for s in State if s not in (State.NOWHERE, State.GONE)]
 STATES = tuple(str(s) for s in State if s not in (State.NOWHERE, State.GONE))
 
 Counts = Mapping[str, Mapping[str, int]]
@@ -50,7 +49,7 @@ def ls(root: Root, words: list[str]) -> int:
         _hint_of_more(args.limit, rows)
     else:
         where = f"queue {args.queue}" if args.queue else "any queue"
-        place.note(f"no message in {', '.join(states)} of {where}")
+        term.note(f"no message in {', '.join(states)} of {where}")
     if not args.json:
         _tell_unlisted(unlisted)
     return 0
@@ -129,7 +128,7 @@ def _hint_of_more(limit: int, rows: Sequence[MessageRow]) -> None:
     listed = Counter((row["queue"], row["state"]) for row in rows)
     cut = [f"{queue} {state}" for (queue, state), n in listed.items() if n >= limit]
     if cut:
-        place.note(f"only {limit} of: {', '.join(cut)} (--limit N)")
+        term.note(f"only {limit} of: {', '.join(cut)} (--limit N)")
 
 
 def _unlisted(
@@ -145,7 +144,7 @@ def _tell_unlisted(unlisted: Mapping[str, int]) -> None:
     """Tell why more are counted than can be listed."""
     for queue, number in unlisted.items():
         if number:
-            place.note(f"{queue}: {waits.rows(number)}, and listed then")
+            term.note(f"{queue}: {waits.rows(number)}, and listed then")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -158,18 +157,12 @@ def _parser() -> argparse.ArgumentParser:
         "--state",
         action="append",
         default=[],
-        choices=_CHOICES,
+        choices=STATES,
         metavar="STATE",
-        help="one of " + ", ".join(_CHOICES),
+        help="one of " + ", ".join(STATES),
     )
-    parser.add_argument(
-        "--why",
-        action="store_true",
-        help="why those that wait do, what runs next first",
-    )
-    parser.add_argument(
-        "--count", action="store_true", help="only how many there are in each state"
-    )
+    term.flag(parser, "--why", "why those that wait do, what runs next first")
+    term.flag(parser, "--count", "only how many there are in each state")
     parser.add_argument(
         "--limit",
         type=term.at_least(1),

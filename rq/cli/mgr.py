@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rq import config
 from rq.access import owner
-from rq.cli import FAILED, OK, guarded, place, take_root
+from rq.cli import FAILED, OK, guarded, place, take_root, term
 from rq.config import files
 from rq.errors import BadConfig, OutcomeUnknown, Refused, Unreachable
 from rq.files import disk
@@ -52,7 +52,7 @@ def _run(words: list[str]) -> int:
 
 
 def _start(root: Root) -> int:
-    if not start(root, place.note):
+    if not start(root, term.note):
         print(f"rq-mgr: already running with pid {pid_of(root)}")
         return OK
     print(f"rq-mgr: started with pid {pid_of(root)}", flush=True)
@@ -80,7 +80,7 @@ def await_page(root: Root) -> str:
 
 def _stop(root: Root) -> int:
     pid = pid_of(root)
-    if not stop(root, place.note):
+    if not stop(root, term.note):
         print("rq-mgr: not running")
         return OK
     print(f"rq-mgr: stopped (was pid {pid})")
@@ -88,7 +88,7 @@ def _stop(root: Root) -> int:
 
 
 def _restart(root: Root) -> int:
-    stop(root, place.note)
+    stop(root, term.note)
     return _start(root)
 
 

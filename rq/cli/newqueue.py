@@ -84,16 +84,8 @@ def options(kinds: term.Verbs) -> None:
         usage=_USAGE,
     )
     parser.add_argument("name", metavar="NAME")
-    parser.add_argument(
-        "--pull",
-        action="store_true",
-        help="lease its messages to workers elsewhere",
-    )
-    parser.add_argument(
-        "--append",
-        action="store_true",
-        help="put the message's parameters at the end, behind --",
-    )
+    term.flag(parser, "--pull", "lease its messages to workers elsewhere")
+    term.flag(parser, "--append", "put the message's parameters at the end, behind --")
     parser.add_argument(
         "--workers",
         type=term.at_least(1),
@@ -179,7 +171,7 @@ def _resolved(root: Root, given: Command) -> Command:
         )
     for word in rest:
         if not word.startswith(("/", "-")) and os.path.isfile(word):
-            place.note(
+            term.note(
                 f"{word!r} is a file here; the command runs in a directory of its "
                 f"message: say {os.path.abspath(word)} if you mean it"
             )
@@ -259,7 +251,7 @@ def _tell_of_workers(main: RootConfig, wanted: NewQueue) -> None:
         f"start them: {start} --token-file token"
     )
     if is_loopback(main.addr):
-        place.note(
+        term.note(
             "the web listens for this machine alone: workers on others reach it when "
             "`addr`, `host` and `tls` in config/config.json say so, and RQ was restarted"
         )
@@ -268,7 +260,7 @@ def _tell_of_workers(main: RootConfig, wanted: NewQueue) -> None:
 def _tell(root: Root, name: str) -> None:
     """Say how to go on, once the queue serves."""
     if not place.is_running(root):
-        place.note("RQ is not running: the queue starts with `rq up`")
+        term.note("RQ is not running: the queue starts with `rq up`")
         return
     until = time.monotonic() + _PATIENCE
     while not place.answers(root.queue(name)):

@@ -52,16 +52,11 @@ def _test(root: Root, queue: str) -> int:
 def _list_all(root: Root, *, as_json: bool) -> int:
     place.demand_running(root)
     views = dict(_views(root))
-    if as_json:
-        term.print_json(views)
-        return 0
     rows = [
         (name, *_cells(row)) for name, view in views.items() for row in view["tells"]
     ]
-    if rows:
-        term.table(("QUEUE", *_HEADS), rows)
-    else:
-        place.note("no queue tells anybody anything: docs/reference/notices.md")
+    none = "no queue tells anybody anything: docs/reference/notices.md"
+    term.listed(("QUEUE", *_HEADS), rows, none, views if as_json else None)
     return 0
 
 
@@ -70,7 +65,7 @@ def _views(root: Root) -> Iterator[tuple[str, NoticesView]]:
         try:
             yield name, _view(root, name)
         except RQError as error:
-            place.note(str(error))
+            term.note(str(error))
 
 
 def _view(root: Root, queue: str) -> NoticesView:
@@ -84,10 +79,8 @@ def _list(root: Root, queue: str, *, as_json: bool) -> int:
     if as_json:
         term.print_json({**view, "last": last})
         return 0
-    if view["tells"]:
-        term.table(_HEADS, [_cells(row) for row in view["tells"]])
-    else:
-        place.note(f"{queue} tells nobody anything")
+    cells = [_cells(row) for row in view["tells"]]
+    term.listed(_HEADS, cells, f"{queue} tells nobody anything")
     if last:
         print()
         term.table(
@@ -130,7 +123,7 @@ def _cells(row: TellsRow) -> tuple[str, ...]:
         "its config" if row["own"] else "the root's",
         duration(row["every"] * 60) if row["every"] else "each",
         "" if limit is None else duration(limit),
-        "" if row["last"] is None else term.moment(row["last"]),
+        term.moment(row["last"]),
         f"{row['more']} more" if row["more"] else "",
     )
 

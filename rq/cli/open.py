@@ -20,9 +20,7 @@ def open_(root: Root, words: list[str]) -> int:
         "open",
         "Print an address of the web that signs you in. It works once, within a minute.",
     )
-    parser.add_argument(
-        "--browser", action="store_true", help="open it in a browser, too"
-    )
+    term.flag(parser, "--browser", "open it in a browser, too")
     args = parser.parse_args(words)
     place.demand_running(root)
     if args.browser:
@@ -43,7 +41,7 @@ def _open_browser(root: Root) -> int:
     address = signing_address(root, os.getuid())
     print(address)
     if not webbrowser.open(address):
-        place.note("no browser could be started: open the address yourself")
+        term.note("no browser could be started: open the address yourself")
         return FAILED
     return OK
 

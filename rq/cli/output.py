@@ -42,14 +42,12 @@ def logs(root: Root, words: list[str]) -> int:
     parser.add_argument(
         "--tail", type=term.at_least(0), metavar="N", help="print the last N lines only"
     )
-    parser.add_argument(
+    term.flag(
+        parser,
         "--raw",
-        action="store_true",
-        help="print the bytes as they are, also those that may harm a terminal",
+        "print the bytes as they are, also those that may harm a terminal",
     )
-    parser.add_argument(
-        "--path", action="store_true", help="print the name of the log file"
-    )
+    term.flag(parser, "--path", "print the name of the log file")
     parser.add_argument(
         "--attempt",
         type=term.at_least(1),
@@ -73,7 +71,7 @@ def logs(root: Root, words: list[str]) -> int:
             with terminal.output(raw=args.raw) as write:
                 _print_from(file, start, write)
         else:
-            place.note("there is no output yet: its script has not run")
+            term.note("there is no output yet: its script has not run")
     return 0
 
 
@@ -149,7 +147,7 @@ def _follow(
         elif (away := away + 1) < _AWAY and place.is_running(reader.root):
             reader.forget(queue)  # it is started again
         else:
-            place.note("its queue is not running: nothing more will be written")
+            term.note("its queue is not running: nothing more will be written")
             return
         if quiet and quiet % _QUIET == 0 and _is_held(reader, queue, msg_id):
             return
@@ -166,7 +164,7 @@ def _is_held(reader: owner.Reader, queue: str, msg_id: str) -> bool:
             return False
     except (OutcomeUnknown, Unreachable):  # it stands still: its script may not
         return False
-    place.note(
+    term.note(
         f"it has ended; folders of {queue} cannot be moved now: {term.plain(why)}"
     )
     return True
@@ -200,7 +198,7 @@ def _say_why(reader: owner.Reader, queue: str, msg_id: str, state: State) -> boo
         message = reader.message(queue, msg_id)
         if message.get("state") != State.QUE:
             return False
-        place.note(term.plain(f"it waits: {_why(message)}".rstrip(": ")))
+        term.note(term.plain(f"it waits: {_why(message)}".rstrip(": ")))
         return True
     return False
 
@@ -225,7 +223,7 @@ def _print_from(file: File, offset: int, write: Write, end: int | None = None) -
     at = offset
     try:
         if (size := os.fstat(fd).st_size) < at:
-            place.note("the middle of this log was left out; its last lines:")
+            term.note("the middle of this log was left out; its last lines:")
             at = max(0, size - _AGAIN)
         while end is None or at < end:
             after = holes.next_data(fd, at)

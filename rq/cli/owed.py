@@ -50,19 +50,18 @@ def _parser() -> argparse.ArgumentParser:
     resolve.add_argument("key", metavar="KEY", help="as `rq owed ls` shows it")
     how = resolve.add_mutually_exclusive_group(required=True)
     for way, text in _WAYS.items():
-        how.add_argument(f"--{way}", action="store_true", help=text)
+        term.flag(how, f"--{way}", text)
     return parser
 
 
 def _ls(root: Root, queue: str | None, *, as_json: bool) -> int:
     rows = _of_queue(root, queue) if queue is not None else _of_all(root)
-    if as_json:
-        term.print_json(rows)
-    elif rows:
-        heads = ("KEY", "STATE", "MESSAGE", "TARGET", "SINCE", "WHY")
-        term.table(heads, [_cells(row) for row in rows])
-    else:
-        place.note("nothing is left to deliver: no copy, no webhook")
+    term.listed(
+        ("KEY", "STATE", "MESSAGE", "TARGET", "SINCE", "WHY"),
+        [_cells(row) for row in rows],
+        "nothing is left to deliver: no copy, no webhook",
+        rows if as_json else None,
+    )
     return 0
 
 
@@ -87,7 +86,7 @@ def _of_all(root: Root) -> list[OwedRow]:
         try:
             rows += _of_queue(root, name)
         except RQError as error:
-            place.note(str(error))
+            term.note(str(error))
     return sorted(rows, key=lambda row: not row["in_doubt"])
 
 

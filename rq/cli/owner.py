@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import TypeGuard, cast
 
-from rq.cli import place
+from rq.cli import place, term
 from rq.config import secrets
 from rq.config.admin import Admin, admin_status
 from rq.config.secrets import Said
@@ -128,7 +128,7 @@ class Reader:
             note = "RQ is not running: this is read from the folders"
         if note not in self._notes:
             self._notes.add(note)
-            place.note(note)
+            term.note(note)
 
     # ---- what verbs want to know
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import cast
 
 import rq
 from rq import config, names
+from rq.cli import term
 from rq.config.settings import RootConfig
 from rq.errors import NOT_YOURS, BadConfig, NoSuchQueue, Refused, RQError, Unreachable
 from rq.layout import QueueDir, Root
@@ -118,13 +118,7 @@ def warn_of_unclean_end(root: Root) -> None:
         if not answers(root.queue(name)) and not spool.stopped_cleanly(root.queue(name))
     ]
     if unclean:
-        note(
+        term.note(
             f"RQ was killed, and folders of {', '.join(unclean)} may lag behind: run "
             "`rq check --fix` (it starts nothing) before you move or edit any"
         )
-
-
-def note(text: str) -> None:
-    """Tell the person something that is not the answer, on stderr, behind what was said."""
-    sys.stdout.flush()
-    print(text, file=sys.stderr)

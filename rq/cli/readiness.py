@@ -33,13 +33,13 @@ def await_ready(root: Root) -> bool:
         lack = disk.lack(root.path)
         limit = READY_PATIENCE if lack is None else LACK_PATIENCE
         if patience.ends(len(missing), now, limit):
-            place.note(f"not ready after {now - begun:.0f} s: {shortened(missing)}")
+            term.note(f"not ready after {now - begun:.0f} s: {shortened(missing)}")
             for line in [lack] if lack else _not_up(supervisor):
-                place.note(line)
+                term.note(line)
             return False
         if now - last_note > _NOTE_EVERY:
             last_note = now
-            place.note(f"waiting for {shortened(missing)} ({now - begun:.0f} s)")
+            term.note(f"waiting for {shortened(missing)} ({now - begun:.0f} s)")
         time.sleep(0.05)
     _tell(root, supervisor)
     return True
@@ -53,7 +53,7 @@ def _tell(root: Root, supervisor: SupervisorStatus) -> None:
     number = term.number(len(queues), "queue")
     print(f"{number} {verb} ready: {', '.join(queues)}", flush=True)
     for line in _not_up(supervisor):
-        place.note(line)
+        term.note(line)
 
 
 def _not_yet(root: Root, supervisor: SupervisorStatus) -> list[str]:

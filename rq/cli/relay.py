@@ -48,32 +48,25 @@ def _parser() -> argparse.ArgumentParser:
         "retry", help="try messages again now, without waiting for the next try"
     )
     retry.add_argument("id", nargs="*", metavar="ID")
-    retry.add_argument(
-        "--all", action="store_true", help="all messages but those in doubt"
-    )
+    term.flag(retry, "--all", "all messages but those in doubt")
     resolve = kinds.add_parser(
         "resolve", help="say whether a message in doubt has arrived"
     )
     resolve.add_argument("id", metavar="ID")
     how = resolve.add_mutually_exclusive_group(required=True)
-    how.add_argument(
-        "--arrived", action="store_true", help="it has arrived: acknowledge the error"
-    )
-    how.add_argument(
-        "--again", action="store_true", help="it has not arrived: send it anew"
-    )
+    term.flag(how, "--arrived", "it has arrived: acknowledge the error")
+    term.flag(how, "--again", "it has not arrived: send it anew")
     return parser
 
 
 def _ls(root: Root, *, as_json: bool) -> int:
     listed = transfers.ls(root)
-    if as_json:
-        term.print_json([transfer.to_json() for transfer in listed])
-    elif listed:
-        heads = ("ID", "STATE", "PEER", "STEP", "ANSWER")
-        term.table(heads, [_row(transfer) for transfer in listed])
-    else:
-        place.note("no message is on its way to another host, or none was tried yet")
+    term.listed(
+        ("ID", "STATE", "PEER", "STEP", "ANSWER"),
+        [_row(transfer) for transfer in listed],
+        "no message is on its way to another host, or none was tried yet",
+        [transfer.to_json() for transfer in listed] if as_json else None,
+    )
     return 0
 
 
@@ -88,7 +81,7 @@ def _retry(root: Root, ids: list[str], *, everything: bool) -> int:
     if everything:
         chosen += [entry for entry in transfers.ls(root) if not entry.in_doubt]
     if not chosen:
-        place.note("nothing to try: name messages, or say --all")
+        term.note("nothing to try: name messages, or say --all")
     for transfer in chosen:
         host_back_off.pardon(root.queue(QUEUE), transfer.peer)
         _try_now(root, transfer)
@@ -98,7 +91,7 @@ def _retry(root: Root, ids: list[str], *, everything: bool) -> int:
 def _try_now(root: Root, transfer: Transfer) -> None:
     command = transfers.command(transfer)
     if command is None:
-        place.note(f"{transfer.msg_id} is being sent right now")
+        term.note(f"{transfer.msg_id} is being sent right now")
         return
     request = {"msg_id": transfer.msg_id, "who": "rq relay"}
     owner.demand(root, QUEUE, command, request)
@@ -176,19 +169,13 @@ def _forbid(root: Root, hosts: list[str]) -> int:
 
 def _ls_hosts(root: Root, *, as_json: bool) -> int:
     permitted = permits.listed(root)
-    if as_json:
-        term.print_json(permitted)
-    elif permitted:
-        before = past_hosts.entered(root)
-        rows = [
-            (entry["host"], entry["url"] or _by(entry["host"], before))
-            for entry in permitted
-        ]
-        term.table(("HOST", "ALLOWED BY"), rows)
-    else:
-        place.note(
-            "no internal host is allowed: `rq relay allow HOST[:PORT]` allows one"
-        )
+    before = past_hosts.entered(root)
+    term.listed(
+        ("HOST", "ALLOWED BY"),
+        [(row["host"], row["url"] or _by(row["host"], before)) for row in permitted],
+        "no internal host is allowed: `rq relay allow HOST[:PORT]` allows one",
+        permitted if as_json else None,
+    )
     return 0
 
 

@@ -34,10 +34,10 @@ def restore(root: Root, words: list[str]) -> int:
     parser.add_argument(
         "words", nargs="*", metavar="ls|accept QUEUE", help="(ls of all queues)"
     )
-    parser.add_argument(
+    term.flag(
+        parser,
         "--copy",
-        action="store_true",
-        help="accept as a copy, or as a backup that is older than what has run since: the "
+        "accept as a copy, or as a backup that is older than what has run since: the "
         "journal gets a new id. Without it: the same queue in its last state, moved here",
     )
     term.json_option(parser)
@@ -79,9 +79,9 @@ def _ls(root: Root, queues: list[str], *, as_json: bool) -> int:
                 term.plain(f"timer {name}: the Ruby RQ left it, and it does not fire")
             )
         if len(waiting) + len(timers) > 1:
-            place.note("`rq restore accept`, with no queue named, accepts all of them")
+            term.note("`rq restore accept`, with no queue named, accepts all of them")
     elif code == OK:
-        place.note(_NONE)
+        term.note(_NONE)
     return code
 
 
@@ -126,7 +126,7 @@ def _accept(root: Root, queues: list[str], how: str) -> int:
         waiting, code = _waiting(root, [])
         queues, timers = [queue["queue"] for queue in waiting], adopted.names(root)
         if not queues and not timers and code == OK:
-            place.note(_NONE)
+            term.note(_NONE)
     for name in queues:
         code = _tried(partial(_restore, root, name, how)) or code
     for name in timers:

@@ -50,11 +50,7 @@ def _verifying() -> argparse.ArgumentParser:
         "verify_rules", "Check routing rules: JSON, or those of the Ruby RQ."
     )
     parser.add_argument("--path", metavar="F", help="the file (config/router.json)")
-    parser.add_argument(
-        "--verbose",
-        action="store_true",
-        help="print the rules, or what is wrong with them",
-    )
+    term.flag(parser, "--verbose", "print the rules, or what is wrong with them")
     return parser
 
 

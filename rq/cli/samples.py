@@ -36,12 +36,12 @@ def send(root: Root) -> None:
     if DEMO not in place.queue_names(root):
         raise NoSuchQueue(f"there is no queue {DEMO}: link {place.BUNDLED / DEMO}")
     from rq.cli import output, wait
-    from rq.cli.send import submit
+    from rq.cli.send import submitted
 
     sent = []
     for param, text in _SAMPLES:
         fields = {"dest": DEMO, "param1": param, "src": "rq demo"}
-        msg_id = submit(root, DEMO, fields)
+        msg_id, _ = submitted(root, DEMO, fields)
         print(f"sent {DEMO}/{msg_id}, which {text}")
         sent.append((DEMO, msg_id))
     print("\nthe log of the first, as its script writes it:", flush=True)

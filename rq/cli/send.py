@@ -35,14 +35,13 @@ def send(root: Root, words: list[str], files: Files = FRESH) -> int:
     fields = _fields(args)
     timeout = None if args.timeout is None else moments.duration(args.timeout)
     queue = ancestor.target(args.queue, {"relay-ok": True})
-    accepted = submitted(root, queue, fields, args.attach, files)
-    msg_id, joined = accepted
+    msg_id, joined = submitted(root, queue, fields, args.attach, files)
     full = config.full_id(queue, msg_id)
     if not args.follow or args.json or args.id_only:
         more: dict[str, Json] = {"joined": True} if joined else {}
         _tell(args, {"queue": queue, "msg_id": msg_id, "full_id": full, **more})
     else:
-        place.note(f"{_word(joined)} {queue}/{msg_id}")
+        term.note(f"{_word(joined)} {queue}/{msg_id}")
     return _stay(root, args, queue, msg_id, timeout)
 
 
@@ -61,17 +60,6 @@ def send_by_token(words: list[str]) -> int:
     return 0
 
 
-def submit(
-    root: Root,
-    queue: str,
-    fields: Mapping[str, Json],
-    attachments: Sequence[str] = (),
-    files: Files = FRESH,
-) -> str:
-    """Return the short id of a message that is accepted, attachments and all."""
-    return submitted(root, queue, fields, attachments, files)[0]
-
-
 def submitted(
     root: Root,
     queue: str,
@@ -79,7 +67,8 @@ def submitted(
     attachments: Sequence[str] = (),
     files: Files = FRESH,
 ) -> tuple[str, bool]:
-    """As `submit`; also tell whether that is an equal message, which it has joined."""
+    """Return the short id of a message that is accepted, attachments and all; and whether
+    that is an equal message, which it has joined."""
     if not attachments:
         reply = owner.demand_all(root, queue, "create_message", fields)
         return _short(reply[1]), _JOINED in reply[2:]
@@ -214,9 +203,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="WHEN",
         help="not before: +10m, 2026-01-02T03:04 (local time, or with a zone) or epoch seconds",
     )
-    parser.add_argument(
-        "--hold", action="store_true", help="hold it until `rq release`"
-    )
+    term.flag(parser, "--hold", "hold it until `rq release`")
     parser.add_argument("--why", default="", metavar="TEXT", help="shown while held")
     for row in _OPTIONS:
         default = "" if row.default is None else f" ({row.default})"
@@ -239,15 +226,13 @@ def _parser() -> argparse.ArgumentParser:
         metavar="URL",
         help="an address that is told when it has ended",
     )
-    parser.add_argument("--wait", action="store_true", help="wait until it has ended")
-    parser.add_argument(
-        "--follow", action="store_true", help="print its log, until it has ended"
-    )
+    term.flag(parser, "--wait", "wait until it has ended")
+    term.flag(parser, "--follow", "print its log, until it has ended")
     parser.add_argument(
         "--timeout",
         metavar="TIME",
         help="stop waiting after 90 (seconds), 10m or 1h, with exit status 7",
     )
-    parser.add_argument("--id-only", action="store_true", help="print the id alone")
+    term.flag(parser, "--id-only", "print the id alone")
     term.json_option(parser)
     return parser

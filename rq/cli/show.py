@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 
-from rq.cli import ids, output, owner, place, term
+from rq.cli import ids, output, owner, term
 from rq.layout import Root
 from rq.message import PARAMS, limits, lineage, next_attempt
 from rq.message.table import APART
@@ -56,16 +56,12 @@ def _print_attempts(kept: AttemptsView) -> None:
     term.table(
         ("ATTEMPT", "STARTED", "RAN", "HOW IT ENDED"),
         [
-            (row["attempt"], _moment(row.get("started")), _ran(row), row["how"])
+            (row["attempt"], term.moment(row.get("started")), _ran(row), row["how"])
             for row in rows
         ],
     )
     if kept["left_out"]:
-        place.note(f"{kept['left_out']} attempts between are not kept")
-
-
-def _moment(epoch: float | None) -> str:
-    return "" if epoch is None else term.moment(epoch)
+        term.note(f"{kept['left_out']} attempts between are not kept")
 
 
 def _ran(row: AttemptRow) -> str:

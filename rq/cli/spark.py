@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import os
+import signal
+import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rq import config, names
 from rq.cli import ENDED_IN_ERR, OK, USAGE, listing, place, term
+from rq.cli import work as agent
 from rq.errors import BadInput, NoJava, Refused
 from rq.layout import Root
+from rq.words import moments
 from rq.words.states import State
 
 if TYPE_CHECKING:
@@ -26,7 +33,7 @@ VERBS: dict[str, tuple[str, str]] = {
         "run a job on messages of a directory; nothing is sent",
     ),
     "history": ("rq.cli.spark:history", "update the history; print counts per queue"),
-    "work": ("rq.cli.spark_work:work", "work on the messages of a queue, under leases"),
+    "work": ("rq.cli.spark:work", "work on the messages of a queue, under leases"),
 }
 # Of what a job says when it is tried; results go into this directory.
 _TRIED = "rq-try"
@@ -88,7 +95,7 @@ def trial(_root: Root, words: list[str]) -> int:
     args = parser.parse_args(words)
     from rq.spark import trial as trials
 
-    is_err = trials.run(args.script, args.messages, args.out, _print, place.note)
+    is_err = trials.run(args.script, args.messages, args.out, _print, term.note)
     return ENDED_IN_ERR if is_err else OK
 
 
@@ -115,7 +122,7 @@ def install() -> None:
     try:
         java.find(os.environ)
     except NoJava:
-        place.note("there is no Java that Spark can use: installing one for it")
+        term.note("there is no Java that Spark can use: installing one for it")
         if not bootstrapped(_EXTRA_JAVA):
             raise
         importlib.invalidate_caches()
@@ -147,14 +154,8 @@ def history(root: Root, words: list[str]) -> int:
     parser.add_argument(
         "queue", nargs="?", metavar="QUEUE", help="print this queue only"
     )
-    parser.add_argument(
-        "--skip-gaps", action="store_true", help="go on although events are missing"
-    )
-    parser.add_argument(
-        "--rebuild",
-        action="store_true",
-        help="build the history anew from the journals",
-    )
+    term.flag(parser, "--skip-gaps", "go on although events are missing")
+    term.flag(parser, "--rebuild", "build the history anew from the journals")
     term.json_option(parser)
     args = parser.parse_args(words)
     only = place.queue_dir(root, args.queue).name if args.queue else None
@@ -177,11 +178,11 @@ def run(root: Root, **settings: bool) -> Round:
     session.demand_spark()
     from rq.spark.rounds import Settings, run_round
 
-    place.note("starting Spark")
+    term.note("starting Spark")
     spark = session.session("rq-history", quiet=True)
     try:
         return run_round(
-            spark, root, Settings(patience=_PATIENCE, **settings), place.note
+            spark, root, Settings(patience=_PATIENCE, **settings), term.note
         )
     finally:
         session.close(spark)
@@ -205,3 +206,67 @@ def summary(done: Round) -> dict[str, object]:
         "days": done.days,
         "silent": done.silent,
     }
+
+
+# ---- rq spark work
+
+
+def work(root: Root, words: list[str]) -> int:
+    """Work on the messages of a queue until the time is over, or TERM."""
+    args = _work_parser().parse_args(words)
+    from rq.spark import session
+    from rq.work import options
+
+    url = _url(root, args.queue)
+    slots, script = agent.slots(args), agent.script(args)
+    token = None if args.token_file is None else options.read_token(args.token_file)
+    seconds = None if args.seconds is None else moments.duration(args.seconds)
+    session.demand_spark()
+    from rq.spark import lease_work
+
+    wanted = lease_work.Work(
+        url=url,
+        slots=slots,
+        seconds=seconds,
+        script=script,
+        token=token,
+        insecure=args.insecure,
+        label=options.label(args.label or f"spark-{socket.gethostname()}"[:48]),
+    )
+    term.note("starting Spark")
+    spark = session.session(f"rq-work {wanted.label}", quiet=True)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):  # Spark has a handler of its own
+        signal.signal(number, lambda *_: stop.set())
+    try:
+        term.note(f"{slots} slots work on {url}")
+        lease_work.run(spark, wanted, lease_work.Ear(stop, term.note))
+    finally:
+        session.close(spark)
+    return OK
+
+
+def _url(root: Root, queue: str) -> str:
+    """Return the address of a queue, of this root or of another host; BadInput."""
+    from rq.outbound import peers  # `rq up` needs none of it
+
+    if names.is_queue_name(queue):
+        queue = f"{config.read_root(root).base_url}q/{queue}"
+    peers.target(queue)
+    return queue
+
+
+def _work_parser() -> argparse.ArgumentParser:
+    parser = term.parser(
+        "spark work",
+        "Let Spark work on the messages of a queue, under leases, with the script of an\n"
+        "agent: each slot is a task that runs as long as this does, on a core of Spark.",
+    )
+    parser.add_argument(
+        "queue", metavar="QUEUE", help="its name, or http(s)://HOST:PORT/q/NAME"
+    )
+    agent.add_options(parser, "spark- and that of this host")
+    parser.add_argument(
+        "--for", dest="seconds", metavar="TIME", help="work for so long (until TERM)"
+    )
+    return parser

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from rq.cli import listing, owner, place, spark
+from rq.cli import listing, owner, place, spark, term
 from rq.config import files
 from rq.errors import Refused, RQError
 from rq.layout import Root
@@ -69,13 +70,7 @@ def _make_queues(root: Root) -> None:
 
 
 def _script() -> str:
-    return f"#!/bin/sh\nexec {_quoted(sys.executable)} -m rq.spark.demo_worker\n"
-
-
-def _quoted(text: str) -> str:
-    import shlex
-
-    return shlex.quote(text)
+    return f"#!/bin/sh\nexec {shlex.quote(sys.executable)} -m rq.spark.demo_worker\n"
 
 
 def _accepts(root: Root, queue: str) -> bool:
@@ -113,7 +108,7 @@ def _await_ends(root: Root) -> None:
                 )
             if now - last_note > _NOTE_EVERY:
                 last_note = now
-                place.note(f"{left} sample messages have not ended yet")
+                term.note(f"{left} sample messages have not ended yet")
             time.sleep(0.1)
 
 

@@ -181,7 +181,7 @@ def queue_row(reader: owner.Reader, name: str) -> QueueRow:
 def queue_table(rows: Sequence[QueueRow]) -> None:
     """Print queues with their counts."""
     if not rows:
-        place.note("there are no queues: `rq queue new --help` says how to make one")
+        term.note("there are no queues: `rq queue new --help` says how to make one")
         return
     term.table(
         ("QUEUE", "STATUS", *(name.upper() for name in _COUNTED), "NEXT"),

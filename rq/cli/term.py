@@ -78,8 +78,13 @@ def at_least(low: int) -> Callable[[str], int]:
     return read
 
 
+def flag(into: argparse._ActionsContainer, name: str, about: str) -> None:
+    """Add an option that is said or not."""
+    into.add_argument(name, action="store_true", help=about)
+
+
 def json_option(into: argparse.ArgumentParser) -> None:
-    into.add_argument("--json", action="store_true", help="print JSON for programs")
+    flag(into, "--json", "print JSON for programs")
 
 
 def print_json(value: object) -> None:
@@ -111,6 +116,22 @@ def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     print(colour(_line(head, widths, right), "bold"))
     for cells in lines:
         print(_coloured(_line(cells, widths, right), cells))
+
+
+def listed(
+    head: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    none: str,
+    for_programs: object = None,
+) -> None:
+    """Print rows under their heads, or say that there are `none`; `for_programs`: print
+    this as JSON instead."""
+    if for_programs is not None:
+        print_json(for_programs)
+    elif rows:
+        table(head, rows)
+    else:
+        note(none)
 
 
 def _line(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> str:
@@ -154,6 +175,12 @@ def from_now(seconds: float) -> str:
         return "now"
     text = duration(abs(seconds))
     return f"in {text}" if seconds > 0 else f"{text} ago"
+
+
+def note(text: str) -> None:
+    """Tell the person something that is not the answer, on stderr, behind what was said."""
+    sys.stdout.flush()
+    print(text, file=sys.stderr)
 
 
 def confirm(question: str, *, yes: bool) -> bool:

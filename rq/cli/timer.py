@@ -79,12 +79,8 @@ def _import_options(kinds: term.Verbs) -> None:
     )
     parser.add_argument("file", metavar="CRONTAB", help="a file, or - for stdin")
     parser.add_argument("--timezone", default="", metavar="ZONE", help="of its times")
-    parser.add_argument(
-        "--system", action="store_true", help="a user stands before each command"
-    )
-    parser.add_argument(
-        "--dry-run", action="store_true", help="say what would be made, make nothing"
-    )
+    term.flag(parser, "--system", "a user stands before each command")
+    term.flag(parser, "--dry-run", "say what would be made, make nothing")
 
 
 def _wish(args: argparse.Namespace) -> Wish:
@@ -97,20 +93,20 @@ def _wish(args: argparse.Namespace) -> Wish:
 
 
 def _list(root: Root, *, as_json: bool) -> None:
-    rows = _rows(root)
-    if as_json:
-        term.print_json(rows)
-    elif rows:
-        _table(rows)
-    else:
-        place.note("there are no timers: link a JSON file into timers/")
+    rows, now = _rows(root), time.time()
+    term.listed(
+        ("TIMER", "WHEN", "DEST", "DUE", "LAST", "RESULT"),
+        [_cells(row, now) for row in rows],
+        "there are no timers: link a JSON file into timers/",
+        rows if as_json else None,
+    )
 
 
 def _rows(root: Root) -> list[TimerRow]:
     try:
         reply = client.ask_timers(root.timers_socket, "status", timeout=10.0)
     except Unreachable:
-        place.note(
+        term.note(
             "the timers process does not answer: this is read from the folders"
             if place.is_running(root)
             else "RQ is not running: this is read from the folders"
@@ -169,21 +165,14 @@ def _due(row: TimerRow, now: float) -> str:
     return term.from_now(due - now)
 
 
-def _table(rows: Sequence[TimerRow]) -> None:
-    now = time.time()
-    term.table(
-        ("TIMER", "WHEN", "DEST", "DUE", "LAST", "RESULT"),
-        [
-            (
-                row.get("name"),
-                _when(row),
-                row.get("dest") or "",
-                _due(row, now),
-                term.moment(row.get("last")) if row.get("last") else "",
-                row.get("error") or row.get("result") or "",
-            )
-            for row in rows
-        ],
+def _cells(row: TimerRow, now: float) -> tuple[object, ...]:
+    return (
+        row.get("name"),
+        _when(row),
+        row.get("dest") or "",
+        _due(row, now),
+        term.moment(row.get("last")) if row.get("last") else "",
+        row.get("error") or row.get("result") or "",
     )
 
 
@@ -203,7 +192,7 @@ def validate(root: Root, paths: list[str]) -> None:
 def _tell_fires(root: Root, path: Path, timer: Timer) -> None:
     print(f"{term.plain(path)} is a timer: {rule(timer)}, to {timer.dest}")
     if not root.queue(timer.queue).path.is_dir():
-        place.note(f"there is no queue {timer.queue} in {root.path} yet")
+        term.note(f"there is no queue {timer.queue} in {root.path} yet")
     if timer.cron is None:
         print("it fires as soon as it is in timers/, and then each period after that")
         return

@@ -51,7 +51,7 @@ def take_over(root: Root, wish: Wish) -> int:
         except (BadInput, BadConfig, Refused) as error:
             refused.append((entry.number, str(error)))
     for number, why in sorted(refused):
-        place.note(f"line {number} is left out: {term.plain(why)}")
+        term.note(f"line {number} is left out: {term.plain(why)}")
     return FAILED if refused else OK
 
 

@@ -101,7 +101,7 @@ def _create(root: Root, args: argparse.Namespace) -> int:
     tokens.create(root, token)
     note_in_audit(root, f"token create {token.name} ({token.role})")
     until = "until it is revoked" if token.end is None else f"until {_when(token.end)}"
-    place.note(
+    term.note(
         f"{token.name} is {token.role} for {_queues(token)} {until}. This secret "
         "is shown once; it goes into the header `Authorization: Bearer SECRET`:"
     )
@@ -131,25 +131,22 @@ def _revoke(root: Root, name: str) -> int:
 def _ls(root: Root, *, as_json: bool) -> int:
     listed = tokens.read(root)
     now = time.time()
-    if as_json:
-        term.print_json([_to_json(entry, now) for entry in listed])
-    elif listed:
-        term.table(
-            ("TOKEN", "ROLE", "QUEUES", "ENDS", "CREATED", "BY"),
-            [
-                (
-                    entry.name,
-                    entry.role,
-                    _queues(entry),
-                    _ends(entry, now),
-                    _when(entry.created),
-                    entry.created_by,
-                )
-                for entry in listed
-            ],
-        )
-    else:
-        place.note("there are no tokens: `rq token create NAME` makes one")
+    term.listed(
+        ("TOKEN", "ROLE", "QUEUES", "ENDS", "CREATED", "BY"),
+        [
+            (
+                entry.name,
+                entry.role,
+                _queues(entry),
+                _ends(entry, now),
+                _when(entry.created),
+                entry.created_by,
+            )
+            for entry in listed
+        ],
+        "there are no tokens: `rq token create NAME` makes one",
+        [_to_json(entry, now) for entry in listed] if as_json else None,
+    )
     return OK
 
 

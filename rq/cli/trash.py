@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rq.cli import place, term
+from rq.cli import term
 from rq.config import trash as bin_
 from rq.layout import Root
 
@@ -38,30 +38,27 @@ def trash(root: Root, words: list[str]) -> int:
 
 def _ls(root: Root, *, as_json: bool) -> int:
     listed = bin_.ls(root)
-    if as_json:
-        term.print_json([removed.to_json() for removed in listed])
-    elif listed:
-        term.table(
-            ("QUEUE", "REMOVED", "KEPT", "WHERE"),
-            [
-                (
-                    removed.name,
-                    term.moment(removed.removed),
-                    "yes" if removed.kept else "no",
-                    removed.path,
-                )
-                for removed in listed
-            ],
-        )
-    else:
-        place.note("the trash is empty")
+    term.listed(
+        ("QUEUE", "REMOVED", "KEPT", "WHERE"),
+        [
+            (
+                removed.name,
+                term.moment(removed.removed),
+                "yes" if removed.kept else "no",
+                removed.path,
+            )
+            for removed in listed
+        ],
+        "the trash is empty",
+        [removed.to_json() for removed in listed] if as_json else None,
+    )
     return 0
 
 
 def _empty(root: Root, name: str | None, *, yes: bool) -> int:
     chosen = [removed for removed in bin_.ls(root) if name in (None, removed.name)]
     if not chosen:
-        place.note("nothing to delete")
+        term.note("nothing to delete")
         return 0
     paths = ", ".join(removed.path.name for removed in chosen)
     if not term.confirm(f"Delete {paths} with all messages for good?", yes=yes):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-from rq.cli import owner, place, term
+from rq.cli import owner, term
 from rq.layout import Root
 from rq.replies import RowsView, TransactionView
 
@@ -58,13 +58,12 @@ def _ls(root: Root, queue: str, *, as_json: bool) -> int:
             Sequence[TransactionView], owner.demand(root, queue, "list_txns", choice)
         )
     ]
-    if as_json:
-        term.print_json(views)
-    elif views:
-        head = ("ID", "STATE", "MESSAGES", "ROWS", "UNTIL", "KEY")
-        term.table(head, [_row(view) for view in views])
-    else:
-        place.note(f"no transaction of {queue} is open, and no rows wait")
+    term.listed(
+        ("ID", "STATE", "MESSAGES", "ROWS", "UNTIL", "KEY"),
+        [_row(view) for view in views],
+        f"no transaction of {queue} is open, and no rows wait",
+        views if as_json else None,
+    )
     return 0
 
 

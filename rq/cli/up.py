@@ -59,19 +59,9 @@ def up(root: Root, words: list[str]) -> int:
     parser = term.parser(
         "up", "Set up what is missing, start RQ, wait until it is ready."
     )
-    parser.add_argument(
-        "--no-samples",
-        action="store_true",
-        help="do not send sample messages on the first run",
-    )
-    parser.add_argument(
-        "--spark", action="store_true", help="add the data pipeline (about 1.1 GB)"
-    )
-    parser.add_argument(
-        "--duckdb",
-        action="store_true",
-        help="add what jobs without Spark need (about 250 MB)",
-    )
+    term.flag(parser, "--no-samples", "do not send sample messages on the first run")
+    term.flag(parser, "--spark", "add the data pipeline (about 1.1 GB)")
+    term.flag(parser, "--duckdb", "add what jobs without Spark need (about 250 MB)")
     parser.add_argument(
         "--demo",
         nargs="?",
@@ -80,11 +70,7 @@ def up(root: Root, words: list[str]) -> int:
         metavar="N",
         help=f"send {spark_demo.MESSAGES} sample messages, show what Spark counts",
     )
-    parser.add_argument(
-        "--adopt",
-        action="store_true",
-        help="take over a root of the Ruby RQ without asking",
-    )
+    term.flag(parser, "--adopt", "take over a root of the Ruby RQ without asking")
     args = parser.parse_args(words)
     if not _agreed(root, adopt=args.adopt):
         print("nothing was started")
@@ -120,7 +106,7 @@ def down(root: Root, words: list[str]) -> int:
     ).parse_args(words)
     place.check_leave(root)
     begun = time.monotonic()
-    if mgr.stop(root, place.note):
+    if mgr.stop(root, term.note):
         print(f"RQ has stopped ({time.monotonic() - begun:.1f} s)")
     else:
         print(f"RQ is not running in {root.path}")
@@ -151,7 +137,7 @@ def _link(root: Root) -> None:
 def _warn_of_port(root: Root, settings: RootConfig) -> None:
     holder = ports.holder(settings.addr, settings.port)
     if holder is not None and ports.is_needed(settings.addr, settings.port):
-        place.note(
+        term.note(
             f"warning: port {settings.port} is taken by {holder}, so the web cannot "
             f"start: free it, or set another `port` in {root.config}"
         )
@@ -159,7 +145,7 @@ def _warn_of_port(root: Root, settings: RootConfig) -> None:
 
 def _start_or_renew(root: Root) -> bool:
     """Start the supervisor; a running one of older code is restarted gracefully."""
-    if mgr.start(root, place.note):
+    if mgr.start(root, term.note):
         print(f"started the supervisor (pid {mgr.pid_of(root)})", flush=True)
         return True
     running = place.supervisor_status(root)
@@ -167,8 +153,8 @@ def _start_or_renew(root: Root) -> bool:
         print(f"RQ is running (pid {running.get('pid')})", flush=True)
         return False
     print("RQ runs with older code than is installed here: restarting it", flush=True)
-    mgr.stop(root, place.note)
-    mgr.start(root, place.note)
+    mgr.stop(root, term.note)
+    mgr.start(root, term.note)
     print(f"restarted the supervisor (pid {mgr.pid_of(root)})", flush=True)
     return True
 
@@ -181,7 +167,7 @@ def _fingerprint() -> str:
 
 def _warn_of_disk(root: Root) -> None:
     for line in disk.describe(root.path).warnings:
-        place.note(f"warning: {line}")
+        term.note(f"warning: {line}")
 
 
 def _where_next(root: Root, *, first: bool) -> None:
@@ -286,7 +272,7 @@ def _all_take_messages(root: Root) -> bool:
     full = {name: why for name, why in closed.items() if why}
     for names, why in by_reason(full):
         verb = "takes" if len(names) == 1 else "take"
-        place.note(f"warning: {', '.join(names)} {verb} no messages: {why}")
+        term.note(f"warning: {', '.join(names)} {verb} no messages: {why}")
     return not full
 
 
@@ -324,7 +310,7 @@ def _agreed(root: Root, *, adopt: bool) -> bool:
     if sys.stdin.isatty() and sys.stderr.isatty():
         return term.confirm("Start RQ?", yes=False)
     if is_ruby:
-        place.note(
+        term.note(
             f"{root.path} is a root of the Ruby RQ, and there is no terminal to ask on: "
             "`rq up --adopt` takes it over"
         )
@@ -333,15 +319,15 @@ def _agreed(root: Root, *, adopt: bool) -> bool:
 
 def _tell_of_ageing(root: Root, lines: list[str]) -> None:
     if lines:
-        place.note("Another RQ has filled these queues. RQ will remove old messages:")
+        term.note("Another RQ has filled these queues. RQ will remove old messages:")
         for line in lines:
-            place.note(f"  {line}")
-        place.note(
+            term.note(f"  {line}")
+        term.note(
             'To keep them longer, or for ever (null), set "retention" in the config.json '
             "beside the script of the queue, or in queue/NAME/"
         )
     if waits := list(_waits(root)):
-        place.note(
+        term.note(
             "These wait until you say `rq restore accept`: "
             + term.plain(", ".join(waits))
         )

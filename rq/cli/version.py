@@ -13,7 +13,7 @@ def version(root: Root, words: list[str]) -> int:
     parser = term.parser(
         "version", "Show the version of this program and of what runs."
     )
-    parser.add_argument("--short", action="store_true", help="the number alone")
+    term.flag(parser, "--short", "the number alone")
     term.json_option(parser)
     args = parser.parse_args(words)
     if args.short:

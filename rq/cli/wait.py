@@ -36,11 +36,7 @@ def wait(root: Root, words: list[str]) -> int:
     parser.add_argument(
         "--timeout", metavar="TIME", help="wait no longer than 90 (seconds), 10m or 1h"
     )
-    parser.add_argument(
-        "--result",
-        action="store_true",
-        help="print the result that was said of each, a line each",
-    )
+    term.flag(parser, "--result", "print the result that was said of each, a line each")
     term.json_option(parser)
     args = parser.parse_args(words)
     timeout = None if args.timeout is None else moments.duration(args.timeout)
@@ -126,7 +122,7 @@ def tell(
     for (queue, msg_id), state in ended.items():
         still = "" if state is None or state in FINAL else "has not ended: "
         sentence = _sentence(reader, queue, msg_id)
-        place.note(f"{queue}/{msg_id} {state}: {still}{sentence}")
+        term.note(f"{queue}/{msg_id} {state}: {still}{sentence}")
 
 
 def _sentence(reader: owner.Reader, queue: str, msg_id: str) -> str:

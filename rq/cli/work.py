@@ -70,16 +70,14 @@ def _parser() -> argparse.ArgumentParser:
         "url", metavar="URL", help="the queue: http(s)://HOST:PORT/q/NAME"
     )
     add_options(parser, "that of this host")
-    parser.add_argument(
-        "--once", action="store_true", help="end when nothing is due any more"
-    )
+    term.flag(parser, "--once", "end when nothing is due any more")
     parser.add_argument(
         "--for", dest="seconds", metavar="TIME", help="lease for so long, say 8h"
     )
-    parser.add_argument(
+    term.flag(
+        parser,
         "--go-on",
-        action="store_true",
-        help="let scripts go on when nobody renews their leases: others may work on the "
+        "let scripts go on when nobody renews their leases: others may work on the "
         "same messages then",
     )
     parser.add_argument(
@@ -128,11 +126,7 @@ def add_options(parser: argparse.ArgumentParser, label: str) -> None:
         metavar="FILE",
         help="holds the token, mode 600",
     )
-    parser.add_argument(
-        "--insecure",
-        action="store_true",
-        help="let the token go over plain HTTP, for all to read",
-    )
+    term.flag(parser, "--insecure", "let the token go over plain HTTP, for all to read")
 
 
 def script(args: argparse.Namespace) -> Path | None:

@@ -25,13 +25,11 @@ def worker(root: Root, words: list[str]) -> int:
         term.print_json(rows)
         return OK
     if args.queue is not None and views[0][1]["pull"] is None and not rows:
-        place.note(f'{args.queue} leases no messages: its config.json has no "pull"')
+        term.note(f'{args.queue} leases no messages: its config.json has no "pull"')
         return OK
-    if rows:
-        heads = ("QUEUE", "WORKER", "BUSY", "SLOTS", "HEARD", "VERSION")
-        term.table(heads, [_cells(row) for row in rows])
-    else:
-        place.note("no worker has asked for leases in the last hour")
+    heads = ("QUEUE", "WORKER", "BUSY", "SLOTS", "HEARD", "VERSION")
+    none = "no worker has asked for leases in the last hour"
+    term.listed(heads, [_cells(row) for row in rows], none)
     for _, view in views if args.queue is not None else ():
         if view["pull"] is not None:
             print(elsewhere.terms(view["pull"]))
@@ -47,7 +45,7 @@ def _views(root: Root, queue: str | None) -> list[tuple[str, LeasesView]]:
         try:
             views.append((name, _of(root, name)))
         except RQError as error:
-            place.note(f"{name}: {error}")
+            term.note(f"{name}: {error}")
     return views
 
 
