@@ -10,7 +10,7 @@ from rq import config, names
 from rq.errors import BadInput
 from rq.layout import Root
 from rq.outbound import peers
-from rq.spark.lease_ways import SocketWay, Way, WebWay
+from rq.spark.lease_queue import SocketWay, Way, WebWay
 from rq.work import options as agent_options
 
 ROWS, MOST_ROWS = 1000, 100_000  # of a batch

@@ -1,16 +1,21 @@
-"""The leases of one queue, as Spark asks for them: again and again until there is an
+"""The leases of one queue of any host, as Spark asks for them: again and again until there is an
 answer. All that is asked may be asked twice."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from pathlib import Path
+from typing import Protocol, cast
+
+import orjson
 
 import rq
-from rq.replies import Grant, GrantsView
+from rq.outbound.api import Api
+from rq.outbound.peers import Peer, Target
+from rq.replies import Detail, Grant, GrantsView
+from rq.rpc import client
 from rq.spark import queue_door
-from rq.spark.lease_ways import Way
 from rq.words.nesting import Json
 from rq.work import holding
 from rq.work.holding import Result
@@ -20,6 +25,62 @@ AT_ONCE = 100  # tokens of one request
 ENDED = "Spark has committed it"
 CANCELLED = "the query has heard of its cancel"
 _DONE = "done"
+_ANSWER = 60.0  # seconds for a reply
+
+
+# ---- the ways to a queue: its socket, or the web of its host
+
+
+class Way(Protocol):
+    """Asks a queue. RQError says why there is no answer."""
+
+    def ask(self, command: str, about: Mapping[str, Json]) -> Json:
+        """Return the answer to a command about leases."""
+
+    def detail(self) -> Detail:
+        """Return how the queue is."""
+
+    def close(self) -> None:
+        """Hang up; the next question opens another connection."""
+
+
+class SocketWay:
+    """Asks the owner of a queue of this host."""
+
+    def __init__(self, socket: Path) -> None:
+        self._socket = socket
+        self._line: client.Connection | None = None
+
+    def ask(self, command: str, about: Mapping[str, Json]) -> Json:
+        if self._line is None:
+            self._line = client.Connection(self._socket, _ANSWER)
+        return cast(Json, client.demanded(self._line.ask(command, about)))
+
+    def detail(self) -> Detail:
+        return cast(Detail, self.ask("detail", {}))
+
+    def close(self) -> None:
+        if self._line is not None:
+            self._line.close()
+            self._line = None
+
+
+class WebWay:
+    """Asks the web of any host."""
+
+    def __init__(self, to: Target, peer: Peer) -> None:
+        self._line = Api(to, peer)
+
+    def ask(self, command: str, about: Mapping[str, Json]) -> Json:
+        path = "/leases" if command == "lease" else f"/leases/{command}"
+        return self._line.ask("POST", path, orjson.dumps(about))
+
+    def detail(self) -> Detail:
+        reply = cast(Mapping[str, Json], self._line.ask("GET", ""))
+        return cast(Detail, reply["detail"])
+
+    def close(self) -> None:
+        self._line.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +148,7 @@ class LeaseQueue:
         for first in range(0, len(items), AT_ONCE):
             request = {name: list(items[first : first + AT_ONCE]), **about}
             results += queue_door.insist(
-                lambda request=request: _results(self._ask(command, request)),  # type: ignore[misc]
+                lambda request=request: _results(self._way.ask(command, request)),  # type: ignore[misc]
                 self.close,
                 self._timeout,
             )
@@ -95,11 +156,8 @@ class LeaseQueue:
 
     def _insist(self, command: str, about: Mapping[str, Json]) -> Json:
         return queue_door.insist(
-            lambda: self._ask(command, about), self.close, self._timeout
+            lambda: self._way.ask(command, about), self.close, self._timeout
         )
-
-    def _ask(self, command: str, about: Mapping[str, Json]) -> Json:
-        return self._way.ask(command, about)
 
 
 # ---- answers

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pyspark.sql.datasource import DataSource
 
-from rq.spark import lease_claims, lease_queue, lease_stream, messages_source
+from rq.spark import lease_holder, lease_queue, lease_stream, messages_source
 
 NAME = "rq_killed"
 IN_SOURCE = ("claimed", "half started", "planned", "half finished")
@@ -43,7 +43,7 @@ class KilledSource(DataSource):
 def arm(point, died):
     """Let this process die at a point."""
     owner, name, when = {
-        "claimed": (lease_claims.Claims, "write", "after"),
+        "claimed": (lease_holder.Claims, "write", "after"),
         "half started": (lease_queue.LeaseQueue, "_ask", "second start"),
         "planned": (lease_stream.LeaseReader, "partitions", "before"),
         "half finished": (lease_queue.LeaseQueue, "_ask", "second finish"),

@@ -17,7 +17,7 @@ from harness.waiting import wait_until
 from rq import published
 from rq.errors import Damaged, Refused
 from rq.layout import Root
-from rq.spark import bronze, gold, gold_parts, rounds
+from rq.spark import bronze, building, gold_parts, rounds
 from rq.spark.building import History
 from rq.spark.rounds import Settings
 
@@ -203,7 +203,7 @@ def test_files_of_an_older_rq_are_read_and_new_fields_are_kept(spark, root):
         spark.read.parquet(str(batch.path)).drop("riders", "cause").localCheckpoint()
     )
     older.write.mode("overwrite").parquet(str(batch.path))
-    found = gold.compute(bronze.read(spark, source, [batch.path]))
+    found = building.compute(bronze.read(spark, source, [batch.path]))
     assert found[date][0].parts["a"].counts["done"] == 1
     assert found[date][0].parts["a"].causes == {}
 

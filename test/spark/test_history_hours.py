@@ -13,7 +13,7 @@ from harness.journal_files import DAY, START, life, lines
 
 from rq import published
 from rq.layout import Root
-from rq.spark import bronze, building, gold, gold_parts, publish
+from rq.spark import bronze, building, gold_parts, publish
 
 HOUR = DAY // 24
 DURATIONS = ("wait", "run")
@@ -28,13 +28,13 @@ def made(spark, tmp_path):
 @pytest.fixture
 def computed(monkeypatch):
     """Give a list of how many events each computing of hours has read."""
-    seen, compute = [], gold.compute
+    seen, compute = [], building.compute
 
     def counted(events):
         seen.append(events.count())
         return compute(events)
 
-    monkeypatch.setattr(gold, "compute", counted)
+    monkeypatch.setattr(building, "compute", counted)
     return seen
 
 

@@ -24,7 +24,7 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 from spark import lease_job
 
 from rq.errors import BadInput, Busy
-from rq.spark import lease_claims, lease_options, lease_stream
+from rq.spark import lease_holder, lease_options, lease_stream
 
 cloudpickle.register_pickle_by_value(lease_job)
 
@@ -208,7 +208,7 @@ def test_leases_are_renewed_as_long_as_the_query_lives(queue, reader):
 
 
 def test_two_queries_do_not_share_their_claims(queue, reader, monkeypatch):
-    monkeypatch.setattr(lease_claims, "_PATIENCE", 0.0)
+    monkeypatch.setattr(lease_holder, "_PATIENCE", 0.0)
     first = reader()
     latest(first, max_rows=1)
     with pytest.raises(Busy, match="a directory of its own"):
