@@ -165,7 +165,7 @@ def statuscountmesg(root: Root, words: list[str]) -> int:
 
 
 def attachstatusmesg(root: Root, words: list[str]) -> int:
-    reply = _asked(root, "attachstatusmesg", "get_message", words)
+    reply = _answer_about(root, "attachstatusmesg", "get_message", words)
     if reply is None or reply[0] != "ok":
         return _tell(reply)
     attachments = cast(MessageView, reply[1]).get("_attachments") or {}
@@ -176,10 +176,12 @@ def attachstatusmesg(root: Root, words: list[str]) -> int:
 
 
 def _about(root: Root, verb: str, command: str, words: list[str]) -> int:
-    return _tell(_asked(root, verb, command, words))
+    return _tell(_answer_about(root, verb, command, words))
 
 
-def _asked(root: Root, verb: str, command: str, words: list[str]) -> Reply | None:
+def _answer_about(
+    root: Root, verb: str, command: str, words: list[str]
+) -> Reply | None:
     """Return the owner's answer about a message; None where help was asked for."""
     given = options(words, ("msg_id",))
     if _wants_help(given):
@@ -190,7 +192,7 @@ def _asked(root: Root, verb: str, command: str, words: list[str]) -> Reply | Non
 
 
 def _field_of(root: Root, verb: str, command: str, words: list[str], name: str) -> int:
-    reply = _asked(root, verb, command, words)
+    reply = _answer_about(root, verb, command, words)
     if reply is None or reply[0] != "ok":
         return _tell(reply)
     fields = cast(Mapping[str, Json], reply[1])

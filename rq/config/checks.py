@@ -222,8 +222,8 @@ def unique(value: object) -> dict[str, object]:
         return {}
     params = list(param_numbers(given.get("params", [])))
     scope = checked_as("scope", one_of(_SCOPES), given.get("scope", "queued"))
-    asked = given.get("conflict", "join")
-    conflict = checked_as("conflict", one_of(_CONFLICTS), asked)
+    way = given.get("conflict", "join")
+    conflict = checked_as("conflict", one_of(_CONFLICTS), way)
     seconds = _window(given.get("seconds", 0))
     if (scope == "window") != bool(seconds):
         raise ValueError("seconds and the scope window go together: say both or none")

@@ -44,9 +44,9 @@ def either(first: str, second: str) -> Callable[[object], str]:
     return check
 
 
-def check_names(given: Iterable[str], known: Collection[str]) -> None:
-    """ValueError for the first name that is none of the known ones."""
-    check = one_of(known)
+def check_names(given: Iterable[str], allowed: Collection[str]) -> None:
+    """ValueError for the first name that is not allowed."""
+    check = one_of(allowed)
     for name in given:
         check(name)
 

@@ -389,7 +389,7 @@ CODE = {
     "socket: what an owner owes": {"rq.queues.delivery.delivery"},
     "web: every address": {
         *(f"rq.web.{m}" for m in ("messages", "attachments", "pages.forms")),
-        *(f"rq.web.{m}" for m in ("relay_actions", "resumable_uploads")),
+        *(f"rq.web.{m}" for m in ("pages.relay", "resumable_uploads")),
         *(f"rq.web.api.{m}" for m in ("messages", "actions", "transactions")),
     },
     "relay of this host": {"rq.relay.handover"},
