@@ -9,11 +9,12 @@ What is true at all times
   lines only those of the last group can be torn, and a bad line before it is damage.
 - `commit` returns only when all that was appended is durable. `write` promises less: what
   it has written outlives a kill -9 of the process, not a power cut.
-- Lines of a group carry its number, the last one says `end`. A group whose events are all
-  written and that is to end gets a line of its own for that; SPARE keeps room for it.
+- Lines of a group carry its number, the last one says `end`. If a group must end when its
+  last event is written already, a further line says `end`; SPARE keeps room for it.
 - A segment is filled with zeros before its first line, and lines never reach past its
   size: fdatasync writes data alone, no metadata. A group that does not fit begins in a new
-  segment; one that is begun ends there, and what does not fit is the next group.
+  segment. One that has begun ends in the old segment; what does not fit makes the next
+  group.
 - A descriptor that failed is never written or synced again, and no segment of an earlier
   process is appended to.
 
@@ -27,7 +28,8 @@ What may happen
   DiskFailed and may be called again; who appended need not know.
 - There is no room for the next segment. It is made ahead, in a thread, so that this is
   known while the current one still has room; `no_space` tells, and the owner accepts
-  nothing new. A journal with a reserve has one segment for what must still be written.
+  nothing new. With a reserve one segment is kept back, for events that must be
+  written on a full disk, too.
 - The path stops leading to what is open: the directory was removed, moved or mounted
   over, or a backup was laid over it. Writes and syncs still succeed then, and no start
   would find a line of them. So the path is looked at before a group is written, at most

@@ -11,16 +11,17 @@ The order within a turn, and what each step may rely on
    were durable before this turn: if power fails now, only the claim is lost, and the next
    start finds the message in que. Their start overlaps the sync.
 3. `commit`: one sync for all that came in since the last turn.
-4. Replies leave, and those who wait for `committed` go on. Not before: a reply tells what
+4. Replies leave, and tasks that wait for the sync (`committed`) go on. Not before: a reply tells what
    memory held, and a power cut must not take that back.
 5. Scripts start whose messages became durable just now.
-6. Folders are made for some milliseconds, oldest first; the pace of clients follows from
-   how many. Checkpoint, index and files of rows move on by a step each.
+6. Folders are made for some milliseconds, oldest first; how many still wait sets how fast
+   requests are taken. Checkpoint, index and rows (messages that still lie as lines of a
+   file) move on by a step each.
 
 What is true at all times
 
 - A script never starts for a message whose acceptance, or whose last change of content, is
-  not durable (`launch` is told up to which event that holds).
+  not durable (`launch` gets the number of the last durable event).
 - No reply waits for a folder. While requests come in, folders wait up to WAIT seconds; past
   half of the lag that is allowed they go first, and requests are taken at their pace.
 - While scripts end one after the other and no client waits, a group stays open for SHARE

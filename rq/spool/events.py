@@ -8,8 +8,10 @@ What is true at all times
   Who wants to remember more gives the line a field, and makes the memory from that field.
 - An event is a row of `states.TRANSITIONS`, fired by a role that may. There is no other
   way to change the state of a message. One message has its event in `fire` and nowhere
-  else; a rider ends in the line of the message that it rode with.
-- Numbers have no gaps: an event takes its `seq` when its line has been made.
+  else. A rider, an equal message that ends with the one that runs for both (coalescing),
+  ends in that one's line.
+- Numbers have no gaps: an event takes its `seq` when its line has been made, so one whose
+  line could not be made uses up none.
 - A message that a thread works on is `busy`, and one that an open transaction holds waits
   for its decision: neither has an event of its own meanwhile.
 
@@ -28,9 +30,9 @@ What may happen
   is not fired again, and memory need not be taken back.
 
 Many messages by one line (the decision of a transaction, retention) is the same: the line
-names their ids, then memory follows for each (`all_changed`, `expire`). A folder in prep
-of no transaction has no line at all: it is not promised, and a start sees whether it is
-whole."""
+names their ids, then memory follows for each (`all_changed`, `expire`). A folder in
+`prep/` that belongs to no transaction has no line at all: it is not promised, and a start
+sees whether it is whole."""
 
 from __future__ import annotations
 

@@ -6,15 +6,15 @@ The steps, in the order that must not change
    before.
 2. `scan_queue` reads the checkpoint, the index and the lines after it. Nothing on disk
    changes. A journal that cannot be believed stops here (Damaged), for a person to decide;
-   so does a directory that was copied or restored: then memory is filled by a journal that
-   writes nothing (`DryRun`), and shows what the queue would do.
+   so does a directory that was copied or restored: then the events go to a stand-in that
+   writes nothing (`DryRun`), and memory shows what the queue would do.
 3. Processes that an earlier owner left are ended, or known to live on: no message runs
    again beside its last attempt.
 4. The journal goes on in a new segment. The last one is made durable first, since the new
    header says where it ends; never is a line appended to a file of an earlier process.
 5. Each message is acted on once (`recovery_apply`), by the last that the journal says of
-   it and by where its folder lies. Chains of transactions go on, leases that were out go
-   on.
+   it and by where its folder lies. Chains of transactions (several that are decided with
+   one, their head) go on, and so do leases that were out.
 6. `commit`. Only after it is anything removed that earlier processes have left.
 
 What is true at all times
@@ -23,8 +23,9 @@ What is true at all times
   work of a start grows with the messages that changed, not with their events.
 - The table of what to do (`fold.decide`) is pure, and each act is an event like any other.
   So a start that is killed half way is repeated by the next one, with the same end.
-- Folders that are still to be made or moved go into the ordinary lag. A queue serves as
-  soon as its memory is complete, and makes thousands of folders beside that.
+- Folders that are still to be made or moved go into the lag, as those of any event do. A
+  queue serves as soon as its memory is complete, and makes thousands of folders beside
+  that.
 - What cannot be read now, for lack of descriptors or memory, is not taken for absent: the
   start fails, and the next one tries again.
 
@@ -34,7 +35,7 @@ What may have happened before, and what follows from it
 |---|---|---|
 | a clean stop | none | believed as they lie: a person may have moved or edited them |
 | a kill | may still run: ended first | whole as far as they were written |
-| a power cut, a disk error | none | written again: `Opened.trusted` is false |
+| a power cut, a disk error | none | not believed, so written once more: `Opened.trusted` is false |
 
 Counts of messages that have ended come from the checkpoint. They may be millions, and are
 listed only where no checkpoint tells, or a clean stop shows that a directory has changed.

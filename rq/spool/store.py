@@ -9,28 +9,32 @@ What is true at all times
   of the loop. Other threads read and write files of messages, and never an entry. While
   one of them works in a folder, the message is `working_on` and none of its events can be
   fired.
-- Memory runs ahead of the disk by the open group. So nothing that was read from memory,
-  not even the answer to a question, leaves the process before a `commit` that came after
-  it: a power cut could take back what the client was told.
+- Memory already holds events that are not synced yet, those of the open group. So nothing
+  that was read from memory, not even the answer to a question, leaves the process before
+  a `commit` that came after it: a power cut could take back what the client was told.
 - A live message costs an entry of some hundred bytes and no file that is open. One that
-  has ended is forgotten once its folder lies in its last place, and is found by that.
+  has ended is forgotten once its folder lies in its last place; from then on it is found
+  by looking for that folder.
 
 What may happen
 
 - The process is killed between any two instructions. The next start makes the same memory
   from the same lines, and the same `settle` brings the folders after it.
 - The disk takes no more writes. Events still change memory, `commit` raises, and the owner
-  answers no client until one succeeds. Folders that cannot be made or moved wait in the
-  lag, each for itself, and `stuck` says why.
+  answers no client until one succeeds. Folders that cannot be made or moved stay in
+  the lag, the list of folders still to write, where each is tried on its own; `stuck` says
+  why.
 - A script or a person moves, removes or replaces a folder of a message that is live. The
-  journal wins: the folder is made again from memory, or from the `spare` of its attempt.
+  journal wins: the folder is made again from memory, or from the `spare`: the copy of the
+  message's file that an attempt keeps while its script runs.
 
 Why so
 
 An event is one line and one change of memory; that is all that a client waits for. A folder
 costs many times as much as a line, and most messages change again within a second: what is
 written late is written once, and where the message ends. `Spool` only joins the parts
-(`events`, `lagging`, `reader`, `memory`); what it hands through costs no call in between.
+(`events`, `lagging`, `reader`, `memory`); methods that it passes on are theirs, called
+directly.
 """
 
 from __future__ import annotations

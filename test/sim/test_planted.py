@@ -9,7 +9,7 @@ from harness.simulation.ledger import Broken
 from harness.simulation.runs import Run, run
 from harness.simulation.steps import plan
 
-from rq.broker.desks import collection, copies, job_desk, node, queueing, returning
+from rq.broker.desks import collection, copies, job_desk, node, placement, returning
 from rq.broker.dialects import disque_jobs
 from rq.broker.state import jobs
 
@@ -32,12 +32,12 @@ BUGS = {
         "            job.state = State.ACTIVE\n            return\n",
     ),
     "nobody is told that a job is queued": (
-        queueing,
+        placement,
         "self._copies.tell_others(spread, IsQueued(message.job, 0, 0))",
         "pass",
     ),
     "an announcement is not sent": (
-        queueing,
+        placement,
         "self._copies.tell_others(spread, WillQueue(spread.job_id))",
         "pass",
     ),

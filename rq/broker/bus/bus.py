@@ -9,19 +9,20 @@ What is true at all times:
 
 - There is one `Link` for each member and no other; it has a connection, or a try under
   way, or a time for the next try. It stands under the id that `Members` has for the
-  member: drawn until the handshake has told the true one.
+  member: a random one until the handshake has told the true one.
 - Nothing that a connection says is heard before the other side has proved that it has
   the secret; what it says of jobs, only if it is a member.
 - Messages about jobs to one node arrive in their order as long as its link stands;
   greetings may overtake them. Nothing is kept for a node that is away, and nothing is
-  sent again: copies, acknowledgements and the telling after a return ask again by
-  themselves (`desks`).
+  sent again: copies, acknowledgements, and what nodes tell each other after one was away,
+  ask again by themselves (`desks`).
 
 What may happen:
 
 - A member is away: its link is tried again in pauses that grow from 0.1 to 2 seconds.
   As soon as the member connects to us, it is tried at once, and a try that hangs is
-  dropped: what its packets sent is lost, and the kernel repeats them ever later.
+  dropped: its packets went nowhere, and the kernel waits longer before each
+  repeat.
 - A node connects a second time, for it has lost the first connection and we have not
   seen that: the older one is closed.
 - A crowd of strangers connects: 64 may be in their handshake, and a new one drives out

@@ -6,11 +6,11 @@ disk.
     producer    ADDJOB ──►  node A: the job waits (WAIT_REPL), in no queue
     A           Replicate ──►  n-1 nodes, drawn, first of those to which a link stands
     each        writes the copy, syncs, then Kept ──►  A
-    A           n have it, A too: the id to the producer, the job into its queue
+    A           n nodes have it, counting A: the id to the producer, the job into its queue
 
 Copies leave early, before the job is durable at A, so that all disks sync at the same
-time. Kept leaves when the copy is durable, and the reply of A when A's own sync is
-done, as any.
+time. Kept leaves when the copy is durable, and the reply of A, as every reply, when
+A's own sync is done.
 
 What is true at all times:
 
@@ -20,8 +20,7 @@ What is true at all times:
   the job. The job is in no queue of A, so no client can be handed what may be
   withdrawn.
 - A producer is answered once: with the id, or with why not. An error means that the job
-  was withdrawn, as far as messages arrive; a copy that did not hear of it may still
-  come.
+  was withdrawn; a copy whose node did not get that message may still come.
 
 What may happen:
 
@@ -34,9 +33,9 @@ What may happen:
 - A itself cannot keep a job (memory is short, it leaves the cluster): it only passes
   the job on, lets one of those that have it queue it, and forgets it (MOVED).
 - A dies while the producer waits. If nothing was durable at A, a copy elsewhere comes
-  into the queue there: its producer had no answer, and was heard all the same. Else the
-  start cannot know whether the producer had its answer: the job begins (`begin`), a
-  moment later, in which other nodes tell what became of it.
+  into the queue there: the job is done although its producer had no answer. Else the
+  start cannot know whether the producer had its answer: the job begins (`begin`) after a
+  moment in which other nodes can tell what became of it.
 """
 
 from __future__ import annotations

@@ -12,8 +12,9 @@ What is true at all times:
   `due` to 0.0 and is synced before the reply leaves, so that no crash hands it out
   twice. A job with a RETRY needs no sync when it is handed out: after a crash it stands
   in its queue, and comes once more, as it may.
-- A job that waits has a `due` as well. When that passes it is moved on, without a line
-  in the journal: the line of its delivery will tell the next one.
+- A job that waits has a `due` as well. When that passes while the job still waits, `due`
+  is set later in memory alone; the line that is written when the job is handed out holds
+  the next one.
 - At a queue clients are served in the order in which they came. A crowd is served in
   slices; until the rest is, the queue stands in `unserved`, and no new client takes a
   job from it.
@@ -23,10 +24,10 @@ What may happen:
 - The reply with a job was not sent at all: `take_back` puts the job back at its place.
   If more has become of it since (acknowledged, or handed out again), its `due` or state
   differs, and nothing is done.
-- Another node has a copy. The moments of both differ by up to JITTER, and each tells
-  the others when it queues the job, so that one of them has it in its queue at a time.
+- Another node has a copy. Each node comes to its copy at a slightly different time, up to
+  JITTER apart, and tells the others when it queues the job, so that one of them has it in its queue at a time.
 - This node was away, and does not know which jobs others have done: `holding` keeps
-  jobs of before back until they have told.
+  back the jobs that it had before, until they have told.
 - A queue is used no more, and its name must not take memory for ever: it is forgotten,
   and made again when a job of it that was handed out comes back.
 """

@@ -1,6 +1,6 @@
-"""One node of the broker: (state, now, command or timer) to (state, outputs). Pure.
+"""One node of the broker: takes commands and timers, and returns outputs. Pure.
 
-No socket, clock, disk or randomness is inside: `now` is an argument, in seconds of the
+Nothing else goes in or out. No socket, clock, disk or randomness is inside: `now` is an argument, in seconds of the
 broker's clock, and random numbers come from a generator that the caller gives. So a
 test runs a cluster in one process, moves its clocks, and repeats any run by its seed.
 
@@ -8,7 +8,7 @@ How anything changes: a desk decides and emits an event. `emit` keeps the event 
 journal (`events`) and applies it at once. `apply` alone changes jobs, messages and
 groups, live and when a start reads the journal, so a start finds what there was. Events
 hold absolute values (when a job is due, not by how much later), so that applying one
-twice, as behind a snapshot, ends the same.
+twice, as when the journal repeats what a snapshot has, ends the same.
 
 What is true at all times:
 
@@ -16,9 +16,10 @@ What is true at all times:
   waited; `letters` to other nodes. The server makes the events durable, and only then
   sends. So whatever a client or another node was told survives a crash.
 - Two exceptions, and why they break no promise. An early letter carries a copy of a
-  job: the node that gets it promises for its own disk alone. An event with `sync=False`
-  may be lost in a power cut: either a start comes to it again by itself (a job has
-  expired), or the job comes once more, which a job with a RETRY may.
+  job, and may leave before the sync: the node that gets it vouches for its own disk
+  alone. An event with `sync=False` may be lost in a power cut: either the next start
+  decides the same again (a job has expired), or the job comes once more, which a job with
+  a RETRY may.
 - A client that is handed a job stands in `handed`, with a function that takes the job
   back. It is called if the kernel took no byte of the reply, and then the job is as it
   was.
@@ -29,7 +30,7 @@ What may happen:
 - The disk fails: events wait, here and in the journal, until it works. Meanwhile
   letters past MOST_LETTERS are lost, as the network may lose any; those who need an
   answer ask again.
-- A million jobs are due, or a thousand clients go, at the same moment: `tick` does a
+- A million jobs are due, or a thousand clients disconnect, at the same moment: `tick` does a
   slice of each kind, and `next_tick` is 0.0 until all is done. Clients are served in
   between.
 - Memory is short. It is accounted, not measured: bytes of bodies, and a fixed number

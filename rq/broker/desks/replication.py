@@ -26,7 +26,7 @@ from rq.broker.desks.copies import CopyDesk
 from rq.broker.desks.federation import Federation
 from rq.broker.desks.job_desk import JobDesk
 from rq.broker.desks.outlet import Outlet
-from rq.broker.desks.queueing import Queueing
+from rq.broker.desks.placement import Placement
 from rq.broker.desks.returning import Telling
 from rq.broker.state.job import State
 
@@ -38,7 +38,7 @@ class Replication:
 
     def __init__(self, outlet: Outlet, desk: JobDesk, random: Random) -> None:
         self.copies = CopyDesk(outlet, desk, random)
-        self.queueing = Queueing(outlet, desk, self.copies)
+        self.placement = Placement(outlet, desk, self.copies)
         self.federation = Federation(outlet, desk, self.copies)
         self.collection = Collection(outlet, desk, self.copies, random)
         self.telling = Telling(outlet, desk.jobs)
@@ -48,10 +48,10 @@ class Replication:
             Replicate: self.copies.replicate,
             Kept: self.copies.kept,
             Delete: self.copies.delete,
-            Enqueue: self.queueing.enqueue,
-            WillQueue: self.queueing.will_queue,
-            IsQueued: self.queueing.is_queued,
-            Working: self.queueing.is_queued,
+            Enqueue: self.placement.enqueue,
+            WillQueue: self.placement.will_queue,
+            IsQueued: self.placement.is_queued,
+            Working: self.placement.is_queued,
             SetAck: self.collection.set_ack,
             GotAck: self.collection.got_ack,
             Need: self.federation.give,
@@ -87,7 +87,7 @@ class Replication:
             if job.state is State.WAIT_REPL:
                 self.copies.go_on(job, spread, now)
             else:
-                self.queueing.announce(job, spread)
+                self.placement.announce(job, spread)
         spreads.forget(now, most)
         self.federation.tick(now, most)
         self.copies.tick(now)

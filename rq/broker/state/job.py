@@ -192,7 +192,13 @@ class Job:
         return not self.due and self.was_queued and self.state is State.ACTIVE
 
 
-_NO_JOBS: SortedKeyList[Job] = SortedKeyList(key=attrgetter("ctime"))  # stays empty
+def in_order() -> SortedKeyList[Job]:
+    """Return an empty list of jobs, which keeps them in the order in which clients get
+    them: that of their creation."""
+    return SortedKeyList(key=attrgetter("ctime"))
+
+
+_NO_JOBS = in_order()  # stays empty
 
 
 class Queue:
@@ -214,7 +220,7 @@ class Queue:
     def __init__(self, name: bytes, number: int, now: float) -> None:
         self.name = name
         self.number = number  # among all queues there ever were; 0 while it rests
-        self.jobs: SortedKeyList[Job] = SortedKeyList(key=attrgetter("ctime"))
+        self.jobs = in_order()
         self.held = 0  # jobs that belong to it, in it or not
         self.into = self.out = False  # whether it is paused in input, in output
         self.jobs_in = self.jobs_out = 0
@@ -229,7 +235,7 @@ class Queue:
 
     def come_again(self, number: int, now: float) -> None:
         """Be a queue that has just come."""
-        self.number, self.jobs = number, SortedKeyList(key=attrgetter("ctime"))
+        self.number, self.jobs = number, in_order()
         self.jobs_in = self.jobs_out = 0
         self.came = self.used = now
 

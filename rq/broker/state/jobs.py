@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice, takewhile
-from operator import attrgetter
 
-from sortedcontainers import SortedDict, SortedKeyList
+from sortedcontainers import SortedDict
 
 from rq.broker.state import spread
 from rq.broker.state.body import Place, Weight
@@ -36,6 +35,7 @@ from rq.broker.state.job import (
     Queued,
     Removed,
     State,
+    in_order,
 )
 from rq.broker.state.spread import BURIED, Spread, Spreads
 
@@ -68,7 +68,7 @@ class Jobs:
 
     def _clear(self) -> None:
         self.by_id: dict[str, Job] = {}
-        self.by_age: SortedKeyList[Job] = SortedKeyList(key=attrgetter("ctime"))
+        self.by_age = in_order()
         self.queues: dict[bytes, Queue] = {}
         self.queues_by_number: SortedDict[int, Queue] = SortedDict()
         self.resting: dict[bytes, Queue] = {}  # forgotten, with jobs handed out

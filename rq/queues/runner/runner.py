@@ -5,7 +5,8 @@ script starts; all of its children have ended before its final event; the final 
 durable before its folder moves.
 
 An attempt holds three things from its claim on: a slot (or the long-lived worker that has
-one), the place of its exclusion key, and its riders. Whatever happens, it gives them back
+one), its share of what may run at once with its exclusion key, and its riders, the equal
+messages that it runs for. Whatever happens, it gives them back
 in one of two places and once: `_give_back` when nothing was started for it, `_end` when
 something was. `Attempt.phase` refuses a second end; `Attempt.outcome` a second decision.
 
@@ -25,8 +26,8 @@ What may happen
 - A worker says `ready` and then exits, and both are heard: the second finds the outcome
   decided and does nothing. One that exits before it has read its line has made no attempt
   (`_unread`): the message goes back uncounted.
-- A child has left the process group and dropped its lease, where the fast look does not
-  see it. It matters where the message runs again, so then /proc is searched first.
+- A child has left the process group and dropped its lease: the quick look misses it. It
+  would run beside the next attempt, so /proc is searched before a message runs again.
 - The start fails: for a reason of this message (its folder, its params) that message alone
   waits, then goes to err; for a reason of all (no script, no processes) the queue waits.
 - A person cancels, a time limit is over, or the queue stops: the script is told to end and
@@ -34,7 +35,7 @@ What may happen
 
 Messages of a batch share one process: `Batches` starts and ends that, and each message of
 it still ends by itself. Attempts of other hosts (`queues.leases`) end in the same function
-(`runner.end`) and never come by here.
+(`runner.end`) and use nothing else of this module.
 """
 
 from __future__ import annotations

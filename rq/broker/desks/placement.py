@@ -12,7 +12,7 @@ from rq.broker.state.job import Job, Put, Queued, State
 from rq.broker.state.spread import Spread
 
 
-class Queueing:
+class Placement:
     """Says when jobs come into their queues here, and hears when they do elsewhere."""
 
     def __init__(self, outlet: Outlet, desk: JobDesk, copies: CopyDesk) -> None:
