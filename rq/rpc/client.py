@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import os
 import socket
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -20,6 +21,7 @@ from rq.rpc import wire
 
 TIMEOUT = 60.0  # seconds for a whole reply
 _READ = 256 * 1024
+_BACKLOG_PAUSE = 0.01  # seconds until it is tried again
 LOST = "the request may or may not have been carried out"
 
 
@@ -236,16 +238,28 @@ def listen(path: Path, backlog: int = 1024) -> socket.socket:
 
 
 def connect(path: Path, timeout: float) -> socket.socket:
-    """Return a socket that is connected to `path`; Unreachable when nobody listens."""
+    """Return a socket that is connected to `path`; Unreachable when no process listens."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     sock.settimeout(timeout)
     try:
         with _near(path) as near:
-            sock.connect(near)
+            _connect(sock, near, time.monotonic() + timeout)
     except OSError as error:
         sock.close()
         raise Unreachable(f"nobody answers at {path}: {error.strerror}") from None
     return sock
+
+
+def _connect(sock: socket.socket, name: str, until: float) -> None:
+    """Connect. The process is there, and behind with a crowd of clients, while the kernel
+    says that its backlog is full: that is waited for, as for a reply."""
+    while True:
+        try:
+            return sock.connect(name)
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(_BACKLOG_PAUSE)
 
 
 @contextlib.contextmanager
