@@ -36,6 +36,9 @@ KEY_LIMIT = 200  # characters of a unique key
 LATEST = 32503680000  # the year 3000, in epoch seconds
 LONGEST = 366 * 86400.0  # seconds
 LARGEST = 2**31 - 1  # of a whole number
+REBUILT = (
+    "rebuilt"  # of a message whose folder RQ has made again; nothing of its sender's
+)
 _MIB = 1024 * 1024
 
 

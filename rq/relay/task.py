@@ -14,7 +14,7 @@ from rq import names
 from rq.errors import BadInput, NotPlain, Refused
 from rq.layout import ATTACH, MSG, QueueDir, Root
 from rq.message import Attachment, Message, fieldnames
-from rq.message.table import NOT_RELAYED
+from rq.message.table import NOT_RELAYED, REBUILT
 from rq.spool import ancestor_files, script_files
 from rq.words.nesting import Json
 
@@ -27,7 +27,7 @@ _NOT_THERE = (
 )
 MOST_HOPS = 25
 # What belongs to this host: when to run here, and how it came about.
-_STAYS = NOT_RELAYED | {"rebuilt"}
+_STAYS = NOT_RELAYED | {REBUILT}
 
 
 @dataclass(frozen=True, slots=True)

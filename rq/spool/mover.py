@@ -18,12 +18,12 @@ from rq.files import beneath, durable
 from rq.layout import ATTACH, JOB, MSG, STATUS, QueueDir, folder
 from rq.logs import fields
 from rq.message import Message
+from rq.message.table import REBUILT
 from rq.spool import attempt_files, folders
 from rq.spool.entry import Entry
 from rq.spool.gone import Gone
 from rq.words.states import State
 
-REBUILT = "rebuilt"
 REFUSED = "refused"  # in a folder in err: what came through the door
 # Errors that a script can cause by what it does to its own folder: RQ repairs these, and
 # not those of the disk.

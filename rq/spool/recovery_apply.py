@@ -17,13 +17,13 @@ from rq.message import from_disk, to_keep
 from rq.message.causes import Cause
 from rq.message.fields import priority_in
 from rq.message.rank import UNREAD, from_json, prior
+from rq.message.table import REBUILT
 from rq.proc import processes
 from rq.spool import batch_dirs, folders, lost_attempts
 from rq.spool.entry import Entry
 from rq.spool.fold import Action, Fold, decide
 from rq.spool.index import Index
 from rq.spool.leases import Held, held_in
-from rq.spool.mover import REBUILT
 from rq.spool.record import Record
 from rq.spool.recovery_scan import Scan, ended_have_changed, list_places
 from rq.spool.status import status_file

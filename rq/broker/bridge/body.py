@@ -15,14 +15,14 @@ from rq.message import (
     param_text,
     too_large,
 )
-from rq.message.table import FIELDS, PARAMS
+from rq.message.table import FIELDS, PARAMS, REBUILT
 from rq.words.nesting import Json
 
 LEASE_SECONDS = "lease_seconds"  # the field that keeps what a producer says with RETRY
 # Beside a key of the sender's: the owner refuses it when it came with another message.
 SAME = "_same"
 _FIRST = PARAMS[0]
-_NOT_SHOWN = FIELDS - set(PARAMS) | {LEASE_SECONDS}
+_NOT_SHOWN = FIELDS - set(PARAMS) | {LEASE_SECONDS, REBUILT}
 _NO_TEXT = (
     "ERR the body is not UTF-8, and a message of RQ holds text: send bytes as base64, or "
     "as an attachment with `rq send`"
@@ -70,6 +70,8 @@ def body_of(message: Mapping[str, object], files: Sequence[str] = ()) -> bytes:
     >>> body_of({"dest": "mail", "param1": "hello", "to": "all"})
     b'{"param1":"hello","to":"all"}'
     >>> body_of({"param1": "hello", "orig_msg_id": "http://far/q/mail/1", "hops": 1})
+    b'hello'
+    >>> body_of({"param1": "hello", "rebuilt": True})
     b'hello'
     """
     hidden = _NOT_SHOWN
