@@ -146,7 +146,7 @@ echo done >&3
 def test_files_of_scripts_are_read_and_removed_without_openat2(tmp_path, code):
     queue = RunningQueue(tmp_path / "root", "t", FILES)
     before = refusing(openat2=code)
-    told = "from rq import beneath; print(beneath._open.__name__)"
+    told = "from rq.files import beneath; print(beneath._open.__name__)"
     asked = subprocess.run([*before, sys.executable, "-c", told], stdout=-1, check=True)
     assert asked.stdout == b"by_steps\n"
     try:

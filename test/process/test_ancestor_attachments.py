@@ -7,6 +7,7 @@ import os
 import pytest
 from harness.ancestor import message_at
 from harness.queues import RunningQueue, short
+from harness.waiting import wait_until
 
 from rq.kinds import Kind
 from rq.rpc import client, wire
@@ -55,12 +56,17 @@ def commit(queue, msg_id):
 def attached(queue, msg_id):
     """Return name and content of each attachment of a message that has ended."""
     queue.ended(msg_id)
+    message, files = wait_until(lambda: _with_files(queue, msg_id))
+    named = {n: one["sha256"] for n, one in message["_attachments"].items()}
+    assert named == {n: hashlib.sha256(data).hexdigest() for n, data in files.items()}
+    return files
+
+
+def _with_files(queue, msg_id):
+    """Return a message and its files; OSError: its folder moves to where it ends."""
     message = queue.get(msg_id)
     place = queue.root.path / message["path"] / "attach"
-    there = {path.name: path.read_bytes() for path in place.iterdir()}
-    named = {n: one["sha256"] for n, one in message["_attachments"].items()}
-    assert named == {n: hashlib.sha256(data).hexdigest() for n, data in there.items()}
-    return there
+    return message, {path.name: path.read_bytes() for path in place.iterdir()}
 
 
 @pytest.mark.parametrize("msg_id", IDS)

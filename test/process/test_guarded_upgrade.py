@@ -14,7 +14,7 @@ OPS = "ops@example.org"
 FAIL = "echo err it broke >&3"
 # That version asked no owner for a proof, and did not say who owes: the guard is all that has
 # changed in what its owners write and send.
-BEFORE = "from rq import guarded; guarded.QUEUES = {}"
+BEFORE = "from rq.message import guarded; guarded.QUEUES = {}"
 
 
 def brought_by(before, root, name, script, **settings):

@@ -222,7 +222,7 @@ os.chdir(sys.argv[1])
 os.setgroups([])
 os.setgid(0)
 os.setuid(65534)
-from rq import client
+from rq.rpc import client
 with client.Connection(Path("queue.sock")) as line:
     made = line.ask("prep_message", {"dest": "t", "param1": "echo done >&3"})[1]
     msg_id = made.rpartition("/")[2]

@@ -193,10 +193,10 @@ import sys
 from pathlib import Path
 sys.path.insert(0, {checkout!r})
 from rq.layout import Root
-from rq.spark import packages, requirements
+from rq.spark import packages
 place = Path({place!r})
 text = "--no-index\\n--find-links %s\\nrq_greeting\\n" % place
-wanted = requirements.Requirements(text, place)
+wanted = packages.Requirements(text, place)
 print(packages.ready(Root(Path({root!r})), wanted, lambda text: print("told", text)))
 """
 

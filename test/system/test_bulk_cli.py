@@ -209,7 +209,7 @@ def test_one_message_is_held_with_a_reason_and_released(root):
     ok(root, "run", msg_id)
     ok(root, "wait", msg_id)
     done = rq("hold", msg_id, root=root)
-    assert (done.returncode, "only messages that wait" in done.stderr) == (4, True)
+    assert (done.returncode, "is for messages in que" in done.stderr) == (4, True)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,9 @@ from rq.config import passwords
 from rq.config.settings import RootConfig
 from rq.errors import NotPermitted
 from rq.layout import Root
-from rq.web import app, messages, rights, site
+from rq.message.action import Door
+from rq.message.actions import at
+from rq.web import app, rights, site
 from rq.web.credentials import Credentials
 from rq.web.pages import templating
 from rq.web.routes import Right, Routes
@@ -302,6 +304,6 @@ def test_nobody_may_use_what_names_no_right():
 
 
 def test_to_change_a_message_takes_more_than_to_send_one():
-    roles = {method: role for method, (_, _, role) in messages.CHANGES.items()}
+    roles = {method: Role(action.role) for method, action in at(Door.REST).items()}
     assert roles.pop("commit") is Role.PRODUCER
     assert set(roles.values()) == {Role.OPERATOR}
