@@ -24,7 +24,6 @@ from rq.proc import locks
 PREFIX = "rq_"  # tools that search repositories for secrets find it by this
 MOST = 1000
 _LONGEST_USER = 100  # characters
-_SECRET = re.compile(r"rq_[0-9a-f]{64}", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}", re.ASCII)
 _DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
@@ -227,11 +226,6 @@ def revoke(root: Root, name: str) -> None:
 def new_secret() -> str:
     """Return the secret of a new token."""
     return PREFIX + secrets.token_hex(32)
-
-
-def looks_like_one(text: str) -> bool:
-    """Return whether a text is spelled as the secret of a token."""
-    return bool(_SECRET.fullmatch(text))
 
 
 def _change(root: Root, change: Callable[[list[Token]], list[Token]]) -> None:

@@ -472,12 +472,10 @@ def _refused(
     if not entry.takes(len(command)):
         typed = command[0].decode(errors="replace").lower()
         return Failure(f"ERR wrong number of arguments for '{typed}' command")
-    if connection.principal is None and not _is_before_auth(entry):
+    if connection.principal is None and not (
+        isinstance(entry, AdminCommand) and entry.before_auth
+    ):
         return _NO_AUTH
     if isinstance(entry, Command) and entry.has_long_word(command[1:]):
         return _LONG_WORD
     return None
-
-
-def _is_before_auth(entry: Command | AdminCommand) -> bool:
-    return isinstance(entry, AdminCommand) and entry.before_auth

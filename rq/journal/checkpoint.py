@@ -75,7 +75,7 @@ def read(place: JournalDir) -> Checkpoint | None:
 
     OSError: it cannot be read now.
     """
-    point = read_whole(place.checkpoint, _parse)
+    point = read_whole(place.checkpoint, lambda file: decode(file.read()))
     return point if point is not None and _is_of(place, point) else None
 
 
@@ -83,10 +83,6 @@ def _is_of(place: JournalDir, point: Checkpoint) -> bool:
     journal = history.journal_of(place, history.active_segments(place))
     of = point.position.journal
     return journal is None or of in ("", journal, *history.lineage(place, journal))
-
-
-def _parse(file: BinaryIO) -> Checkpoint | None:
-    return decode(file.read())
 
 
 def decode(data: bytes) -> Checkpoint | None:

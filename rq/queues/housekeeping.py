@@ -150,7 +150,7 @@ class Housekeeping:
             self._watch_clocks,
             self.owner.spool.remove_again,
             self._look_at_files,
-            self._look_whether_it_stands,
+            self.stall.look,
             self._connections.drop_silent,
             self.owner.spool.look_for_space,
             self.runner.pool.retire_worn,
@@ -203,9 +203,6 @@ class Housekeeping:
         self._config_seen = seen
         if why_waiting(self.owner.queue) is None:
             self._open_again()
-
-    def _look_whether_it_stands(self) -> None:
-        self.stall.look()
 
     def _save_rates(self) -> None:
         """Save the counters of the hour, once a minute and if they changed."""

@@ -34,7 +34,6 @@ from rq.queues.maintenance.checkpoints import Checkpoints
 from rq.queues.owner import uniqueness
 from rq.queues.owner.owner import Owner
 from rq.queues.owner.settings import Settings
-from rq.queues.runner import stop
 from rq.queues.runner.runner import Runner
 
 # zones: its library, before another user is become, who may not read it.
@@ -141,7 +140,7 @@ class Process:
         self._delivery.cancel()
         self.housekeeping.stop_retaining()
         try:
-            await stop.end_all(self.runner, self.owner.pools.looks)
+            await self.runner.end_all(self.owner.pools.looks)
         except OSError as error:
             log.error("scripts may still run: %s", error)
         self.server.close()
@@ -157,7 +156,7 @@ class Process:
 
     async def _stop(self) -> None:
         try:
-            await stop.stop(self.runner)
+            await self.runner.stop()
             self._delivery.cancel()
             await self.bulks.rest()
             self.housekeeping.stop_retaining()

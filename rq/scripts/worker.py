@@ -13,9 +13,9 @@ from typing import Generic, Protocol, TypeVar
 
 from rq.logs import fields
 from rq.proc.spawn import Termination
+from rq.scripts.pipe import Said
 from rq.scripts.script import KILL, TERM, Plan, Script, drained, give
 from rq.scripts.slots import Slot
-from rq.scripts.words import Said
 from rq.scripts.worker_protocol import READY, Limits, WorkerPhase
 
 log = logging.getLogger(__name__)

@@ -12,10 +12,9 @@ from rq.message.limits import NONE, Over
 from rq.proc.spawn import Termination
 from rq.scripts import pipe
 from rq.scripts.log import PassedLog, StdioLog
-from rq.scripts.pipe import Verb
+from rq.scripts.pipe import Said, Verb
 from rq.scripts.script import Script
 from rq.scripts.time_limits import Timed, over_resources
-from rq.scripts.words import Said
 from rq.words.nesting import Json
 from rq.work.answers import Lease
 from rq.work.folder import Folder

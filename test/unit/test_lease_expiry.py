@@ -7,8 +7,8 @@ from harness.spool import Clock
 
 from rq.queues.attempts.lease import Lease
 from rq.queues.attempts.leases import Leases
-from rq.queues.leases import expiry
-from rq.queues.leases.expiry import BEAT, Expiry
+from rq.queues.leases import ends
+from rq.queues.leases.ends import BEAT, Expiry
 from rq.spool import Held
 
 
@@ -17,7 +17,7 @@ class World:
 
     def __init__(self, monkeypatch):
         self.clock = Clock(0.0)
-        monkeypatch.setattr(expiry.time, "monotonic", self.clock)
+        monkeypatch.setattr(ends.time, "monotonic", self.clock)
         self.leases = Leases(self.clock)
         self.failed = None
         self.calls = []

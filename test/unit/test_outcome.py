@@ -8,8 +8,7 @@ from rq.message import Message
 from rq.message.causes import Cause
 from rq.queues.attempts.outcome import Outcome, decide, decide_in_batch
 from rq.scripts import pipe
-from rq.scripts.pipe import Verb
-from rq.scripts.words import Said
+from rq.scripts.pipe import Said, Verb
 from rq.words.states import Event
 
 WORDS = [None, *Verb]

@@ -12,8 +12,7 @@ from rq.message import Message, causes, retry
 from rq.message.causes import Cause
 from rq.queues.attempts import outcome
 from rq.queues.attempts.outcome import Outcome
-from rq.scripts.pipe import Verb
-from rq.scripts.words import Said
+from rq.scripts.pipe import Said, Verb
 from rq.words.states import Event
 
 MSG_ID = "20270115.0800.00.000.1"

@@ -21,7 +21,6 @@ MAY = {  # each with what it joins
     "runner.end": "what waits, counters, spool and what is owed, for each end",
     "leases.grants": "what waits, admission, settings, spool and leases, for each lease",
     "leases.ends": "spool, what waits, leases, settings and counters, for each end",
-    "leases.expiry": "admission, spool, loop and leases, for each look",
     "leases.desk": "makes what hands out leases and ends them, and gives each its parts",
     "bulk.actions": "spool, what waits and attempts, for each message",
     "bulk.retry": "spool, what waits, attempts, settings and threads, for each message",

@@ -10,7 +10,7 @@ from rq.broker.admin.nodes import flags_of
 from rq.broker.clients.connection import Connection
 from rq.broker.clients.rights import require
 from rq.broker.cluster.gossip import Address
-from rq.broker.cluster.member import Member
+from rq.broker.cluster.members import Member
 from rq.broker.dialects.call import SYNTAX, Blocked, Refusal, whole
 from rq.broker.server import Args, Server
 from rq.config.broker import BUS_ABOVE

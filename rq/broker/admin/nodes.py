@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rq.broker.cluster.gossip import Address
-from rq.broker.cluster.member import Member
+from rq.broker.cluster.members import Member
 from rq.broker.server import Server
 from rq.broker.state.spread import Spread
 from rq.errors import cause_of

@@ -48,8 +48,7 @@ from rq.broker.bus.channel import Channel
 from rq.broker.bus.codec import Sent, encode
 from rq.broker.bus.connection import PATIENCE, Connection, Identity
 from rq.broker.cluster.gossip import Forget, Gossip, Greeting, HasFailed
-from rq.broker.cluster.member import Member
-from rq.broker.cluster.members import MOST_MEMBERS, TICK, Members
+from rq.broker.cluster.members import MOST_MEMBERS, TICK, Member, Members
 from rq.broker.cluster.messages import Letter, Mark, Message
 from rq.logs import fields
 from rq.proc.listening import Bound, Listener

@@ -134,17 +134,13 @@ class Deliveries:
     def _answer_later(self, connection: Connection, value: Value) -> Blocked:
         """Give a reply once its bodies are read."""
         return self._scheduler.answer_later(
-            connection, _read_bodies(self._store.bodies, value)
+            connection, asyncio.to_thread(_read, self._store.bodies, value)
         )
 
 
-async def _read_bodies(bodies: Bodies, value: Value) -> Value:
+def _read(bodies: Bodies, value: Value) -> Value:
     """Return a reply with the bodies that lie in files. Jobs whose body cannot be read are
     left out, if there are others, and the log names them."""
-    return await asyncio.to_thread(_read, bodies, value)
-
-
-def _read(bodies: Bodies, value: Value) -> Value:
     try:
         return bodies.read(value)
     except (OSError, Damaged) as error:

@@ -9,6 +9,7 @@ failed; one answer clears both.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from random import Random
 
 from rq.broker.cluster.gossip import (
@@ -22,7 +23,6 @@ from rq.broker.cluster.gossip import (
     Kind,
     Rumour,
 )
-from rq.broker.cluster.member import Member
 
 TIMEOUT = 15.0  # seconds of silence until a node is suspected
 TICK = 0.1  # seconds between two looks at all
@@ -34,6 +34,56 @@ _MOST_HANDSHAKES = 64  # that gossip begins at a time
 MOST_MEMBERS = 1000
 _STOPPED = 1.0  # seconds without a tick: it was this node that did not listen
 _ID_BYTES = 20
+
+
+@dataclass(slots=True)
+class Member:
+    """Another node; times are seconds of the broker's clock, 0.0 stands for never."""
+
+    node_id: str  # drawn, until a node in handshake has said its own
+    address: Address
+    since: float
+    in_handshake: bool = False
+    is_kept: bool = False  # on disk: a start knows it again
+    meets: bool = False  # its next greeting asks it to take us in
+    leaving: bool = False
+    suspected: bool = False
+    failed: bool = False
+    linked_at: float = 0.0  # since when our connection to it stands
+    pinged_at: float = 0.0
+    silent_since: float = 0.0  # it should have answered since then
+    pong_at: float = 0.0
+    takes_marks: bool | None = None  # None: it has said nothing since the link stands
+    lines: int = 0  # durable lines of its journal, the most that it said to have
+    lag: float = 0.0  # seconds from its last ping to the answer
+    # Who holds that it does not answer, and since when that is said.
+    reports: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def is_linked(self) -> bool:
+        """Whether our connection to it stands."""
+        return self.linked_at > 0
+
+    @property
+    def is_doubted(self) -> bool:
+        """Whether it may be away."""
+        return self.suspected or self.failed
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether new copies of jobs may be meant for it, though its link is broken: for
+        a moment, or it will be doubted."""
+        is_fit = not (self.in_handshake or self.leaving or self.is_doubted)
+        return self.is_kept and is_fit
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether new copies of jobs may be sent to it."""
+        return self.is_linked and self.is_counted
+
+    def is_silent(self, now: float) -> None:
+        """Count from now, unless it should have answered before."""
+        self.silent_since = self.silent_since or now
 
 
 class Members:
@@ -392,13 +442,10 @@ class Members:
             self.cut.append(member.node_id)
         if silent and now - silent > self.timeout and not member.is_doubted:
             member.suspected = True
-            self._ask_others(member, now)
+            # Others hear at once which node does not answer, and say what they hold.
+            self._ping_all(now, but=member)
         if member.suspected:
             self._judge(member, now)
-
-    def _ask_others(self, suspected: Member, now: float) -> None:
-        """Tell others at once which node does not answer; they say what they hold."""
-        self._ping_all(now, but=suspected)
 
     def _judge(self, member: Member, now: float) -> None:
         """Count a suspected node as failed when most members say so."""

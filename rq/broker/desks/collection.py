@@ -127,7 +127,9 @@ class Collection:
         spread = self._jobs.spreads.by_job.get(job_id)
         if job is None:
             if theirs and spread is None:
-                self._bury(job_id, now)
+                # A copy of a job that was never here may still come: it must not stay.
+                buried = Buried(job_id, now + BURIED, True, 0)
+                self._jobs.spreads.bury(buried, now)
             self._outlet.send(sender, GotAck(job_id, False))
             return
         if spread is None:  # no other node has it
@@ -150,10 +152,6 @@ class Collection:
         self._copies.grow(spread, tuple(theirs), now)
         if not theirs or not own <= theirs:
             self.collect(spread, now)
-
-    def _bury(self, job_id: str, now: float) -> None:
-        """A copy of a job that was never here may still come: it must not stay."""
-        self._jobs.spreads.bury(Buried(job_id, now + BURIED, True, 0), now)
 
     def got_ack(self, sender: str, message: GotAck, now: float) -> None:
         """Another node knows that a job is acknowledged."""

@@ -22,10 +22,10 @@ from rq.queues.attempts.phases import Phase, Step, next_phase
 from rq.replies import Result
 from rq.scripts import log as stdio
 from rq.scripts.log import PassedLog, StdioLog
+from rq.scripts.pipe import Said
 from rq.scripts.script import Script
 from rq.scripts.slots import Slot
 from rq.scripts.time_limits import Timed
-from rq.scripts.words import Said
 from rq.scripts.worker import OpenLog, Worker
 from rq.words.states import Event
 

@@ -13,8 +13,7 @@ from rq import back_off
 from rq.message import Message, retry
 from rq.message.causes import Cause
 from rq.message.retry import Retry
-from rq.scripts.pipe import Verb
-from rq.scripts.words import Said
+from rq.scripts.pipe import Said, Verb
 from rq.words import wording
 from rq.words.states import Event
 

@@ -147,11 +147,10 @@ class Delivery:
         """Return the command that delivers entries, and its argument."""
         entry = entries[0]
         whose = {"queue": self._name, "msg_id": entry.msg_id}
-        if not entry.files and entry.dest in guarded.QUEUES:
-            messages = [_with_key(entry) for entry in entries]
-            return MANY, {"messages": messages, OWED_BY: self._name}
-        if len(entries) > 1:
-            return MANY, {"messages": [_with_key(entry) for entry in entries]}
+        is_guarded = not entry.files and entry.dest in guarded.QUEUES
+        if is_guarded or len(entries) > 1:
+            by = {OWED_BY: self._name} if is_guarded else {}
+            return MANY, {"messages": [_with_key(entry) for entry in entries], **by}
         if not entry.files:
             return "create_message", _with_key(entry)
         self._spool.settle(entry.msg_id)  # its attachments lie where it ended

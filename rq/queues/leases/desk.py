@@ -14,8 +14,7 @@ from rq.errors import RQError
 from rq.message import Attachment, limits
 from rq.queues.attempts.lease import Lease, digest, message_of
 from rq.queues.leases import grants, past, said
-from rq.queues.leases.ends import Ends
-from rq.queues.leases.expiry import Expiry
+from rq.queues.leases.ends import Ends, Expiry
 from rq.queues.leases.grants import Granted, Grants, Wanted
 from rq.queues.leases.output import Output, Progress
 from rq.queues.leases.repeated import Repeated

@@ -14,8 +14,7 @@ from rq.errors import BadInput, TooLarge
 from rq.message import JsonObject, causes, limits
 from rq.message.limits import Over
 from rq.queues import arguments
-from rq.scripts.pipe import LINE_LIMIT, NAME_LIMIT, Verb
-from rq.scripts.words import Said
+from rq.scripts.pipe import LINE_LIMIT, NAME_LIMIT, Said, Verb
 from rq.words.nesting import Json
 
 _WORDS = (Verb.DONE, Verb.ERR, Verb.RESEND, Verb.LATER, Verb.FORWARD)

@@ -40,15 +40,19 @@ it still ends by itself. Attempts of other hosts (`queues.leases`) end in the sa
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import functools
 import logging
 import os
+import time
+from concurrent.futures import Executor
 
 from rq.access.attempt_tokens import AttemptTokens
 from rq.errors import WrongState
 from rq.logs import fields
 from rq.message.causes import Cause
+from rq.proc import lease_holders
 from rq.queues.attempts.attempt import Attempt, Batch, Task
 from rq.queues.attempts.outcome import AGAIN, WELL
 from rq.queues.concurrency import Tasks
@@ -63,9 +67,13 @@ from rq.queues.runner.launch import Launcher
 from rq.queues.runner.left_processes import LeftProcesses, Orphans
 from rq.queues.runner.parts import Parts
 from rq.queues.runner.reports import Reports
+from rq.scripts.script import KILL, TERM
 from rq.scripts.slots import Slots
 from rq.scripts.time_limits import TimeLimits
 from rq.words.states import Event
+
+LOOK = 0.02  # seconds between looks at whether all have ended
+AFTER_TERM, AFTER_KILL = 5.0, 30.0  # seconds, at most, that they are waited for then
 
 log = logging.getLogger(__name__)
 
@@ -313,13 +321,49 @@ class Runner:
 
     # ---- stopping
 
+    async def stop(self) -> None:
+        """Wait for scripts to end, then end them: grace, TERM, KILL; all have ended after."""
+        grace = self.owner.settings.grace
+        self.pool.renew()
+        if await self._idle_within(grace):
+            return
+        self._cut_short()
+        self._signal_all(TERM)
+        if await self._idle_within(min(grace, AFTER_TERM)):
+            return
+        self._signal_all(KILL)
+        await self._idle_within(AFTER_KILL)
+
+    async def end_all(self, threads: Executor) -> None:
+        """End scripts at once, TERM and then KILL, without waiting for a word of theirs:
+        what they say cannot be kept. Processes that have left their groups are found by
+        their leases, so that none runs beside its attempt after this one."""
+        owner = self.owner
+        self._cut_short()
+        self._signal_all(TERM)
+        prefix = owner.opened.lease_prefix
+        grace = min(owner.settings.grace, AFTER_TERM)
+        search = owner.loop.run_in_executor(
+            threads, lease_holders.end_processes, prefix, (), grace, None, AFTER_KILL
+        )
+        for holder in await search:
+            os.close(holder.pidfd)
+
+    async def _idle_within(self, seconds: float) -> bool:
+        until = time.monotonic() + seconds
+        while not self._is_idle:
+            if time.monotonic() > until:
+                return False
+            await asyncio.sleep(LOOK)
+        return True
+
     @property
-    def idle(self) -> bool:
+    def _is_idle(self) -> bool:
         """Whether nothing runs, and nothing is on its way."""
         nothing = self.owner.attempts.none_left and self.pool.empty
         return nothing and not self._parts.tasks
 
-    def cut_short(self) -> None:
+    def _cut_short(self) -> None:
         """Mark attempts, so that those which end without a word from now on run again at
         the next start: the stop of the queue ends them."""
         for attempt in self.owner.attempts:
@@ -327,7 +371,7 @@ class Runner:
         for batch in self.owner.attempts.batches:
             batch.cut_short = True
 
-    def signal_all(self, sig: int) -> None:
+    def _signal_all(self, sig: int) -> None:
         """Signal all scripts at work, and their groups."""
         for attempt in self.owner.attempts:
             if attempt.claim.batch_id is None:
