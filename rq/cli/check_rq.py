@@ -19,7 +19,7 @@ from rq.errors import BadConfig, BadInput, RQError
 from rq.kinds import Kind
 from rq.layout import Root
 from rq.outbound import addresses, connection, peers
-from rq.outbound.exchange import Reply
+from rq.outbound.exchange import Reply, phrase
 from rq.outbound.line import Line
 from rq.outbound.peers import Peer, Target
 from rq.words import sentences
@@ -259,7 +259,7 @@ def _judge(reply: Reply) -> tuple[Level, str]:
     if reply.status == 403:
         return _not_permitted(_kind(reply))
     if reply.status >= 500:
-        return Level.CRITICAL, f"it answers {connection.phrase(reply.status)}"
+        return Level.CRITICAL, f"it answers {phrase(reply.status)}"
     if 300 <= reply.status < 400:
         return (
             Level.CRITICAL,

@@ -6,7 +6,6 @@ of a queue; `files` writes.
 
 from __future__ import annotations
 
-import difflib
 import errno
 import os
 import stat
@@ -18,6 +17,7 @@ from typing import Any
 from rq.config import checks
 from rq.config.checks import EXIT, ONCE
 from rq.config.settings import QUEUE, ROOT, QueueConfig, RootConfig
+from rq.config.values import did_you_mean
 from rq.errors import BadConfig, BadInput, CannotRead, is_busy
 from rq.layout import QueueDir, Root
 from rq.words.nesting import from_json
@@ -49,6 +49,17 @@ def read_json(path: Path, dir_fd: int | None = None) -> dict[str, Any]:
         kind = CannotRead if is_busy(error) else BadConfig
         raise kind(f"{path} cannot be read: {error.strerror or error}") from None
     return json_object(content, path)
+
+
+def read_or_empty(path: Path) -> dict[str, Any]:
+    """Return the JSON object in a file, an empty one if it holds none. CannotRead: what
+    it holds is not known now."""
+    try:
+        return read_json(path)
+    except CannotRead:
+        raise
+    except BadConfig:
+        return {}
 
 
 def json_object(content: bytes, path: Path) -> dict[str, Any]:
@@ -182,8 +193,7 @@ def _checked(
     checked: dict[str, Any] = {}
     for name, value in data.items():
         if name not in names:
-            close = difflib.get_close_matches(name, names, 1)
-            hint = f"; did you mean {close[0]!r}?" if close else ""
+            hint = did_you_mean(name, names)
             raise BadConfig(f"{path}: unknown key {name!r}{hint}")
         if value is None:
             continue

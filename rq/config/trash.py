@@ -12,11 +12,10 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from rq import config, names
 from rq.config import files
-from rq.errors import BadConfig, CannotRead, NoSuchQueue, Refused
+from rq.errors import NoSuchQueue, Refused
 from rq.layout import QueueDir, Root
 from rq.proc import locks
 
@@ -129,19 +128,10 @@ def _look(root: Root, path: Path) -> Trashed | None:
         return Trashed(name, path, path.lstat().st_ctime, False, {}, is_alias=True)
     if not path.is_dir():
         return None
-    note = _read(path / _NOTE)
+    note = config.read_or_empty(path / _NOTE)
     removed = note.get("removed", path.stat().st_ctime)
-    mark = _read(QueueDir(path).scandir_mark)
+    mark = config.read_or_empty(QueueDir(path).scandir_mark)
     return Trashed(name, path, float(removed), bool(note.get("keep")), mark)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return config.read_json(path)
-    except CannotRead:
-        raise
-    except BadConfig:
-        return {}
 
 
 @contextlib.contextmanager

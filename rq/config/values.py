@@ -3,6 +3,7 @@ function that returns it, or raises ValueError."""
 
 from __future__ import annotations
 
+import difflib
 import ipaddress
 import re
 from collections.abc import Callable, Collection, Iterable
@@ -49,6 +50,18 @@ def check_names(given: Iterable[str], allowed: Collection[str]) -> None:
     check = one_of(allowed)
     for name in given:
         check(name)
+
+
+def did_you_mean(name: str, allowed: Iterable[str]) -> str:
+    """Return a hint for a name that is not allowed; "" when none is near."""
+    close = difflib.get_close_matches(name, list(allowed), 1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def check_key(name: str, allowed: Collection[str]) -> None:
+    """ValueError for a key of a file that is not allowed."""
+    if name not in allowed:
+        raise ValueError(f"unknown key {name!r}{did_you_mean(name, allowed)}")
 
 
 def checked_as(name: str, check: Callable[[object], T], value: object) -> T:

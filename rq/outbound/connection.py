@@ -4,7 +4,6 @@ what is asked on it, in steps that block."""
 from __future__ import annotations
 
 import contextlib
-import http
 import select
 import signal
 import socket
@@ -216,15 +215,3 @@ def within(seconds: float) -> Iterator[None]:
 def reason(error: OSError) -> str:
     """Return why there was no answer."""
     return error.strerror or str(error) or type(error).__name__
-
-
-def phrase(status: int) -> str:
-    """Return a status as people know it, in our words and not in those that came.
-
-    >>> [phrase(status) for status in (404, 799)]
-    ['404 Not Found', '799']
-    """
-    try:
-        return f"{status} {http.HTTPStatus(status).phrase}"
-    except ValueError:
-        return str(status)

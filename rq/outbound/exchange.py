@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import cast
 
 import h11
@@ -141,3 +142,15 @@ class Exchange:
             if self._is_closed:
                 raise HungUp(_HUNG_UP) from None
             raise NotHttp(_NOT_HTTP) from None
+
+
+def phrase(status: int) -> str:
+    """Return a status as people know it, in our words and not in those that came.
+
+    >>> [phrase(status) for status in (404, 799)]
+    ['404 Not Found', '799']
+    """
+    try:
+        return f"{status} {HTTPStatus(status).phrase}"
+    except ValueError:
+        return str(status)

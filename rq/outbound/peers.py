@@ -4,7 +4,6 @@ passwords and tokens of other hosts live nowhere else."""
 from __future__ import annotations
 
 import base64
-import difflib
 import functools
 import ipaddress
 import stat
@@ -16,6 +15,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from rq import config, names
 from rq.config.settings import RootConfig
+from rq.config.values import check_key
 from rq.errors import BadConfig, BadInput
 from rq.layout import Root
 from rq.outbound import addresses
@@ -198,10 +198,7 @@ def _private(path: Path) -> None:
 
 def _check(data: Mapping[str, object], keys: tuple[str, ...]) -> None:
     for name, value in data.items():
-        if name not in keys:
-            close = difflib.get_close_matches(name, keys, 1)
-            hint = f"; did you mean {close[0]!r}?" if close else ""
-            raise ValueError(f"unknown key {name!r}{hint}")
+        check_key(name, keys)
         _CHECKS.get(name, _text)(name, value)
     if "token" in data and "password" in data:
         raise ValueError("say token, or user and password, not both")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from http import HTTPStatus
 
 import orjson
 
 from rq import names
 from rq.errors import BadInput
 from rq.kinds import PASSING, Kind
-from rq.outbound.exchange import Reply
+from rq.outbound.exchange import Reply, phrase
 from rq.relay.two_phase import Answer, Heard, Step
 from rq.rpc import wire
 from rq.words import sentences
@@ -209,8 +208,4 @@ def _status_text(status: int, body: object) -> str:
     the JSON in it, if it was."""
     detail = _sentence(body.get("detail")) if isinstance(body, Mapping) else None
     why = detail or _OF_STATUS.get(status)
-    try:
-        phrase = f"{status} {HTTPStatus(status).phrase}"
-    except ValueError:
-        phrase = str(status)
-    return f"{phrase}: {why}" if why else phrase
+    return f"{phrase(status)}: {why}" if why else phrase(status)

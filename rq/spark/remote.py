@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Protocol
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urljoin, urlsplit
 
 from rq.errors import BadConfig, BadInput, Refused, Unreachable
-from rq.outbound import addresses, connection, page
+from rq.outbound import addresses, page
 from rq.outbound.addresses import Allowed
+from rq.outbound.exchange import phrase
 from rq.outbound.page import Page, Rules
 from rq.words.nesting import Json
 
@@ -214,6 +215,6 @@ def _page(url: str, may: Allow) -> Page:
         answer.close()
         if status not in _MOVED or not location:
             kind = Unreachable if status in _LATER else BadInput
-            raise kind(connection.phrase(status))
+            raise kind(phrase(status))
         url = urljoin(url, location)
     raise BadInput(f"more than {_REDIRECTS} redirects")

@@ -59,12 +59,7 @@ def unusable(root: Root) -> dict[str, str]:
 
 def mark_of(queue: QueueDir) -> Mapping[str, Json]:
     """Return who made the queue; empty if that was not noted. CannotRead: not known now."""
-    try:
-        return config.read_json(queue.scandir_mark)
-    except CannotRead:
-        raise
-    except BadConfig:
-        return {}
+    return config.read_or_empty(queue.scandir_mark)
 
 
 def create(root: Root, data: Mapping[str, Json]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import difflib
 import logging
 import os
 import time
@@ -11,6 +10,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from rq import names
+from rq.config.values import did_you_mean
 from rq.errors import NoSuchMessage, NotUnique, Refused, RQError, Unreachable
 from rq.kinds import Kind
 from rq.layout import Root
@@ -252,9 +252,7 @@ def no_queue(root: Root, name: str) -> str:
     if root.queue(name).path.is_dir():
         return ""
     queues = os.listdir(root.queues) if root.queues.is_dir() else []
-    close = difflib.get_close_matches(name, queues, 1)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
-    return f"there is no queue {name!r}{hint}"
+    return f"there is no queue {name!r}{did_you_mean(name, queues)}"
 
 
 def _why(queue: str, error: Exception) -> str:

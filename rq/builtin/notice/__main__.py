@@ -13,15 +13,12 @@ import random
 import signal
 import subprocess
 import sys
-import time
 from functools import partial
 
-import rq
 from rq import config, names
 from rq.builtin.notice import letter, stories
 from rq.builtin.notice.stories import Story
-from rq.builtin.webhook import settings, signing, tries
-from rq.builtin.webhook.post import post
+from rq.builtin.webhook import post, settings, tries
 from rq.config import notices
 from rq.config.recipients import no_mail
 from rq.config.settings import QueueConfig, RootConfig
@@ -179,14 +176,7 @@ def _post(root: Root, url: str, story: Story, log: str) -> tuple[Verb, str]:
         chosen = settings.read(root, url)
         data = letter.posted(story, log)
         name = "msg_" + _key().rpartition("/")[2].replace(".", "_")
-        signed = signing.headers(name, int(time.time()), data, chosen.secrets)
-        headers = {
-            "Content-Type": "application/json",
-            "User-Agent": f"RQ/{rq.__version__}",
-            **signed,
-        }
-        with connection.within(chosen.timeout):
-            answer = post(url, data, headers, chosen)
+        answer = post.signed(url, "application/json", data, name, chosen)
         verb, text = tries.decide(answer, script.count(), random.random())
         return (verb, text) if verb is not Verb.RESEND else (verb, _reason(text))
     except Internal as error:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from rq.config.values import check_key
 from rq.errors import BadConfig, BadInput
 from rq.layout import Root
 from rq.message import PARAMS, guarded, param_text
@@ -118,7 +118,8 @@ def rule(data: Json, number: int) -> Rule:
 
 
 def _rule(data: Mapping[str, Json], name: Json) -> Rule:
-    _check_keys(data)
+    for key in data:
+        check_key(key, _KEYS)
     action = _action(data.get("action"))
     match = {key: _pattern(key, data[key]) for key in FIELDS if key in data}
     route = _route(data.get("route", []))
@@ -142,14 +143,6 @@ def _rule(data: Mapping[str, Json], name: Json) -> Rule:
         delay=_delay(data.get("delay", 0)),
         log=_flag(data.get("log", False)) or action is Action.ERR,
     )
-
-
-def _check_keys(data: Mapping[str, Json]) -> None:
-    for key in data:
-        if key not in _KEYS:
-            close = difflib.get_close_matches(key, _KEYS, 1)
-            hint = f"; did you mean {close[0]!r}?" if close else ""
-            raise ValueError(f"unknown key {key!r}{hint}")
 
 
 def _action(value: Json) -> Action:

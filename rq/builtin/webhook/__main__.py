@@ -7,13 +7,10 @@ import os
 import random
 import re
 import sys
-import time
 from collections.abc import Mapping
 
-import rq
 from rq import config, names
-from rq.builtin.webhook import settings, signing, tries
-from rq.builtin.webhook.post import as_form, as_json, post
+from rq.builtin.webhook import post, settings, tries
 from rq.builtin.webhook.settings import Settings
 from rq.errors import RQError
 from rq.outbound import connection
@@ -51,14 +48,10 @@ def _send(
     url: str, story: Mapping[str, Json], webhook_id: str, chosen: Settings
 ) -> tries.Answer:
     if chosen.body == "form":
-        kind, data = as_form(story, url)
+        kind, data = post.as_form(story, url)
     else:
-        kind, data = as_json(story)
-    signed = signing.headers(webhook_id, int(time.time()), data, chosen.secrets)
-    agent = f"RQ/{rq.__version__}"
-    headers = {"Content-Type": kind, "User-Agent": agent, **signed}
-    with connection.within(chosen.timeout):
-        return post(url, data, headers, chosen)
+        kind, data = post.as_json(story)
+    return post.signed(url, kind, data, webhook_id, chosen)
 
 
 def _story(text: str) -> Mapping[str, Json] | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import stat
 from collections.abc import Mapping
@@ -13,6 +12,7 @@ from urllib.parse import SplitResult, urlsplit
 from rq import config
 from rq.builtin.webhook import signing
 from rq.config import files
+from rq.config.values import check_key, one_of
 from rq.errors import BadConfig, BadInput
 from rq.layout import Root
 from rq.outbound import addresses
@@ -51,7 +51,7 @@ def read(root: Root, url: str) -> Settings:
             _private(path)
         return Settings(
             secrets=_texts(special.get("secrets")) or common_secrets(root),
-            body=_one_of(special.get("body", "json"), _BODIES),
+            body=one_of(_BODIES)(special.get("body", "json")),
             timeout=_seconds(special.get("timeout", TIMEOUT)),
             allow=addresses.allowed(_texts(data.get("allow"))),
             ca=_file(data.get("ca")),
@@ -131,10 +131,7 @@ def origin(parts: SplitResult) -> tuple[str, str | None, int | None]:
 
 def _check_keys(data: Mapping[str, Json], keys: tuple[str, ...]) -> None:
     for name in data:
-        if name not in keys:
-            close = difflib.get_close_matches(name, keys, 1)
-            hint = f"; did you mean {close[0]!r}?" if close else ""
-            raise ValueError(f"unknown key {name!r}{hint}")
+        check_key(name, keys)
 
 
 def _texts(value: Json) -> tuple[str, ...]:
@@ -149,12 +146,6 @@ def _file(value: Json) -> str | None:
     if value is None or isinstance(value, str):
         return value
     raise ValueError(f"ca {value!r:.60} is not the name of a file")
-
-
-def _one_of(value: Json, choices: tuple[str, ...]) -> str:
-    if value in choices:
-        return str(value)
-    raise ValueError(f"{value!r:.60} is not one of {', '.join(choices)}")
 
 
 def _seconds(value: Json) -> float:

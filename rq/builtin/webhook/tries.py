@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from rq.config import secrets
-from rq.outbound import connection
+from rq.outbound import exchange
 from rq.scripts import python as script
 from rq.scripts.pipe import Verb
 
@@ -34,7 +34,7 @@ class Answer:
 
 def decide(answer: Answer, count: int, random: float) -> tuple[Verb, str]:
     """Return what to report; `random` is between 0 and 1."""
-    phrase = connection.phrase(answer.status)
+    phrase = exchange.phrase(answer.status)
     if 200 <= answer.status < 300:
         return Verb.DONE, phrase
     if answer.status == GONE:
