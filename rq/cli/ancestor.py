@@ -27,6 +27,17 @@ _MESSAGE_OPTIONS = (
     "param4",
     "due",
 )
+# What the owner is asked by a verb.
+_NEW = {"sendmesg": "create_message", "prepmesg": "prep_message"}
+_ABOUT = {
+    "commitmesg": "commit_message",
+    "state": "get_message_state",
+    "clone": "clone_message",
+}
+_FIELD_OF = {  # and which field of its answer is printed
+    "statusmesg": ("get_message_status", "status"),
+    "statuscountmesg": ("get_message", "count"),
+}
 _ATTACH_OPTIONS = ("msg_id", "pathname", "name")
 _NEVER_A_VALUE = frozenset({"relay-ok", "local_fs_only", "help"})
 
@@ -53,14 +64,6 @@ def options(words: list[str], option_names: tuple[str, ...]) -> dict[str, str | 
     return values
 
 
-def sendmesg(root: Root, words: list[str]) -> int:
-    return _new_message(root, "sendmesg", "create_message", words)
-
-
-def prepmesg(root: Root, words: list[str]) -> int:
-    return _new_message(root, "prepmesg", "prep_message", words)
-
-
 def single_que(root: Root, words: list[str]) -> int:
     given = options(words, (*_MESSAGE_OPTIONS, "force_remote"))
     if _wants_help(given):
@@ -71,7 +74,7 @@ def single_que(root: Root, words: list[str]) -> int:
     )
 
 
-def _new_message(root: Root, verb: str, command: str, words: list[str]) -> int:
+def new_message(verb: str, root: Root, words: list[str]) -> int:
     given = options(words, (*_MESSAGE_OPTIONS, "force_remote"))
     if _wants_help(given):
         return _usage(
@@ -80,7 +83,8 @@ def _new_message(root: Root, verb: str, command: str, words: list[str]) -> int:
             "--force_remote --relay-ok]",
         )
     fields = _fields(given)
-    return _tell(owner.ask(root, target(str(fields["dest"]), given), command, fields))
+    queue = target(str(fields["dest"]), given)
+    return _tell(owner.ask(root, queue, _NEW[verb], fields))
 
 
 def target(dest: str, given: Mapping[str, object]) -> str:
@@ -144,26 +148,6 @@ def attach(
         os.close(fd)
 
 
-def commitmesg(root: Root, words: list[str]) -> int:
-    return _about(root, "commitmesg", "commit_message", words)
-
-
-def state(root: Root, words: list[str]) -> int:
-    return _about(root, "state", "get_message_state", words)
-
-
-def clone(root: Root, words: list[str]) -> int:
-    return _about(root, "clone", "clone_message", words)
-
-
-def statusmesg(root: Root, words: list[str]) -> int:
-    return _field_of(root, "statusmesg", "get_message_status", words, "status")
-
-
-def statuscountmesg(root: Root, words: list[str]) -> int:
-    return _field_of(root, "statuscountmesg", "get_message", words, "count")
-
-
 def attachstatusmesg(root: Root, words: list[str]) -> int:
     reply = _answer_about(root, "attachstatusmesg", "get_message", words)
     if reply is None or reply[0] != "ok":
@@ -175,8 +159,8 @@ def attachstatusmesg(root: Root, words: list[str]) -> int:
     return 0
 
 
-def _about(root: Root, verb: str, command: str, words: list[str]) -> int:
-    return _tell(_answer_about(root, verb, command, words))
+def about(verb: str, root: Root, words: list[str]) -> int:
+    return _tell(_answer_about(root, verb, _ABOUT[verb], words))
 
 
 def _answer_about(
@@ -191,7 +175,8 @@ def _answer_about(
     return owner.ask(root, queue, command, {"msg_id": short})
 
 
-def _field_of(root: Root, verb: str, command: str, words: list[str], name: str) -> int:
+def field_of(verb: str, root: Root, words: list[str]) -> int:
+    command, name = _FIELD_OF[verb]
     reply = _answer_about(root, verb, command, words)
     if reply is None or reply[0] != "ok":
         return _tell(reply)

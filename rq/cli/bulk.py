@@ -76,7 +76,8 @@ def run(
         choice = _choice(root, args, request)
         if args.dry_run or not choice["messages"]:
             return OK
-        if not term.confirm(many.question.format(_them(choice)), yes=False):
+        them = term.number(choice["messages"], "message")
+        if not term.confirm(many.question.format(them), yes=False):
             print("nothing was changed")
             return OK
         request["filter"] = _until_counted(request["filter"], choice["at"])
@@ -112,10 +113,6 @@ def _choice(
     if number > len(ids):
         print(f"  and {number - len(ids)} more")
     return choice
-
-
-def _them(choice: BulkChoice) -> str:
-    return term.number(choice["messages"], "message")
 
 
 def _watch(root: Root, queue: str, many: Many, view: BulkView) -> int:

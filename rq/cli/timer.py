@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +10,6 @@ from typing import cast
 
 from rq import config, zones
 from rq.cli import place, term, timer_import
-from rq.cli.timer_import import Wish
 from rq.errors import BadConfig, BadInput, Unreachable
 from rq.layout import Root
 from rq.replies import NextFire, TimerRow, TimersStatus
@@ -36,7 +34,7 @@ def timer(root: Root, words: list[str]) -> int:
     term.json_option(listing)
     checking = kinds.add_parser("validate", help="check files, and say when they fire")
     checking.add_argument("files", nargs="+", metavar="FILE", help="NAME.json")
-    _import_options(kinds)
+    timer_import.options(kinds)
     fires = kinds.add_parser("next", help="the next fires of all, or of some")
     fires.add_argument(
         "words", nargs="*", metavar="[COUNT] TIMER", help="how many (10), and of which"
@@ -47,7 +45,7 @@ def timer(root: Root, words: list[str]) -> int:
         deed.add_argument("names", nargs="+", metavar="TIMER")
     args = parser.parse_args(words)
     if args.what == "import":
-        return timer_import.take_over(root, _wish(args))
+        return timer_import.take_over(root, args)
     if args.what == "validate":
         validate(root, args.files)
     elif args.what == "next":
@@ -71,25 +69,6 @@ def _next_of(words: list[str]) -> tuple[int, list[str]]:
     if int(words[0]) < 1:
         raise BadInput(f"{words[0]} is not a number of fires, 1 or more")
     return int(words[0]), words[1:]
-
-
-def _import_options(kinds: term.Verbs) -> None:
-    parser = kinds.add_parser(
-        "import", help="make a queue and a timer of each line of a crontab"
-    )
-    parser.add_argument("file", metavar="CRONTAB", help="a file, or - for stdin")
-    parser.add_argument("--timezone", default="", metavar="ZONE", help="of its times")
-    term.flag(parser, "--system", "a user stands before each command")
-    term.flag(parser, "--dry-run", "say what would be made, make nothing")
-
-
-def _wish(args: argparse.Namespace) -> Wish:
-    return Wish(
-        path=args.file,
-        zone=args.timezone,
-        with_users=args.system,
-        dry_run=args.dry_run,
-    )
 
 
 def _list(root: Root, *, as_json: bool) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import json
 import os
 import pwd
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from rq import config, zones
@@ -27,27 +27,28 @@ _STDIN = "-"
 _LARGEST = 2**20  # bytes of a crontab
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """What is asked for."""
+def options(kinds: term.Verbs) -> None:
+    """Add what `rq timer import` takes."""
+    parser = kinds.add_parser(
+        "import", help="make a queue and a timer of each line of a crontab"
+    )
+    parser.add_argument("file", metavar="CRONTAB", help="a file, or - for stdin")
+    parser.add_argument("--timezone", default="", metavar="ZONE", help="of its times")
+    term.flag(parser, "--system", "a user stands before each command")
+    term.flag(parser, "--dry-run", "say what would be made, make nothing")
 
-    path: str
-    zone: str  # "": that of the machine
-    with_users: bool
-    dry_run: bool
 
-
-def take_over(root: Root, wish: Wish) -> int:
+def take_over(root: Root, args: argparse.Namespace) -> int:
     """Make a queue and a timer of each line; FAILED when some could not be."""
     place.root_config(root)
-    zone = _zone(wish)
+    zone = args.timezone or _own_zone()
     zones.zone(zone)
-    table = crontab.parse(_read(wish.path), zone, with_users=wish.with_users)
+    table = crontab.parse(_read(args.file), zone, with_users=args.system)
     refused, chosen = list(table.refused), set[str]()
     for entry in table.entries:
         try:
             _check_user(root, entry)
-            print(f"line {entry.number}: {_take(root, entry, chosen, wish.dry_run)}")
+            print(f"line {entry.number}: {_take(root, entry, chosen, args.dry_run)}")
         except (BadInput, BadConfig, Refused) as error:
             refused.append((entry.number, str(error)))
     for number, why in sorted(refused):
@@ -66,10 +67,8 @@ def _read(path: str) -> str:
     return data.decode("utf-8", "surrogateescape")  # a line says that it is no UTF-8
 
 
-def _zone(wish: Wish) -> str:
+def _own_zone() -> str:
     """Return the zone that cron's times are in here."""
-    if wish.zone:
-        return wish.zone
     try:
         return zones.of_machine(time.time(), os.environ)
     except BadInput as error:

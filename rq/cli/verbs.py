@@ -77,16 +77,19 @@ VERBS: dict[str, tuple[str, str]] = {
     ),
 }
 ANCESTOR: dict[str, tuple[str, str]] = {
-    "sendmesg": ("ancestor:sendmesg", "--dest D [--param1 ..4 --due --src ...]"),
-    "prepmesg": ("ancestor:prepmesg", "the same, without commit"),
+    "sendmesg": (
+        "ancestor:new_message sendmesg",
+        "--dest D [--param1 ..4 --due --src ...]",
+    ),
+    "prepmesg": ("ancestor:new_message prepmesg", "the same, without commit"),
     "single_que": ("ancestor:single_que", "the same, unless one waits already"),
     "attachmesg": ("ancestor:attachmesg", "--msg_id ID --pathname P [--name N]"),
-    "commitmesg": ("ancestor:commitmesg", "--msg_id ID"),
-    "statusmesg": ("ancestor:statusmesg", "--msg_id ID"),
-    "state": ("ancestor:state", "--msg_id ID"),
-    "statuscountmesg": ("ancestor:statuscountmesg", "--msg_id ID"),
+    "commitmesg": ("ancestor:about commitmesg", "--msg_id ID"),
+    "statusmesg": ("ancestor:field_of statusmesg", "--msg_id ID"),
+    "state": ("ancestor:about state", "--msg_id ID"),
+    "statuscountmesg": ("ancestor:field_of statuscountmesg", "--msg_id ID"),
     "attachstatusmesg": ("ancestor:attachstatusmesg", "--msg_id ID"),
-    "clone": ("ancestor:clone", "--msg_id ID"),
+    "clone": ("ancestor:about clone", "--msg_id ID"),
     "verify_rules": ("router:verify_rules", "[--path F] [--verbose]"),
 }
 # Verbs whose words name files, as a function of the words tells.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import os
 import re
-from types import ModuleType
 from typing import Any
 
 from rq.errors import BadInput
@@ -28,7 +27,7 @@ class Functions:
         if name.startswith("__"):
             raise AttributeError(name)
         try:
-            return getattr(_module(self.engine), name)
+            return getattr(importlib.import_module(_MODULES[self.engine]), name)
         except AttributeError:
             if self.engine == DUCKDB:
                 raise BadInput(f"F.{name}: {INSTEAD}") from None
@@ -47,10 +46,6 @@ INSTEAD = (
     "DuckDB has none; say it another way, such as in SQL (q.spark.sql), or let the "
     'queue\'s config take Spark: "spark": {"engine": "spark"}'
 )
-
-
-def _module(engine: str) -> ModuleType:
-    return importlib.import_module(_MODULES[engine])
 
 
 F = Functions()

@@ -8,9 +8,9 @@ from pathlib import Path
 import rq
 
 
-def of_source(package: Path | None = None) -> str:
+def of_source() -> str:
     """Return a hash over name, size and time of every source file of the package."""
-    top = package or Path(rq.__file__).parent
+    top = Path(rq.__file__).parent
     digest = hashlib.sha256()
     for path in sorted(top.rglob("*.py")):
         info = path.stat()
