@@ -20,7 +20,7 @@ from rq.layout import BATCH, BATCH_FILE, JOB, STDIO_LOG, QueueDir, folder
 from rq.proc.processes import Holder
 from rq.spool import handed_over
 from rq.spool.folders import FILE_LIMIT
-from rq.spool.handed_over import Ids
+from rq.spool.handed_over import Ids, is_free
 from rq.spool.store import Spool
 from rq.words.states import State
 
@@ -88,16 +88,8 @@ def set_aside(job: int, attempt: int = 2) -> None:
     """Give the log in the open directory of a message the name of the last attempt that
     it tells of, before this one; if that is taken, the next free one."""
     first = max(1, attempt - 1)
-    number = next(n for n in itertools.count(first) if _is_free(f"stdio.{n}.log", job))
+    number = next(n for n in itertools.count(first) if is_free(f"stdio.{n}.log", job))
     durable.move(STDIO_LOG, f"stdio.{number}.log", job)
-
-
-def _is_free(name: str, place: int) -> bool:
-    try:
-        os.stat(name, dir_fd=place, follow_symlinks=False)
-    except FileNotFoundError:
-        return True
-    return False
 
 
 def end(spool: Spool, batch_id: str) -> None:

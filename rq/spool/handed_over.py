@@ -69,7 +69,7 @@ def renew(place: int, ids: Ids | None) -> int:
     one it belongs to; return a descriptor. An earlier one that is not empty keeps its
     content under another name: it would not be ours to judge whose is what in it."""
     if not durable.remove_dir(JOB, place):
-        number = next(n for n in itertools.count(1) if _is_free(f"{JOB}.{n}", place))
+        number = next(n for n in itertools.count(1) if is_free(f"{JOB}.{n}", place))
         durable.move(JOB, f"{JOB}.{number}", place)
     durable.make_dir(JOB, place)
     if ids is None:
@@ -80,7 +80,8 @@ def renew(place: int, ids: Ids | None) -> int:
     return beneath.open_place(JOB, place)
 
 
-def _is_free(name: str, place: int) -> bool:
+def is_free(name: str, place: int) -> bool:
+    """Whether nothing in an open directory has a name, be it a link that leads nowhere."""
     try:
         os.stat(name, dir_fd=place, follow_symlinks=False)
     except FileNotFoundError:
