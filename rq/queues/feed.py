@@ -119,7 +119,7 @@ class Feed:
             self._leave(now, now.refused)
             return False
         now.unusable = now.refused = ""
-        owner.backlog.add(message.msg_id, message)
+        owner.backlog.put(message.msg_id, message)
         owner.count("accepted")
         self._waiting.append(message.msg_id)
         return True

@@ -322,7 +322,7 @@ def _keeper(owner: Owner) -> door.Keeper:
     """Return what the door of a queue asks its owner."""
 
     def take(message: Message) -> None:
-        owner.backlog.add(message.msg_id, message)
+        owner.backlog.put(message.msg_id, message)
         owner.wake()
 
     def check_sender(is_ours: bool) -> None:

@@ -44,7 +44,7 @@ def test_a_message_that_cannot_be_read_yet_is_taken_back_at_a_later_look(owner):
     waiting = []
     attempts = Attempts()
     backlog = SimpleNamespace(
-        add=waiting.append, exclusion_key=lambda _: None, free_key=lambda *_: None
+        put=waiting.append, exclusion_key=lambda _: None, free_key=lambda *_: None
     )
     slots = Slots(owner.queue.path / "lease", owner.opened.lease_prefix, 1)
     wakeup = SimpleNamespace(ask=lambda: None)

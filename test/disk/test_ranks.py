@@ -151,7 +151,7 @@ def test_starts_that_cannot_be_read_are_followed_by_a_pause(owner, monkeypatch):
 def submitted(backlog, spool, *fields):
     for msg_id, more in zip(IDS, fields, strict=False):
         submit(spool, msg_id, param1="same" if msg_id != IDS[3] else "other", **more)
-        backlog.add(msg_id, spool.read(msg_id))
+        backlog.put(msg_id, spool.read(msg_id))
 
 
 @pytest.mark.parametrize("restarted", [False, True])

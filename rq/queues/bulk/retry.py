@@ -74,4 +74,4 @@ def again(owner: Owner, msg_id: str, who: str, **more: Unpack[More]) -> None:
     owner.spool.fire(
         msg_id, Event.REQUEUE, Role.CREATOR, message=renewed, facts=facts, **more
     )
-    owner.backlog.add(msg_id, renewed)
+    owner.backlog.put(msg_id, renewed)

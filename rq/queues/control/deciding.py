@@ -202,7 +202,7 @@ def _waits(owner: Owner, msg_id: str) -> None:
     owner.count("accepted")
     entry = owner.spool.entry_of(msg_id)
     if entry is not None and entry.state is State.QUE and entry.rider_of is None:
-        owner.backlog.add(msg_id)
+        owner.backlog.put(msg_id)
 
 
 async def _make_durable(owner: Owner, txn: Transaction, ids: list[str]) -> None:

@@ -205,7 +205,7 @@ class Ends:
         owner.backlog.free_key(lease.held.key, msg_id)
         owner.backlog.release_riders(msg_id)
         if owner.spool.find(msg_id) is State.QUE:
-            owner.backlog.add(msg_id)
+            owner.backlog.put(msg_id)
         else:
             owner.count("err")
         owner.wake()

@@ -102,7 +102,7 @@ class Backlog:
 
     # ---- coming and going
 
-    def add(self, msg_id: str, message: Message | None = None) -> None:
+    def put(self, msg_id: str, message: Message | None = None) -> None:
         """Take a message that has come into que into the schedule."""
         entry = self._spool.entry(msg_id)
         entry.rider_of = None
@@ -190,7 +190,7 @@ class Backlog:
             return False
         self._spool.release(msg_id, who, **more)
         self._held.pop(msg_id, None)
-        self.add(msg_id)
+        self.put(msg_id)
         return True
 
     def _waiting_entry(self, msg_id: str, what: str) -> Entry:

@@ -143,7 +143,7 @@ class Owner:
             self._join(message.msg_id, way.joins, more)
             return Accepted(way.joins, 0.0, joined=True)
         self.spool.submit(message, **more)
-        self.backlog.add(message.msg_id, message)
+        self.backlog.put(message.msg_id, message)
         self.count("accepted")
         if way.replaces:
             self._replace(way.replaces, message.msg_id)

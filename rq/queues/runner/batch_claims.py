@@ -122,7 +122,7 @@ class BatchClaims:
         try:
             message = owner.spool.claim(msg_id, slot.number, batch=batch_id)
         except Unread as error:
-            owner.backlog.add(msg_id)
+            owner.backlog.put(msg_id)
             self._file.lacks(error, now)
             return None
         except TooLate as error:

@@ -144,7 +144,7 @@ def take(owner: Owner, msg_id: str, claim: Callable[[], Message]) -> Message | N
     try:
         return claim()
     except (Unread, OSError, MemoryError):
-        owner.backlog.add(msg_id)
+        owner.backlog.put(msg_id)
         raise
     except TooLate as error:
         fail_late(owner, msg_id, error)

@@ -92,7 +92,7 @@ def give_back(
     owner.backlog.free_key(key, msg_id)
     owner.backlog.release_riders(msg_id)
     if why.event is Event.REQUEUE:
-        owner.backlog.add(msg_id, message)
+        owner.backlog.put(msg_id, message)
     owner.wake()
 
 
@@ -125,7 +125,7 @@ def _fire(owner: Owner, end: End) -> None:
         owner.spool.ride(rider, decided.event, line)
     _hold_or_release(owner, message, decided)
     if decided.event in AGAIN:
-        owner.backlog.add(msg_id, changed or message)
+        owner.backlog.put(msg_id, changed or message)
 
 
 def _owes(owner: Owner, message: Message, decided: Outcome, end: End) -> More:

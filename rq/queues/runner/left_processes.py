@@ -142,7 +142,7 @@ class LeftProcesses:
         lost_attempts.recover(spool, msg_id, False, lost)
         self._backlog.free_key(self._keys.pop(msg_id, None), msg_id)
         if spool.find(msg_id) is State.QUE:
-            self._backlog.add(msg_id)
+            self._backlog.put(msg_id)
         self._wakeup.ask()
 
 
