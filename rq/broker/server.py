@@ -28,7 +28,7 @@ import functools
 import logging
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
@@ -53,7 +53,7 @@ from rq.broker.dialects.call import (
     Refusal,
 )
 from rq.broker.state.bounds import LONGEST_WORD
-from rq.broker.store.bodies import are_large, size_in_memory
+from rq.broker.store.bodies import weight
 from rq.broker.store.durability import Durability
 from rq.broker.store.store import Store
 from rq.config.broker import EVICTS, BrokerConfig
@@ -242,8 +242,9 @@ class Server:
                 return self.bridge.obey(connection, name, args, local)
             if entry.grows:
                 bodies = () if entry.bodies is None else args[entry.bodies]
-                is_large = are_large(bodies)
-                if (no_room := self._no_room(bodies, is_large)) is not None:
+                is_large, size = weight(bodies)
+                more = len(bodies) * ENTRY_BYTES + size
+                if (no_room := self._no_room(more)) is not None:
                     return no_room
                 if is_large:
                     return self._keep_large(entry, connection, name, args)
@@ -278,10 +279,9 @@ class Server:
             words.clear()
             return refusal.failure
 
-    def _no_room(self, bodies: Sequence[bytes], is_large: bool) -> Failure | None:
-        """Return why nothing can be taken that has these bodies; None: it can."""
-        size = size_in_memory(bodies) if is_large else sum(map(len, bodies))
-        more = len(bodies) * ENTRY_BYTES + size
+    def _no_room(self, more: int) -> Failure | None:
+        """Return why nothing can be taken that needs `more` bytes of memory; None: it
+        can."""
         if self.node.is_full(self.store.clock.now(), more):
             return _NO_MEMORY
         if (why := self.durability.trouble) is not None:

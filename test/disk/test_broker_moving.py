@@ -8,7 +8,7 @@ from rq.broker.state.body import Place
 from rq.broker.state.bounds import Room
 from rq.broker.state.groups import Came
 from rq.broker.store import moving
-from rq.broker.store.bodies import are_large
+from rq.broker.store.bodies import weight
 from rq.errors import Damaged
 
 BODIES = [b"%04d " % n + bytes(range(256)) * 8 for n in range(60)]
@@ -139,8 +139,8 @@ def test_a_body_at_another_place_of_its_file_is_not_taken_for_it(kept):
 def test_the_bodies_of_a_long_command_share_a_file(kept):
     some = [b"k", *BODIES, b"small", *BODIES]
     many = some * 10
-    assert not are_large(some)
-    assert are_large(many)
+    assert not weight(some)[0]
+    assert weight(many)[0]
     stored = kept.store.bodies.keep(many)
     assert len(files(kept)) == 1
     assert stored[0] == b"k"

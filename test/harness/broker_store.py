@@ -10,7 +10,7 @@ from random import Random, SystemRandom
 
 from rq.broker.desks.node import Node
 from rq.broker.store import place as place_of_node
-from rq.broker.store.bodies import are_large
+from rq.broker.store.bodies import weight
 from rq.broker.store.clock import Machine
 from rq.broker.store.place import Place
 from rq.broker.store.store import Store, open_store
@@ -74,7 +74,7 @@ class KeptNode:
         """Take a job; return its id."""
         wall = int(self.machine.wall() if self.machine else self.now) * 1000
         times = {"ttl": HOUR, "delay": 0.0, "retry": 60.0, **given}
-        if are_large([body]):
+        if weight([body])[0]:
             (body,) = self.store.bodies.keep([body])
         added = self.node.desk.new(queue, body, now=self.now, wall_ms=wall, **times)
         self.node.emit(added, self.now)

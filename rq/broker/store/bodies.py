@@ -166,21 +166,16 @@ class Bodies:
             log.warning("this is no body, and stays: %s", fields(path=path, reason=why))
 
 
-def are_large(bodies: Sequence[bytes]) -> bool:
-    """Whether a body of a command gets a file, or all are too many for a line."""
+def weight(bodies: Sequence[bytes]) -> tuple[bool, int]:
+    """Return whether a body of a command gets a file, or all are too many for a line; and
+    how many of their bytes will be in memory."""
     size = sum(map(len, bodies))
-    if size <= LARGE:  # as nearly always
-        return False
-    return size > LINE or max(map(len, bodies)) > LARGE
-
-
-def size_in_memory(bodies: Sequence[bytes]) -> int:
-    """Return the bytes of large bodies of a command that will be in memory, for they get
-    no file."""
+    if size <= LARGE or (size <= LINE and max(map(len, bodies)) <= LARGE):
+        return False, size  # as nearly always
     kept = [size for size in map(len, bodies) if size <= LARGE]
     if sum(kept) > LINE:
         kept = [size for size in kept if size < SMALLEST]
-    return sum(kept)
+    return True, sum(kept)
 
 
 def has_places(value: object) -> bool:
