@@ -12,8 +12,8 @@ from rq.cli import ancestor, owner, place, term
 from rq.cli.named_files import FRESH, Files
 from rq.errors import BadInput, NotUnique, RQError
 from rq.layout import Root
-from rq.message import PARAMS, limits
-from rq.message.table import ROWS, Kind
+from rq.message import limits
+from rq.message.table import PARAMS, ROWS, Kind
 from rq.rpc import client
 from rq.words import moments
 from rq.words.nesting import Json

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 
 from rq.cli import ids, output, owner, term
 from rq.layout import Root
-from rq.message import PARAMS, limits, lineage, next_attempt
-from rq.message.table import APART
+from rq.message import limits, lineage, next_attempt
+from rq.message.table import APART, PARAMS
 from rq.replies import AttachmentView, AttemptRow, AttemptsView, MessageView
 from rq.words import wording
 

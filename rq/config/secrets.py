@@ -23,7 +23,7 @@ import orjson
 from rq import names
 from rq.config.settings import API_EXEC_PREFIX
 from rq.errors import NotPermitted
-from rq.message import MOST_URLS
+from rq.message.table import MOST_URLS
 
 HIDDEN = "(hidden)"
 _ENVIRONMENTS = ("env_vars", "worker_env")

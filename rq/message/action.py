@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from datetime import tzinfo
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
-from rq.words.nesting import Json
 from rq.words.states import State
+
+if TYPE_CHECKING:
+    from rq.words.nesting import Json
 
 Value = float | int | str  # what an action is done with
 

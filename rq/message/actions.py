@@ -28,15 +28,16 @@ from dataclasses import replace
 from datetime import tzinfo
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rq.errors import BadInput
-from rq.message import fields
 from rq.message.action import EVERYWHERE, Action, Confirm, Door, Many, Takes
 from rq.message.rank import LEAST, MOST
 from rq.words import moments
-from rq.words.nesting import Json
 from rq.words.states import State
+
+if TYPE_CHECKING:
+    from rq.words.nesting import Json
 
 
 class Word(StrEnum):
@@ -58,6 +59,25 @@ class Word(StrEnum):
     CANCEL_BATCH = "cancel_batch"
     CLONE = "clone"
     DELETE = "delete"
+
+
+# `rq --help` reads the rows, and must be quick: what reads values is imported with one.
+def _why(value: Json) -> str:
+    from rq.message import fields
+
+    return fields.why(value)
+
+
+def _due(value: Json) -> float:
+    from rq.message import fields
+
+    return fields.due(value)
+
+
+def _priority(value: Json) -> int:
+    from rq.message import fields
+
+    return fields.priority(value)
 
 
 def _as_said(text: str, now: float, zone: tzinfo | None) -> Json:
@@ -82,7 +102,7 @@ _WHY = Takes(
     option="--why",
     metavar="TEXT",
     help="shown with each",
-    read=fields.why,
+    read=_why,
     said=_as_said,
     default="",
 )
@@ -102,7 +122,7 @@ _DUE = Takes(
     option="--at",
     metavar="TIME",
     help="now, +10m, epoch seconds or 2026-01-02T03:04",
-    read=fields.due,
+    read=_due,
     said=moments.due,
 )
 _PRIORITY = Takes(
@@ -111,7 +131,7 @@ _PRIORITY = Takes(
     option="--to",
     metavar="N",
     help=f"{LEAST} to {MOST}; messages have {LEAST} unless they are sent with another",
-    read=fields.priority,
+    read=_priority,
     said=_digit,
 )
 

@@ -26,7 +26,7 @@ from rq.errors import BadConfig, BadInput, BadMessage, NoSuchMessage, RQError
 from rq.journal import history
 from rq.layout import QueueDir, Root
 from rq.logs import fields
-from rq.message import Message
+from rq.message.message import Message
 from rq.outbound import addresses, peers, permits
 from rq.spool import adoption, folders
 from rq.words.nesting import Json

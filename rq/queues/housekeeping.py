@@ -16,8 +16,9 @@ from rq import config
 from rq.config import files
 from rq.errors import BadConfig, DiskFailed, RQError
 from rq.layout import QueueDir
-from rq.message import Message, guarded
+from rq.message import guarded
 from rq.message.guarded import Sender
+from rq.message.message import Message
 from rq.proc.slices import in_slices
 from rq.queues.concurrency import Tasks
 from rq.queues.control import deciding, idempotency

@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode
 
 from rq import names
 from rq.errors import BadInput, Refused
-from rq.message import Attachment
+from rq.message.fields import Attachment
 from rq.outbound.connection import Connection
 from rq.outbound.exchange import Reply
 from rq.outbound.line import STALL, Line

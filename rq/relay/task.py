@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
 
-from rq import message as messages
 from rq import names
 from rq.errors import BadInput, NotPlain, Refused
 from rq.layout import ATTACH, MSG, QueueDir, Root
-from rq.message import Attachment, Message, fieldnames
+from rq.message import fieldnames
+from rq.message import message as messages
+from rq.message.fields import Attachment
+from rq.message.message import Message
 from rq.message.table import NOT_RELAYED, REBUILT
 from rq.spool import ancestor_files, script_files
 from rq.words.nesting import Json

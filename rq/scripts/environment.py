@@ -11,7 +11,9 @@ import rq
 from rq import names
 from rq.config.settings import QueueConfig, RootConfig, default_worker_env
 from rq.layout import BATCH_FILE
-from rq.message import PARAMS, Message, param_text
+from rq.message.fields import param_text
+from rq.message.message import Message
+from rq.message.table import PARAMS
 
 SHARE = str(Path(rq.__file__).parent / "share")  # helpers for long-lived workers
 _BIN = Path(rq.__file__).resolve().parent.parent / "bin"

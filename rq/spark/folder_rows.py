@@ -18,7 +18,9 @@ from rq import names
 from rq.errors import BadMessage
 from rq.files import beneath
 from rq.layout import MSG
-from rq.message import PARAMS, Message, from_disk, param_text
+from rq.message.fields import param_text
+from rq.message.message import Message, from_disk
+from rq.message.table import PARAMS
 from rq.replies import Result
 from rq.spark.folders_plan import Leaf, Wanted
 from rq.spool import folders

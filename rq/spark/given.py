@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rq.errors import BadInput, is_busy
 from rq.layout import ATTACH, JOB, MSG
-from rq.message import PARAMS
+from rq.message.table import PARAMS
 from rq.words import visible
 from rq.words.nesting import Json
 

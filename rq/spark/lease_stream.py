@@ -19,7 +19,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from rq import message
+from rq.message import message
 from rq.replies import Grant
 from rq.spark import folder_rows
 from rq.spark.lease_holder import Holder

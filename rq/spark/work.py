@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from rq.errors import BadInput
-from rq.message import PARAMS
+from rq.message.table import PARAMS
 from rq.scripts.pipe import Verb
 from rq.spark import attachments, expectations, remote, results, staging, targets
 from rq.spark.attachments import Bad, File

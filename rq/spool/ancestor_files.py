@@ -17,7 +17,8 @@ from rq.errors import BadInput, NotPlain, RQError
 from rq.files import beneath, durable
 from rq.files.durable import ATTACHMENT_MODE, content
 from rq.layout import ATTACH, MSG, UPLOAD_PREFIX, folder
-from rq.message import Attachment, Message, from_disk
+from rq.message.fields import Attachment
+from rq.message.message import Message, from_disk
 from rq.spool import attach, folders
 from rq.spool.store import Spool
 from rq.words.states import State

@@ -18,7 +18,8 @@ from rq.errors import BadInput, NoSuchMessage, NotPlain, NotWhole, RQError, Wron
 from rq.files import beneath, durable
 from rq.files.durable import content
 from rq.layout import ATTACH, MSG, UPLOAD_PREFIX, folder
-from rq.message import Attachment, Message
+from rq.message.fields import Attachment
+from rq.message.message import Message
 from rq.spool.store import Spool
 from rq.words.states import State
 

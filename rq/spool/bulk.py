@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, Protocol
 from rq.errors import NoSuchMessage
 from rq.files import durable
 from rq.layout import QueueDir
-from rq.message import JsonObject
+from rq.message.fields import JsonObject
 from rq.spool.record import More, NoteFields, Record, WriteNote
 from rq.words.nesting import Json
 from rq.words.states import Note

@@ -17,7 +17,8 @@ from rq.errors import BadInput, BadMessage, NotPlain, TooLarge
 from rq.files import beneath, durable
 from rq.files.durable import content
 from rq.layout import ATTACH, JOB, MSG
-from rq.message import MESSAGE_LIMIT, Attachment, Message
+from rq.message.fields import Attachment
+from rq.message.message import MESSAGE_LIMIT, Message
 from rq.spool import attach as attaching
 from rq.words.nesting import Json, from_json
 

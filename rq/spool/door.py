@@ -18,8 +18,8 @@ from rq.errors import BadInput, NotPermitted, NotUnique
 from rq.files import durable
 from rq.layout import ATTACH, folder
 from rq.logs import fields
-from rq.message import Message, from_request
 from rq.message.causes import Cause
+from rq.message.message import Message, from_request
 from rq.spool import deposits
 from rq.spool.deposits import Arrival
 from rq.spool.entry import Entry

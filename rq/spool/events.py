@@ -46,7 +46,8 @@ from rq.errors import Busy, WrongState
 from rq.files import durable
 from rq.journal.writer import DryRun, Journal
 from rq.layout import MSG, QueueDir, folder
-from rq.message import JsonObject, Message
+from rq.message.fields import JsonObject
+from rq.message.message import Message
 from rq.message.rank import Rank, prior
 from rq.spool import attempt_files, folders, outbox
 from rq.spool.entry import Entry

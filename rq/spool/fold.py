@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import cast
 
 from rq.journal.line import Line
-from rq.message import to_keep
+from rq.message.message import to_keep
 from rq.spool import attempt_files, outbox
 from rq.spool.leases import LeaseNews
 from rq.spool.record import OutEntry, Record

@@ -17,7 +17,7 @@ from rq.errors import BadMessage, NoSuchMessage, Torn, Unread, is_busy
 from rq.files import beneath
 from rq.files.durable import content
 from rq.layout import ATTACH, JOB, MSG, STATUS, QueueDir, folder
-from rq.message import Message, from_disk
+from rq.message.message import Message, from_disk
 from rq.replies import Result
 from rq.spool import handed_over, status
 from rq.spool.entry import Counts

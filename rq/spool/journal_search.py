@@ -20,7 +20,7 @@ from rq.journal import history, line
 from rq.journal.segment_file import Segment, read_header
 from rq.layout import QueueDir
 from rq.logs import fields
-from rq.message import Message, from_disk
+from rq.message.message import Message, from_disk
 from rq.spool.record import Record
 from rq.words.states import Event
 

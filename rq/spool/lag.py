@@ -17,7 +17,7 @@ from itertools import islice
 
 from rq import back_off
 from rq.logs import fields
-from rq.message import Message
+from rq.message.message import Message
 from rq.proc.slices import Slice
 from rq.spool.entry import Counts, Entry
 from rq.spool.gone import Gone

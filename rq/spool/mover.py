@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from rq.files import beneath, durable
 from rq.layout import ATTACH, JOB, MSG, STATUS, QueueDir, folder
 from rq.logs import fields
-from rq.message import Message
+from rq.message.message import Message
 from rq.message.table import REBUILT
 from rq.spool import attempt_files, folders
 from rq.spool.entry import Entry

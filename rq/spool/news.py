@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple, TypedDict, cast
 
-from rq.message import JsonObject, Message
+from rq.message.fields import JsonObject
+from rq.message.message import Message
 from rq.spool.record import Facts, More, Record
 from rq.words.states import Event
 

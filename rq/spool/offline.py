@@ -16,8 +16,10 @@ from rq.config.admin import Admin, admin_status, needed, pause_of
 from rq.errors import NoSuchMessage, NotPlain, RQError
 from rq.files import beneath
 from rq.layout import ATTACH, QueueDir, Root, folder
-from rq.message import NOT_SHOWN, Message, next_attempt, waits
+from rq.message import next_attempt, waits
+from rq.message.message import Message
 from rq.message.stories import story
+from rq.message.table import NOT_SHOWN
 from rq.message.waits import Reason, Why
 from rq.replies import (
     AttachmentView,

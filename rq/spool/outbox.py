@@ -24,7 +24,7 @@ from typing import Any
 
 import orjson
 
-from rq.message import JsonObject
+from rq.message.fields import JsonObject
 from rq.spool.record import OutEntry
 
 _STORY = "param2"  # of what is owed to many the part that all have in common

@@ -8,7 +8,7 @@ import orjson
 
 from rq.errors import NoSuchMessage
 from rq.layout import MSG, folder
-from rq.message import Message, from_disk
+from rq.message.message import Message, from_disk
 from rq.replies import Result
 from rq.spool import folders
 from rq.spool.memory import Memory

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NotRequired, Protocol, TypedDict, Unpack
 
 from rq.journal.line import Line
-from rq.message import JsonObject
+from rq.message.fields import JsonObject
 from rq.words.nesting import Json
 from rq.words.states import Note
 

@@ -13,9 +13,9 @@ import orjson
 from rq.errors import BadMessage, NoSuchMessage, Unread, is_busy
 from rq.layout import MSG
 from rq.logs import fields
-from rq.message import from_disk, to_keep
 from rq.message.causes import Cause
 from rq.message.fields import priority_in
+from rq.message.message import from_disk, to_keep
 from rq.message.rank import UNREAD, from_json, prior
 from rq.message.table import REBUILT
 from rq.proc import processes

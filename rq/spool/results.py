@@ -16,7 +16,7 @@ from rq.errors import BadInput, NotPlain, NotWhole
 from rq.files import beneath, durable
 from rq.files.durable import content
 from rq.layout import JOB, UPLOAD_PREFIX, folder
-from rq.message import Attachment
+from rq.message.fields import Attachment
 from rq.spool.mover import RESULTS, results_of
 from rq.spool.store import Spool
 from rq.words.states import State

@@ -6,8 +6,8 @@ import os
 from collections.abc import Callable, Mapping
 from typing import cast
 
-from rq.message import to_keep
 from rq.message.fields import is_whole
+from rq.message.message import to_keep
 from rq.message.table import LATEST
 from rq.replies import Result
 from rq.spool.record import Record

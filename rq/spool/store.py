@@ -55,7 +55,9 @@ from rq.files import durable
 from rq.journal.writer import DryRun, Journal
 from rq.layout import JOB, STDIO_LOG, QueueDir
 from rq.logs import fields
-from rq.message import JsonObject, Message, limits
+from rq.message import limits
+from rq.message.fields import JsonObject
+from rq.message.message import Message
 from rq.message.retry import Retry
 from rq.spool import outbox
 from rq.spool.entry import Entry

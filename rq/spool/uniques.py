@@ -12,7 +12,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from rq.errors import BadMessage, NoSuchMessage, Unread
-from rq.message import Message
+from rq.message.message import Message
 from rq.spool.entry import Entry
 from rq.words.states import State
 

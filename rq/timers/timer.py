@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from rq import config, names
 from rq.errors import BadConfig, BadInput, BadMessage
-from rq.message import from_request
+from rq.message.message import from_request
 from rq.message.table import OWN, SAID_BY_SENDERS
 from rq.timers.cron import DEFAULT_ZONE, Cron, cron
 from rq.timers.rule import CatchUp, Overlap, Timer

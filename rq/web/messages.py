@@ -26,10 +26,11 @@ from rq.errors import (
     OtherQueue,
 )
 from rq.kinds import Kind
-from rq.message import fieldnames, guarded, too_large
+from rq.message import fieldnames, guarded
 from rq.message.action import Action, Door
 from rq.message.actions import ACTIONS, Word, at
 from rq.message.guarded import Sender
+from rq.message.message import too_large
 from rq.proc import users
 from rq.rpc import wire
 from rq.rpc.lines.owners import Reply

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 
 import orjson
 
-from rq import message as messages
 from rq import names
 from rq.errors import BadInput, RQError
-from rq.message import Message, limits
+from rq.message import limits
+from rq.message import message as messages
 from rq.message.limits import NONE, Limits
+from rq.message.message import Message
 from rq.words.nesting import Json, from_json
 from rq.work import holding
 from rq.work.holding import Result

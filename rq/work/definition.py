@@ -17,7 +17,7 @@ from rq import config
 from rq.config.checks import PERSISTENT
 from rq.config.settings import QueueConfig, RootConfig
 from rq.errors import BadConfig, BadInput, NotPermitted
-from rq.message import Message
+from rq.message.message import Message
 from rq.outbound import peers
 from rq.outbound.peers import Target
 from rq.proc.family import Family

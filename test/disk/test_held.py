@@ -3,7 +3,7 @@
 import pytest
 from harness.spool import Owner, a_message
 
-from rq.message import from_disk
+from rq.message.message import from_disk
 from rq.spool import folders
 from rq.words.states import State
 

@@ -7,7 +7,7 @@ import pytest
 from harness.ancestor_http import old_receiver
 
 from rq.files.durable import content
-from rq.message import Attachment
+from rq.message.fields import Attachment
 from rq.outbound import addresses, peers
 from rq.outbound.line import Line
 from rq.relay.remote import Remote

@@ -11,7 +11,7 @@ from harness.waiting import wait_until
 
 from rq.errors import BadMessage, Busy, NoSuchMessage, WrongState
 from rq.layout import folder
-from rq.message import MESSAGE_LIMIT
+from rq.message.message import MESSAGE_LIMIT
 from rq.spool import folders, lag, mover
 from rq.words.states import Event, Role, State
 

@@ -46,7 +46,7 @@ WORST = {
             assert not any(map(parse, lines.feed(b"\\n" * 10_000)))
     """,
     "deep_messages": """
-        from rq.message import from_disk
+        from rq.message.message import from_disk
         for data in (b"[" * 10**7, b'{"a":' * 10**6, b"9" * 10**7, b'"' + b"a" * 10**7):
             with suppress(RQError):
                 from_disk(data, "x", 1.0)

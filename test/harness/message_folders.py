@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from rq.layout import Root, folder
-from rq.message import from_request
+from rq.message.message import from_request
 from rq.words.states import State
 
 BEGAN = datetime(2026, 1, 2, 3, 0, tzinfo=UTC)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from rq.config.settings import QUEUE, QueueConfig
 from rq.journal.writer import Journal
 from rq.layout import QueueDir
-from rq.message import Message, from_request
+from rq.message.message import Message, from_request
 from rq.queues.owner import uniqueness
 from rq.spool import Opened, Spool, check, checkpoint, door, open_spool
 from rq.spool.check import close_cleanly

@@ -22,8 +22,9 @@ from power.trace import MARKS
 from rq.errors import DiskFailed
 from rq.files.durable import content
 from rq.journal import sealing, segments
-from rq.message import Attachment, Message
 from rq.message.causes import Cause
+from rq.message.fields import Attachment
+from rq.message.message import Message
 from rq.proc import processes
 from rq.spool import (
     attach,

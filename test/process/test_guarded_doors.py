@@ -35,8 +35,9 @@ from rq.config import notices, passwords
 from rq.config.settings import RootConfig
 from rq.errors import NotPermitted
 from rq.layout import Root
-from rq.message import from_request, guarded
+from rq.message import guarded
 from rq.message.guarded import Sender
+from rq.message.message import from_request
 from rq.relay import handover
 from rq.relay.task import Task
 from rq.rpc.lines.commands import COMMANDS

@@ -8,7 +8,7 @@ from harness.queues import RunningQueue, kept, running_queue
 from harness.relay import pair_at
 from harness.waiting import wait_until
 
-from rq.message import MESSAGE_LIMIT
+from rq.message.message import MESSAGE_LIMIT
 from rq.relay import host_back_off, transfers
 
 pytestmark = pytest.mark.process

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from rq.errors import WrongState
-from rq.message import Message
 from rq.message.causes import Cause
+from rq.message.message import Message
 from rq.proc.spawn import Termination
 from rq.queues.attempts.attempt import Attempt, Batch, Claim, Work
 from rq.queues.attempts.outcome import Outcome

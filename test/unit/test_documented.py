@@ -15,9 +15,9 @@ from harness.tables import MADE
 from rq import cli, names
 from rq.config.settings import QueueConfig, RootConfig, default_worker_env
 from rq.journal.line import Note as JournalNote
-from rq.message import MESSAGE_LIMIT, PARAMS, Message
 from rq.message.causes import Cause
-from rq.message.table import LIMITS
+from rq.message.message import MESSAGE_LIMIT, Message
+from rq.message.table import LIMITS, PARAMS
 from rq.queues.control import connection, connections
 from rq.rpc import wire
 from rq.rpc.lines.commands import COMMANDS, Answered

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rq.errors import BadInput, BadMessage
-from rq.message import from_disk, from_request, limits
+from rq.message import limits
 from rq.message.causes import Cause
 from rq.message.limits import NONE, Limits, Used
+from rq.message.message import from_disk, from_request
 from rq.message.table import LIMITS
 
 ID = "20270115.0800.00.000.1"

@@ -10,16 +10,10 @@ from hypothesis import strategies as st
 
 from rq.errors import BadMessage
 from rq.journal import line
-from rq.message import (
-    ENV_STRING_LIMIT,
-    MAX_COUNT,
-    MESSAGE_LIMIT,
-    Attachment,
-    from_disk,
-    from_request,
-    param_text,
-)
 from rq.message import fields as checks
+from rq.message.fields import ENV_STRING_LIMIT, Attachment, param_text
+from rq.message.message import MESSAGE_LIMIT, from_disk, from_request
+from rq.message.table import MAX_COUNT
 
 ID = "20270115.0800.00.000.1"
 ROOM = ENV_STRING_LIMIT - len("RQ_PARAM1=") - 1

@@ -11,8 +11,9 @@ from harness.spool import NOW, a_message
 from rq.cli import edit as cli_edit
 from rq.cli import send
 from rq.errors import BadMessage
-from rq.message import Message, fieldnames, from_disk, limits
+from rq.message import fieldnames, limits
 from rq.message import fields as checks
+from rq.message.message import Message, from_disk
 from rq.message.table import (
     FIELDS,
     FIXED,

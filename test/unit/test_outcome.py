@@ -4,8 +4,8 @@ import itertools
 
 import pytest
 
-from rq.message import Message
 from rq.message.causes import Cause
+from rq.message.message import Message
 from rq.queues.attempts.outcome import Outcome, decide, decide_in_batch
 from rq.scripts import pipe
 from rq.scripts.pipe import Said, Verb

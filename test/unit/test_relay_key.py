@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from rq.layout import Root
-from rq.message import Message
+from rq.message.message import Message
 from rq.relay import task
 
 MESSAGE = Message(msg_id="20270115.0800.00.000.1", dest="http://h:1/q/x", due=0.0)

@@ -8,8 +8,9 @@ import pytest
 
 from rq.config import queue_config
 from rq.config.settings import QUEUE
-from rq.message import Message, causes, retry
+from rq.message import causes, retry
 from rq.message.causes import Cause
+from rq.message.message import Message
 from rq.queues.attempts import outcome
 from rq.queues.attempts.outcome import Outcome
 from rq.scripts.pipe import Said, Verb

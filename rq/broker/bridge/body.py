@@ -8,13 +8,9 @@ from typing import cast
 import orjson
 
 from rq.broker.dialects.call import Refusal
-from rq.message import (
-    ENV_STRING_LIMIT,
-    MESSAGE_LIMIT,
-    fieldnames,
-    param_text,
-    too_large,
-)
+from rq.message import fieldnames
+from rq.message.fields import ENV_STRING_LIMIT, param_text
+from rq.message.message import MESSAGE_LIMIT, too_large
 from rq.message.table import FIELDS, PARAMS, REBUILT
 from rq.words.nesting import Json
 

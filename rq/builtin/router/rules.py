@@ -10,7 +10,9 @@ from enum import StrEnum
 from rq.config.values import check_key
 from rq.errors import BadConfig, BadInput
 from rq.layout import Root
-from rq.message import PARAMS, guarded, param_text
+from rq.message import guarded
+from rq.message.fields import param_text
+from rq.message.table import PARAMS
 from rq.words.nesting import Json
 
 DEFAULT = "default"

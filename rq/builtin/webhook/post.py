@@ -16,7 +16,7 @@ from rq.builtin.webhook import settings as urls
 from rq.builtin.webhook import signing
 from rq.builtin.webhook.settings import Settings
 from rq.builtin.webhook.tries import Answer
-from rq.message import PARAMS
+from rq.message.table import PARAMS
 from rq.outbound import connection, page
 from rq.outbound.exchange import HungUp, NotHttp
 from rq.outbound.page import Rules

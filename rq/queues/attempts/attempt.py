@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from rq.errors import WrongState
-from rq.message import Message
 from rq.message.limits import NONE
+from rq.message.message import Message
 from rq.proc.spawn import Termination
 from rq.queues.attempts import outcome
 from rq.queues.attempts.outcome import Outcome

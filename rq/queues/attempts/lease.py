@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from rq import names
 from rq.errors import BadInput
-from rq.message import Message
+from rq.message.message import Message
 from rq.scripts.log_limit import LogLimit
 from rq.spool import Held, Spool
 from rq.words.nesting import Json

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from rq import back_off
-from rq.message import Message, retry
+from rq.message import retry
 from rq.message.causes import Cause
+from rq.message.message import Message
 from rq.message.retry import Retry
 from rq.scripts.pipe import Said, Verb
 from rq.words import wording

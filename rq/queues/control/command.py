@@ -9,7 +9,7 @@ from typing import Literal, TypeVar
 
 from rq import names
 from rq.errors import BadInput
-from rq.message import JsonObject
+from rq.message.fields import JsonObject
 from rq.queues.bulk.worker import Worker
 from rq.queues.control.connection import Connection
 from rq.queues.control.connections import Connections, Pace

@@ -25,7 +25,8 @@ from rq.errors import (
     of_call,
 )
 from rq.layout import ATTACH
-from rq.message import Attachment, JsonObject, Message
+from rq.message.fields import Attachment, JsonObject
+from rq.message.message import Message
 from rq.proc import peers
 from rq.proc.slices import in_slices
 from rq.queues.control import idempotency, message_list

@@ -17,7 +17,7 @@ from rq import names
 from rq.errors import RQError, not_done
 from rq.layout import ATTACH, QueueDir
 from rq.logs import fields
-from rq.message import Message
+from rq.message.message import Message
 from rq.proc.slices import in_slices
 from rq.queues.control import rows
 from rq.queues.control.command import Ok

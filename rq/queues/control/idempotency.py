@@ -44,7 +44,9 @@ import orjson
 from rq.access.roles import Role as Access
 from rq.access.sockets import Asker
 from rq.errors import BadInput, BadMessage, NotPermitted, Unread
-from rq.message import JsonObject, Message, fieldnames
+from rq.message import fieldnames
+from rq.message.fields import JsonObject
+from rq.message.message import Message
 from rq.proc.slices import in_slices
 from rq.queues.owner.owner import PREPARED, Owner
 from rq.spool import Accepted, outbox

@@ -8,7 +8,9 @@ import functools
 import heapq
 from collections.abc import Sequence
 
-from rq.message import JsonObject, Message, limits
+from rq.message import limits
+from rq.message.fields import JsonObject
+from rq.message.message import Message
 from rq.queues import arguments
 from rq.queues.attempts.lease import Lease
 from rq.queues.control.command import (

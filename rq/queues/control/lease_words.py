@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
 from rq import names
 from rq.errors import BadInput, RQError, WrongOffset, not_done
-from rq.message import Attachment, JsonObject
+from rq.message.fields import Attachment, JsonObject
 from rq.proc.slices import Slice, in_slices
 from rq.queues import arguments
 from rq.queues.attempts.lease import Lease

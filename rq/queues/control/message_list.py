@@ -13,7 +13,9 @@ from rq import names
 from rq.config import secrets
 from rq.errors import BadInput, NoSuchMessage
 from rq.layout import QueueDir
-from rq.message import JsonObject, Message, next_attempt
+from rq.message import next_attempt
+from rq.message.fields import JsonObject
+from rq.message.message import Message
 from rq.proc.slices import in_slices
 from rq.queues import arguments
 from rq.queues.attempts.attempt import starts_of_ended

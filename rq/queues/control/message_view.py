@@ -9,8 +9,11 @@ from typing import cast
 from rq import names
 from rq.errors import BadMessage
 from rq.layout import folder
-from rq.message import NOT_SHOWN, JsonObject, Message, limits, next_attempt, waits
+from rq.message import limits, next_attempt, waits
+from rq.message.fields import JsonObject
+from rq.message.message import Message
 from rq.message.stories import story
+from rq.message.table import NOT_SHOWN
 from rq.queues.attempts.attempt import Attempt, Batch, starts_of_ended
 from rq.queues.attempts.lease import Lease
 from rq.queues.control import waiting_view

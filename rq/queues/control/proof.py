@@ -28,7 +28,8 @@ import orjson
 
 from rq import names
 from rq.errors import BadInput, Busy, NotPermitted, RQError
-from rq.message import JsonObject, guarded
+from rq.message import guarded
+from rq.message.fields import JsonObject
 from rq.message.guarded import Sender
 from rq.queues.control.command import Context, Handler, Ok, Reply, Request
 from rq.queues.delivery.delivery import MANY, OWED_BY

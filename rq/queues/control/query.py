@@ -14,7 +14,8 @@ from typing import Literal, TypeVar
 from rq.access.roles import Role
 from rq.config import secrets
 from rq.errors import BadInput, Busy, Closed, Torn
-from rq.message import JsonObject, fieldnames
+from rq.message import fieldnames
+from rq.message.fields import JsonObject
 from rq.proc.slices import in_slices
 from rq.queues.control import idempotency, message_list, message_view
 from rq.queues.control import queue_view as details

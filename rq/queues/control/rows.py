@@ -10,8 +10,9 @@ import orjson
 
 from rq.config.settings import QueueConfig
 from rq.errors import BadInput, BadMessage, WrongState, not_done
-from rq.message import MESSAGE_LIMIT, fieldnames, too_large
+from rq.message import fieldnames
 from rq.message.fields import param
+from rq.message.message import MESSAGE_LIMIT, too_large
 from rq.message.table import PARAMS, STEERING
 from rq.proc.slices import in_slices
 from rq.queues.control.command import Ok

@@ -13,7 +13,9 @@ from itertools import islice
 
 from rq.errors import BadInput, BadMessage, Busy, NoSuchMessage, WrongState
 from rq.logs import fields
-from rq.message import JsonObject, Message, fieldnames
+from rq.message import fieldnames
+from rq.message.fields import JsonObject
+from rq.message.message import Message
 from rq.proc.slices import in_slices
 from rq.queues import arguments
 from rq.queues.control import deciding, idempotency, rows

@@ -10,7 +10,8 @@ from dataclasses import asdict
 
 from rq.config.admin import Admin, needed
 from rq.errors import BadInput, NoSuchMessage, Unread
-from rq.message import JsonObject, causes, waits
+from rq.message import causes, waits
+from rq.message.fields import JsonObject
 from rq.message.waits import Reason, Why
 from rq.queues.maintenance import stall
 from rq.queues.owner.owner import Owner

@@ -24,9 +24,11 @@ from rq.errors import (
     of_call,
 )
 from rq.layout import Root, folder
-from rq.message import MESSAGE_LIMIT, Attachment, JsonObject, Message, guarded, to_keep
+from rq.message import guarded
 from rq.message.causes import Cause
+from rq.message.fields import Attachment, JsonObject
 from rq.message.guarded import Sender
+from rq.message.message import MESSAGE_LIMIT, Message, to_keep
 from rq.message.table import NOT_CLONED, NOT_DUPED
 from rq.queues.attempts.outcome import Outcome
 from rq.queues.owner.owner import Owner

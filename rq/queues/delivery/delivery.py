@@ -10,7 +10,9 @@ from collections.abc import Collection, Mapping, Sequence
 from rq import back_off
 from rq.errors import OutcomeUnknown, RQError, Unreachable
 from rq.logs import fields
-from rq.message import JsonObject, guarded, to_keep
+from rq.message import guarded
+from rq.message.fields import JsonObject
+from rq.message.message import to_keep
 from rq.queues.concurrency import Wakeup
 from rq.queues.delivery import owed
 from rq.queues.owner.health import Health

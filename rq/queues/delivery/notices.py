@@ -15,8 +15,10 @@ import orjson
 
 from rq.config import notices
 from rq.config.notices import Matter, Notice
-from rq.message import PARAMS, JsonObject, Message
 from rq.message.causes import Cause
+from rq.message.fields import JsonObject
+from rq.message.message import Message
+from rq.message.table import PARAMS
 from rq.queues.owner.settings import NOTICE, Settings
 from rq.spool import Spool
 from rq.spool.news import Ended, Group, GroupFields, News, NewsFields, Printed

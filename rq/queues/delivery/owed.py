@@ -21,7 +21,8 @@ from rq.config.settings import RootConfig
 from rq.errors import RQError, Unreachable
 from rq.layout import Root
 from rq.logs import fields
-from rq.message import ENV_STRING_LIMIT, URLS_CUT, Message
+from rq.message.fields import ENV_STRING_LIMIT
+from rq.message.message import URLS_CUT, Message
 from rq.queues.attempts.outcome import Outcome
 from rq.queues.delivery import copies, notices
 from rq.queues.owner.settings import Settings

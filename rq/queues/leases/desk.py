@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from rq.config.checks import PULL
 from rq.errors import RQError
-from rq.message import Attachment, limits
+from rq.message import limits
+from rq.message.fields import Attachment
 from rq.queues.attempts.lease import Lease, digest, message_of
 from rq.queues.leases import grants, past, said
 from rq.queues.leases.ends import Ends, Expiry

@@ -14,8 +14,10 @@ from rq.config import secrets
 from rq.config.checks import EXIT
 from rq.errors import BadMessage, Busy, NoSuchMessage, TooLarge, Unread
 from rq.logs import fields
-from rq.message import Attachment, Message, limits
+from rq.message import limits
 from rq.message.causes import Cause
+from rq.message.fields import Attachment
+from rq.message.message import Message
 from rq.proc.slices import SLICE, Slice
 from rq.queues.attempts import outcome
 from rq.queues.attempts.lease import Lease, message_of

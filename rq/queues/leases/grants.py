@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from rq.config.admin import Admin
 from rq.config.checks import Pull
 from rq.errors import Unread, WrongState
-from rq.message import Message, limits
+from rq.message import limits
+from rq.message.message import Message
 from rq.queues.attempts import lease as token
 from rq.queues.attempts.lease import Lease
 from rq.queues.owner.owner import Owner

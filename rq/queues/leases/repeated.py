@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from rq.message import Message
+from rq.message.message import Message
 from rq.queues.attempts.lease import CONFIRM, Lease
 from rq.queues.attempts.leases import Leases
 from rq.queues.leases.grants import Granted

@@ -10,7 +10,7 @@ from concurrent.futures import Executor
 
 from rq.config.checks import RESULT_FILES, Pull
 from rq.errors import Busy, Refused, TooLarge
-from rq.message import Attachment
+from rq.message.fields import Attachment
 from rq.queues.attempts.lease import Lease
 from rq.spool import Spool, results
 

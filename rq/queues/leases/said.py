@@ -11,7 +11,8 @@ import orjson
 
 from rq import names
 from rq.errors import BadInput, TooLarge
-from rq.message import JsonObject, causes, limits
+from rq.message import causes, limits
+from rq.message.fields import JsonObject
 from rq.message.limits import Over
 from rq.queues import arguments
 from rq.scripts.pipe import LINE_LIMIT, NAME_LIMIT, Said, Verb

@@ -15,7 +15,7 @@ from concurrent.futures import Executor
 from rq.errors import BadInput
 from rq.journal import sealing
 from rq.logs import fields
-from rq.message import JsonObject
+from rq.message.fields import JsonObject
 from rq.queues import arguments
 from rq.queues.concurrency import Wakeup
 from rq.queues.maintenance.counters import Counters

@@ -9,7 +9,8 @@ from typing import Unpack
 
 from rq.config.settings import QueueConfig
 from rq.errors import BadMessage, NoSuchMessage, Unread, WrongState
-from rq.message import JsonObject, Message
+from rq.message.fields import JsonObject
+from rq.message.message import Message
 from rq.message.retry import most_tries
 from rq.queues.owner.ranks import Ranks
 from rq.queues.owner.start_rate import StartRate

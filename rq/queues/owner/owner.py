@@ -18,8 +18,9 @@ from typing import Unpack
 from rq.config.admin import Admin
 from rq.config.settings import QueueConfig
 from rq.errors import BadMessage, WrongState
-from rq.message import JsonObject, Message, from_request
 from rq.message.causes import Cause
+from rq.message.fields import JsonObject
+from rq.message.message import Message, from_request
 from rq.proc.family import Family
 from rq.queues.attempts.leases import Leases
 from rq.queues.attempts.registry import Attempts

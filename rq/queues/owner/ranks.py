@@ -10,7 +10,8 @@ import contextlib
 
 from rq.config.settings import QueueConfig
 from rq.errors import BadMessage, NoSuchMessage, Unread
-from rq.message import JsonObject, Message
+from rq.message.fields import JsonObject
+from rq.message.message import Message
 from rq.message.rank import MOST, NO_KEY, PLAIN, UNKNOWN, Rank, prior, rank
 from rq.queues.schedule import coalesce
 from rq.queues.schedule.coalesce import Groups

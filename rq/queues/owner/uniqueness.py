@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from rq.config.settings import QueueConfig
 from rq.errors import Busy, NotUnique, Unread
-from rq.message import Message
+from rq.message.message import Message
 from rq.queues.schedule import unique
 from rq.queues.schedule.unique import Conflict, Holders, Rule, Scope
 from rq.spool import Spool

@@ -7,8 +7,8 @@ import os
 from dataclasses import dataclass
 
 from rq import back_off
-from rq.message import Message
 from rq.message.causes import Cause
+from rq.message.message import Message
 from rq.queues.attempts import outcome
 from rq.scripts.script_file import MISSING, ScriptFile
 from rq.words.states import Event

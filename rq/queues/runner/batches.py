@@ -13,9 +13,10 @@ import orjson
 from rq.config.settings import RootConfig
 from rq.layout import folder
 from rq.logs import fields
-from rq.message import Message, limits
+from rq.message import limits
 from rq.message.causes import Cause
 from rq.message.limits import Over
+from rq.message.message import Message
 from rq.proc.slices import in_slices
 from rq.queues.attempts.attempt import Attempt, Batch
 from rq.queues.owner.owner import Owner

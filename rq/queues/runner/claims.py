@@ -10,7 +10,7 @@ from collections.abc import Callable
 from rq.config.checks import PERSISTENT
 from rq.errors import BadMessage, NoSuchMessage, TooLate, Unread
 from rq.logs import fields
-from rq.message import Message
+from rq.message.message import Message
 from rq.queues.attempts.attempt import Attempt, Claim, PoolWorker
 from rq.queues.owner.owner import Owner
 from rq.queues.runner import abort

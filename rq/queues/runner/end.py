@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rq.logs import fields
-from rq.message import Attachment, Message
 from rq.message.causes import Cause
+from rq.message.fields import Attachment
+from rq.message.message import Message
 from rq.queues.attempts.outcome import AGAIN, WELL, Outcome
 from rq.queues.delivery import owed
 from rq.queues.owner.owner import Owner

@@ -12,8 +12,9 @@ from rq.access.attempt_tokens import AttemptTokens
 from rq.config.checks import EXIT
 from rq.layout import JOB, folder
 from rq.logs import fields
-from rq.message import Message, limits
+from rq.message import limits
 from rq.message.limits import Over
+from rq.message.message import Message
 from rq.proc import users
 from rq.queues.attempts.attempt import Attempt, Batch, PoolWorker, Work
 from rq.queues.owner.owner import Owner

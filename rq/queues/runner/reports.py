@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Awaitable, Callable
 
 from rq.errors import BadInput, RQError
-from rq.message import Message
+from rq.message.message import Message
 from rq.queues.attempts.attempt import Attempt
 from rq.queues.concurrency import Tasks
 from rq.scripts import pipe

@@ -8,7 +8,7 @@ from itertools import islice
 
 import orjson
 
-from rq.message import param_text
+from rq.message.fields import param_text
 from rq.words.nesting import Json
 
 

@@ -15,7 +15,7 @@ from rq.access.roles import Role
 from rq.builtin.router import rules
 from rq.errors import NotUnique, RQError, TooLarge
 from rq.kinds import Kind
-from rq.message import MESSAGE_LIMIT
+from rq.message.message import MESSAGE_LIMIT
 from rq.rpc import client, wire
 from rq.rpc.lines.line import Line
 from rq.rpc.lines.owners import LONG

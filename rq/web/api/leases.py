@@ -15,7 +15,8 @@ from falcon.asgi import Request
 from rq import names
 from rq.access.roles import Principal, Role
 from rq.kinds import HEADER, URN, Kind
-from rq.message import JsonObject, guarded
+from rq.message import guarded
+from rq.message.fields import JsonObject
 from rq.relay.transfers import QUEUE as RELAY
 from rq.replies import GrantsView, LeasesView, WordResult
 from rq.rpc.lines.owners import ClientGone

@@ -12,7 +12,7 @@ from typing import TypedDict, cast
 
 import rq
 from rq.kinds import HEADER, Kind
-from rq.message import JsonObject
+from rq.message.fields import JsonObject
 from rq.web.api.operation import OF_ALL, PREFIX, Header, Media, Operation
 from rq.web.api.shapes import (
     LISTS,

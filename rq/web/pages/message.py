@@ -13,11 +13,11 @@ from falcon.asgi import Request, Response
 from rq import names
 from rq.access.roles import Role
 from rq.errors import NoSuchMessage, RQError
-from rq.message import PARAMS, lineage
+from rq.message import lineage
 from rq.message.action import Action, Door
 from rq.message.actions import offered
 from rq.message.causes import Cause
-from rq.message.table import APART_ON_PAGE
+from rq.message.table import APART_ON_PAGE, PARAMS
 from rq.replies import AttemptsView
 from rq.web import progress, reading
 from rq.web.answers import for_asker

@@ -14,9 +14,9 @@ from rq.access.roles import Role
 from rq.config import read_json, read_queue, secrets
 from rq.errors import BadConfig, BadInput, RQError
 from rq.layout import QueueDir
-from rq.message import PARAMS
 from rq.message.action import Action, Door
 from rq.message.actions import Word, offered
+from rq.message.table import PARAMS
 from rq.message.waits import Reason
 from rq.replies import (
     ChildView,
