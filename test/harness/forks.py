@@ -89,6 +89,11 @@ class Forked:
         self.send_signal(signal.SIGKILL)
 
 
+# A process that is forked inherits what malloc has learnt, and would keep large blocks that
+# it frees; with a threshold that is set, malloc learns nothing.
+MALLOC = {"MALLOC_MMAP_THRESHOLD_": "131072"}
+
+
 class Forks:
     """The line to a fork server of this process's own."""
 
@@ -100,7 +105,7 @@ class Forks:
         with theirs:
             self._server = subprocess.Popen(
                 [sys.executable, "-m", "harness.fork_server", program],
-                env=environment({}),
+                env=environment(MALLOC),
                 stdin=theirs,
             )
         assert isinstance(self._answer(), answers.Ready)

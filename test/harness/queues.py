@@ -175,7 +175,8 @@ class RunningQueue:
     def ok(self, command: str, arg: object = b"", fds: tuple[int, ...] = ()) -> Any:
         """Ask for what must succeed; return the second part of the reply."""
         word, answer = self.ask(command, arg, fds)
-        assert word == "ok", answer
+        told = self.log() if "the log" in str(answer) else ""
+        assert word == "ok", f"{answer}\n{told}"
         return answer
 
     def refused(self, command: str, arg: object = b"") -> str:
