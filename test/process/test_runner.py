@@ -146,7 +146,7 @@ def test_quick(): pass
 
 @pytest.mark.parametrize(
     ("ci", "words", "expected"),
-    [("", [], 3), ("", ["-k", "slow"], 10), ("true", [], 5), ("", ["--all"], 11)],
+    [("", [], 3), ("", ["-k", "slow"], 10), ("true", [], 3), ("", ["--all"], 11)],
     ids=["every day", "named", "in CI", "all"],
 )
 def test_of_the_slow_tests_a_share_is_run(tmp_path, ci, words, expected):

@@ -17,7 +17,7 @@ from urllib.parse import urlencode
 import pytest
 from harness.web_server import BROWSER, web_alone
 
-from rq.access import guesses, one_time_keys, tokens
+from rq.access import logins, one_time_keys, tokens
 from rq.access.roles import Role
 from rq.access.tokens import Token
 from rq.config import passwords
@@ -455,10 +455,10 @@ def test_while_hundreds_guess_a_right_login_from_elsewhere_is_let_in(tmp_path):
             finally:
                 enough.set()
             ended = [status for answers in every for status in answers]
-        paid = (time.monotonic() - began) / guesses.PAUSE
+        paid = (time.monotonic() - began) / logins.PAUSE
         assert (right, remembered) == (303, 200)
         assert set(ended) == {401, 429}
-        assert guesses.AT_ONCE <= ended.count(401) <= guesses.AT_ONCE + paid
+        assert logins.AT_ONCE <= ended.count(401) <= logins.AT_ONCE + paid
         wrong = ("-d", "name=ann&password=x")
         late = status_as(4323, web.port, "login", wrong)
         assert late == 401, "nobody else is slowed"
@@ -467,7 +467,7 @@ def test_while_hundreds_guess_a_right_login_from_elsewhere_is_let_in(tmp_path):
 def guessed(status_of):
     """Guess until it is too often; return how often one could: a machine that is slow has
     paid for one more meanwhile."""
-    for number in range(3 * guesses.AT_ONCE):
+    for number in range(3 * logins.AT_ONCE):
         status = status_of(basic("nobody", f"wrong {number}"))
         if status == 429:
             return number
@@ -485,8 +485,8 @@ def test_a_user_of_this_machine_who_guesses_slows_no_other_user_of_it(tmp_path):
         def from_elsewhere(wrong):
             return status_of(wrong, "--interface", "127.0.0.77")
 
-        assert guessed(status_of) >= guesses.AT_ONCE
-        assert guessed(from_elsewhere) < guesses.AT_ONCE
+        assert guessed(status_of) >= logins.AT_ONCE
+        assert guessed(from_elsewhere) < logins.AT_ONCE
         right = basic("ann", "correct horse")
         assert web.get("/q.json", Authorization=right).status == 200
 
@@ -517,9 +517,9 @@ def test_who_must_wait_is_told_how_long(tmp_path):
             answers.append(web.get("/q.json", Authorization=wrong))
             return answers[-1].status
 
-        assert guessed(status_of) >= guesses.AT_ONCE
+        assert guessed(status_of) >= logins.AT_ONCE
         answer = answers[-1]
-        assert 1 <= int(answer.headers["retry-after"]) <= guesses.PAUSE
+        assert 1 <= int(answer.headers["retry-after"]) <= logins.PAUSE
         page, _ = sign_in(web, **LOGIN)
         assert page.status == 429
         assert "wait, then try again" in page.text
