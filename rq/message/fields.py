@@ -356,6 +356,7 @@ PARSERS: Mapping[str, Parser] = {
 GIVEN: Mapping[str, Parser] = {
     **{name: parse for name, parse in PARSERS.items() if name not in OWN},
     "post_run_webhook": _few_urls,
+    "orig_msg_id": lambda value: PARSERS["orig_msg_id"](value or None),
 }
 # In the request of a sender for a new message, who is told what would have no effect.
 SENT: Mapping[str, Parser] = {

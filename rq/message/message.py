@@ -207,7 +207,11 @@ def _read(
         values["orig_msg_id"] = origin
     if "hold" in values and (why := values.pop("hold")) is not None:
         by = (values.get("src") or "its sender")[: checks.WHY_LIMIT]
-        values["held"] = {"by": by, "why": why, "since": now}
+        values["held"] = {
+            "by": by,
+            "why": why[: checks.WHY_LIMIT],  # shown, it may be longer than it was said
+            "since": now,
+        }
     return _PLAIN.with_(
         msg_id=msg_id,
         params={name: values.pop(name) for name in PARAMS if name in values},

@@ -185,6 +185,15 @@ def test_a_client_cannot_choose_what_belongs_to_the_queue():
 def test_the_first_of_a_chain_is_its_own_origin():
     assert a_message().orig_msg_id.endswith(ID)
     assert a_message(orig_msg_id="http://h/q/x/1").orig_msg_id == "http://h/q/x/1"
+    for absent in ("", False, 0, []):  # as clients of the ancestor may say it
+        assert a_message(orig_msg_id=absent).orig_msg_id.endswith(ID)
+
+
+def test_a_reason_to_hold_stays_as_short_as_it_is_read_again():
+    asked = {"dest": "q", "hold": "\x01" * 500}
+    message = from_request(asked, ID, NOW, "http://h/q/q/1", is_new=True)
+    assert from_disk(message.encode(), ID, 0.0).held == message.held
+    assert len(message.held["why"]) == 500
 
 
 @pytest.mark.parametrize(
