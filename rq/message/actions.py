@@ -164,7 +164,7 @@ _ROWS = (
         reply="msg sent to front of run queue",
         confirm=Confirm(title="Run this message now?"),
         doors=_ALONE,
-        aliases={Door.REST: ("run_now",)},
+        aliases={Door.REST: ("run_now",), Door.PAGE: ("run_now",)},
         held=False,
         quick=True,
         icon="play",

@@ -4,7 +4,6 @@ comes back, and a failure is raised as what it is."""
 from __future__ import annotations
 
 import contextlib
-from typing import cast
 
 import orjson
 
@@ -16,7 +15,7 @@ from rq.outbound.line import Line
 from rq.outbound.peers import Peer, Target
 from rq.rpc import wire
 from rq.words import visible
-from rq.words.nesting import Json
+from rq.words.nesting import Json, from_json
 
 JSON, LINES = "application/json", "application/x-ndjson"
 _MOST = 256 * 1024 * 1024  # bytes of an answer
@@ -70,8 +69,8 @@ class Api:
         except OSError as error:
             raise self._no_answer(is_asked, reason(error)) from None
         if reply.status not in (200, 201):
-            raise failure_of(reply, self._name)
-        return cast(Json, orjson.loads(reply.body))
+            raise failure_of(reply, self._name, Kind.BAD_INPUT)
+        return from_json(reply.body, f"what {self._name} answers")
 
     def _no_answer(self, is_asked: bool, why: str) -> RQError:
         if is_asked:
@@ -79,15 +78,16 @@ class Api:
         return Unreachable(f"{self._name} does not answer: {why}")
 
 
-def failure_of(reply: Reply, name: str = "") -> RQError:
-    """Return the failure that an answer tells of; `name` of the host is for people."""
+def failure_of(reply: Reply, name: str = "", other: Kind = Kind.REFUSED) -> RQError:
+    """Return the failure that an answer tells of; `name` of the host is for people, and
+    `other` is what an answer below 500 means that tells of none."""
     problem: Json = None
     with contextlib.suppress(ValueError):
         problem = orjson.loads(reply.body)
     fields = problem if isinstance(problem, dict) else {}
     text = visible.line(str(fields.get("detail") or _silent(reply))[:_TEXT])
     kind = reply.kind or kind_of(str(fields.get("type", "")).removeprefix(URN))
-    other = Kind.REFUSED if reply.status < 500 else Kind.BUSY
+    other = other if reply.status < 500 else Kind.BUSY
     kind = kind or _KIND_OF.get(reply.status, other)
     return wire.error_of(kind, f"{name}: {text}" if name else text)
 

@@ -29,6 +29,7 @@ from rq.kinds import HEADER, Kind, kind_of
 
 HEAD = 64 * 1024  # bytes of the head of an answer
 _BEGINS = b"HTTP/1."
+_ENDED = frozenset({h11.DONE, h11.MUST_CLOSE, h11.CLOSED})
 _FRAMING = ("content-length", "transfer-encoding")
 _NOT_HTTP = "what answers there does not speak HTTP"
 _HUNG_UP = "it hung up before its answer was whole"
@@ -123,7 +124,9 @@ class Exchange:
         return None
 
     def piece(self) -> bytes | None:
-        """Return more of the answer's body, b"" at its end; HungUp, NotHttp."""
+        """Return more of the answer's body, b"" at its end and behind it; HungUp, NotHttp."""
+        if self._h11.their_state in _ENDED:
+            return b""
         event = self._next()
         if isinstance(event, h11.Data):
             return event.data

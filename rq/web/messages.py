@@ -36,6 +36,7 @@ from rq.rpc import wire
 from rq.rpc.lines.owners import Reply
 from rq.web import forms, reading, rights
 from rq.web.answers import (
+    failure_in,
     for_asker,
     say,
     say_json,
@@ -115,15 +116,8 @@ class Messages:
         reply = await self._ask(req, name, command, msg_id, **given)
         queue, here = f"/q/{name}", f"/q/{name}/{checked(msg_id)}"
         there = queue if action.gone or method == _TO_QUEUE else here
-        say(
-            self._site,
-            req,
-            resp,
-            form,
-            reply,
-            there,
-            sentence_of(action, msg_id, **given),
-        )
+        text = "" if failure_in(reply) else sentence_of(action, msg_id, **given)
+        say(self._site, req, resp, form, reply, there, text)
 
     async def clone(self, req: Request, resp: Response, name: str, msg_id: str) -> None:
         form = await forms.read(req)

@@ -130,3 +130,5 @@ def test_one_message_is_called_back_and_moved_from_its_page(queue, web):
     assert 'name="to"' in page(web, f"{path}/confirm/move")
     refused = web.post(path, {"_method": "move", "to": "nowhere", "x_format": "json"})
     assert refused.json[0] == "fail"
+    refused = web.post(path, {"_method": "move", "x_format": "json"})
+    assert "move needs 'to'" in refused.json[1]

@@ -302,6 +302,8 @@ def test_a_failed_message_is_acknowledged_and_retried(web):
 
 def test_a_message_is_run_before_it_is_due(web):
     msg_id = web.send("plain", due=4_000_000_000)
+    for word in ("run", "run_now"):  # the word of before, too
+        assert web.get(f"/q/plain/{msg_id}/confirm/{word}").status == 200
     answer = web.post(f"/q/plain/{msg_id}/run_now")
     assert (answer.status, answer.headers["location"]) == (303, f"/q/plain/{msg_id}")
     wait_until(lambda: web.state("plain", msg_id) == "done")
