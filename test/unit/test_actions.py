@@ -90,7 +90,7 @@ def test_the_ancestors_methods_and_our_words_are_known_by_the_form():
 def test_a_page_asks_before_each_but_the_form_that_is_a_page_itself():
     assert set(OF_MESSAGE) == set(at(Door.PAGE)) - {Word.EDIT}
     for word, question in OF_MESSAGE.items():
-        row = ACTIONS[Word(word)]
+        row = at(Door.PAGE)[word]
         assert (question.field is None) == (Door.REST not in row.doors)
         assert [name for name, *_ in question.asks] == [t.name for t in row.takes]
         assert (question.danger, question.home) == (row.danger, row.gone)
