@@ -20,7 +20,7 @@ from rq.config.settings import QUEUE, ROOT, QueueConfig, RootConfig
 from rq.config.values import did_you_mean
 from rq.errors import BadConfig, BadInput, CannotRead, is_busy
 from rq.layout import QueueDir, Root
-from rq.words.nesting import from_json
+from rq.words.nesting import Json, from_json
 
 Stamp = tuple[int, int, int, int]
 # What these are in a queue whose messages run in batches.
@@ -51,7 +51,7 @@ def read_json(path: Path, dir_fd: int | None = None) -> dict[str, Any]:
     return json_object(content, path)
 
 
-def read_or_empty(path: Path) -> dict[str, Any]:
+def read_or_empty(path: Path) -> dict[str, Json]:
     """Return the JSON object in a file, an empty one if it holds none. CannotRead: what
     it holds is not known now."""
     try:

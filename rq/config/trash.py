@@ -129,7 +129,9 @@ def _look(root: Root, path: Path) -> Trashed | None:
     if not path.is_dir():
         return None
     note = config.read_or_empty(path / _NOTE)
-    removed = note.get("removed", path.stat().st_ctime)
+    removed = note.get("removed")
+    if not isinstance(removed, int | float):
+        removed = path.stat().st_ctime
     mark = config.read_or_empty(QueueDir(path).scandir_mark)
     return Trashed(name, path, float(removed), bool(note.get("keep")), mark)
 
