@@ -1,8 +1,8 @@
 """The users of `basic_auth`: who has which password and role, and checking a login.
 
-So often at once somebody may guess a password, then one each ten seconds. An address that
+A client may guess a password ten times at once, then once each ten seconds. An address that
 guesses is slowed, whatever name it tries. A name that many addresses guess at leaves each
-of them one guess at once, so that somebody who knows the password is let in at the first
+of them one guess at once, so that a client who knows the password is let in at the first
 try, wherever the others are.
 
 A hash takes 16 MiB and a twentieth of a second on purpose: passwords are compared in a

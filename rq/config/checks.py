@@ -51,7 +51,7 @@ LEASES, LEASE_SECONDS = 100_000, 86_400  # the most of `max` and `seconds`
 RESULT_FILES, RESULT_BYTES = 100, 2**53  # the most of `result_files`, `result_bytes`
 
 # Per kind of what has ended: `days`, `count` and `bytes` of the newest that are kept.
-# Errors that nobody has acknowledged are none of these. A relay's receiver remembers
+# Errors that no operator has acknowledged are none of these. A relay's receiver remembers
 # for 30 days by its history.
 RETENTION: Mapping[str, Mapping[str, float]] = {
     "done": {"days": 7},

@@ -57,7 +57,7 @@ class Delivery:
 
     async def hand_in(self, attempt: Attempt) -> None:
         """Hand in the end of an attempt, once its host can be reached; RQError when
-        nobody will ever take it."""
+        its queue will never take it."""
         finish = attempt.close(holding.now())
         await self._deliver(
             End(folder=attempt.folder, finish=finish, sender=attempt.sender)
@@ -95,7 +95,7 @@ class Delivery:
         await asyncio.get_running_loop().run_in_executor(None, folder.remove)
 
     async def _deliver(self, end: End) -> None:
-        """RQError when nobody will ever take it."""
+        """RQError when its queue will never take it."""
         await end.sender.flush()
         finish = end.finish
         if finish["word"] in _WITH_RESULTS and end.folder.has(folders.RESULTS):

@@ -56,12 +56,12 @@ class Term:
 
     @property
     def stop_at(self) -> float:
-        """When to end the work, if nobody has granted more."""
+        """When to end the work, if the queue has granted no more."""
         return self.sent + self.seconds * _STOP
 
     @property
     def ends_at(self) -> float:
-        """When the queue may give the message to somebody else."""
+        """When the queue may give the message to another worker."""
         return self.sent + self.seconds
 
 

@@ -35,7 +35,7 @@ class LogSender:
         self.end_at = at
 
     async def flush(self) -> None:
-        """Send what is there; RQError when nobody will ever take it."""
+        """Send what is there; RQError when its queue will never take it."""
         async with self._busy:
             while self._failures < TRIES and self._left != 0:
                 data = self._read(self.begin_at + self.sent)

@@ -1,4 +1,4 @@
-"""Who may ask the broker what: roles, and queues of which alone somebody may ask."""
+"""Who may ask the broker what: roles, and queues of which alone a client may ask."""
 
 from random import Random
 
@@ -14,7 +14,7 @@ NODE = Node("0" * 40, Random(1))
 
 
 def refused(principal, *words):
-    """Return why somebody may not ask this; "" where they may."""
+    """Return why a client may not ask this; "" where they may."""
     name, *args = (word.encode() for word in words)
     try:
         check(principal, name, TABLE[name], Call(NODE, 1, args, 0.0, 0))
