@@ -168,7 +168,7 @@ def test_cancel_asks_a_person_and_takes_no_for_an_answer(root):
     late = sent(root, "--due", "+1h")
     assert answered(root, "n", "cancel", late) == f"work/{late} kept\n"
     assert shown(root, late)["state"] == "que"
-    assert answered(root, "y", "cancel", late) == f"work/{late} removed\n"
+    assert answered(root, "y", "cancel", late) == f"work/{late} is deleted\n"
     assert rq("show", late, root=root).returncode == 3
 
 
