@@ -88,9 +88,10 @@ def ask_only(target, messages):
     ids = [msg_id for one in messages for msg_id in one.ids]
     way = queue_door._Http(target)
     way.show(messages[0].txn)
+    api = way._line
+    path = f"{api._place}/{messages[0].txn}/commit"
     body = json.dumps({"ids": ids}).encode()
-    headers = {"Content-Type": "application/json", "Content-Length": str(len(body))}
-    way._line._send("POST", f"/{messages[0].txn}/commit", headers, body)
+    api._line.begin("POST", path, body, {"Content-Type": "application/json"})
     return way
 
 
