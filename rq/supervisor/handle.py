@@ -103,10 +103,21 @@ class Handle:
         return self.popen.wait() if self.popen else None
 
 
-def python(module: str, *args: str) -> list[str]:
-    """Return the command that runs a module of RQ with this interpreter."""
+def launch(
+    words: list[str], stdin: int, printed: int, kept: tuple[int, ...] = ()
+) -> subprocess.Popen[bytes]:
+    """Run a module of RQ, by its name and its words, with this interpreter and in a session
+    of its own; it keeps the descriptors `kept`."""
     isolated = ["-I"] if sys.flags.isolated else []
-    return [sys.executable, *isolated, "-m", module, *args]
+    return subprocess.Popen(
+        [sys.executable, *isolated, "-m", *words],
+        stdin=stdin,
+        stdout=printed,
+        stderr=printed,
+        pass_fds=kept,
+        start_new_session=True,
+        cwd="/",
+    )
 
 
 @contextlib.contextmanager
@@ -128,18 +139,11 @@ def _printing_to(log: Path) -> Iterator[int]:
 def run_helper(module: str, root: Path, life: int, log: Path) -> Handle:
     """Start a helper program, which ends when the write end of `life` closes."""
     ready, theirs = os.pipe()
-    args = ("--root", str(root), "--ready-fd", str(theirs), "--life-fd", str(life))
+    args = ["--root", str(root), "--ready-fd", str(theirs), "--life-fd", str(life)]
+    words, kept = [module, *args], (theirs, life)
     try:
         with _printing_to(log) as printed:
-            popen = subprocess.Popen(
-                python(module, *args),
-                stdin=subprocess.DEVNULL,
-                stdout=printed,
-                stderr=printed,
-                pass_fds=(theirs, life),
-                start_new_session=True,
-                cwd="/",
-            )
+            popen = launch(words, subprocess.DEVNULL, printed, kept)
     except OSError:
         os.close(ready)
         raise
@@ -162,18 +166,12 @@ def _watched(handle: Handle) -> Handle:
 
 def run_fork_server(root: Path, log: Path) -> tuple[Handle, socket.socket]:
     """Start the fork server; return it and the socket to ask it over."""
+    words = ["rq.supervisor.forkserver", str(root)]
     ours, theirs = socket.socketpair()
     with theirs:
         try:
             with _printing_to(log) as printed:
-                popen = subprocess.Popen(
-                    python("rq.supervisor.forkserver", str(root)),
-                    stdin=theirs.fileno(),
-                    stdout=printed,
-                    stderr=printed,
-                    start_new_session=True,
-                    cwd="/",
-                )
+                popen = launch(words, theirs.fileno(), printed)
         except OSError:
             ours.close()
             raise
