@@ -107,6 +107,7 @@ def _why(error: RQError | OSError) -> str:
 def run(setup: Setup) -> int:
     """Run a node until TERM, SHUTDOWN, the end of the process that holds its `life_fd`, or
     the loss of its directory; return its exit status. RQError, OSError: it cannot run, and why."""
+    turnlimit.watch()
     descriptors.raise_descriptor_limit()  # a client takes one
     return asyncio.run(_serve(setup, _sockets(setup)))
 
@@ -276,7 +277,6 @@ def alone(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv)
     logs.open_log("rq-broker", None)
     place = Place(args.dir.absolute())
-    turnlimit.watch()
     try:
         if args.accept:
             place_of_node.accept(place, copy=args.accept == "copy")

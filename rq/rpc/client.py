@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import array
-import asyncio
 import contextlib
 import os
 import socket
@@ -164,38 +163,6 @@ def ask_timers(
         return line.receive()
 
 
-async def ask_async(
-    path: Path, command: str, arg: object = b"", timeout: float = TIMEOUT
-) -> Any:
-    """As `ask`, for a process that must not wait."""
-    with _near(path) as near:
-        try:
-            reader, writer = await asyncio.open_unix_connection(near, limit=2**26)
-        except OSError as error:
-            raise Unreachable(f"nobody answers at {path}: {error.strerror}") from None
-    kinds = Kinds()
-    try:
-        writer.write(kinds.request() + wire.request(command, encode_arg(arg)))
-        async with asyncio.timeout(timeout):
-            reply = await _reply(reader, kinds)
-    except TimeoutError:
-        raise OutcomeUnknown(f"{path} did not answer in time: {LOST}") from None
-    except (OSError, asyncio.IncompleteReadError):
-        raise OutcomeUnknown(f"{path} hung up without an answer: {LOST}") from None
-    finally:
-        writer.close()
-    return orjson.loads(reply)
-
-
-async def _reply(reader: asyncio.StreamReader, kinds: Kinds) -> bytes:
-    replies: list[bytes] = []
-    while not replies:
-        head = await reader.readexactly(wire.HEAD)
-        payload = await reader.readexactly(int(head[4:12]))
-        replies = kinds.without([payload])
-    return replies[0]
-
-
 def demanded(reply: object, about: str = "") -> Any:
     """Return what follows `ok` in a reply; raise the failure in any other."""
     if isinstance(reply, list) and reply and reply[0] == "ok":
@@ -226,8 +193,8 @@ def listen(path: Path, backlog: int = 1024) -> socket.socket:
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         files.remove_link(path)
-        with _near(path) as near:
-            sock.bind(near)
+        with near(path) as name:
+            sock.bind(name)
         path.chmod(0o660)
         sock.listen(backlog)
         sock.setblocking(False)
@@ -242,8 +209,8 @@ def connect(path: Path, timeout: float) -> socket.socket:
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     sock.settimeout(timeout)
     try:
-        with _near(path) as near:
-            _connect(sock, near, time.monotonic() + timeout)
+        with near(path) as name:
+            _connect(sock, name, time.monotonic() + timeout)
     except OSError as error:
         sock.close()
         raise Unreachable(f"nobody answers at {path}: {error.strerror}") from None
@@ -263,7 +230,7 @@ def _connect(sock: socket.socket, name: str, until: float) -> None:
 
 
 @contextlib.contextmanager
-def _near(path: Path) -> Iterator[str]:
+def near(path: Path) -> Iterator[str]:
     """Give a name of the socket that fits in 107 bytes, however deep the root is."""
     if len(os.fsencode(path)) <= 107 or not os.path.isdir("/proc/self/fd"):
         yield str(path)

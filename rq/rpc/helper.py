@@ -13,7 +13,7 @@ from rq import config, logs
 from rq.config import files
 from rq.errors import Refused
 from rq.layout import Root
-from rq.proc import daemon, descriptors, locks, turnlimit
+from rq.proc import daemon, descriptors, locks
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +56,6 @@ def start(name: str, argv: list[str] | None) -> Helper:
     os.chdir("/")
     os.umask(0o027)
     daemon.title(f"rq-{name}")
-    turnlimit.watch()
     logs.open_log(f"rq-{name}", root.log / f"{name}.log" if given else None)
     sys.excepthook = _log_fault
     # Held until the process ends.

@@ -35,7 +35,7 @@ from rq.errors import (
 from rq.layout import Root
 from rq.message import fields as message_fields
 from rq.replies import HelperState, SupervisorStatus
-from rq.rpc import client, wire
+from rq.rpc import loop_client, wire
 from rq.supervisor import ancestor, definitions
 from rq.supervisor.children import Process
 from rq.supervisor.minder import Minder
@@ -201,7 +201,7 @@ class Commands:
     async def _tell(self, name: str) -> None:
         socket = self._root.queue(name).socket
         try:
-            await client.ask_async(socket, "wake", timeout=WAKE_TIMEOUT)
+            await loop_client.ask(socket, "wake", timeout=WAKE_TIMEOUT)
         except RQError as error:
             # A hint: the queue looks at its files by itself within seconds.
             log.debug("%s", error)

@@ -14,6 +14,7 @@ from rq import config
 from rq.access import sockets
 from rq.config import files
 from rq.errors import BadConfig, RQError
+from rq.proc import turnlimit
 from rq.rpc import client, helper, wire
 from rq.rpc import server as control
 from rq.rpc.helper import Helper
@@ -32,6 +33,7 @@ def main(argv: list[str] | None = None) -> int:
     except (RQError, OSError) as error:
         sys.stderr.write(f"rq-timers: {error}\n")
         return 1
+    turnlimit.watch()
     asyncio.run(_run(started, Sending(held)))
     return 0
 

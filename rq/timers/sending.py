@@ -16,7 +16,7 @@ from rq.kinds import Kind
 from rq.layout import Root
 from rq.message import guarded
 from rq.message.guarded import Sender
-from rq.rpc import client
+from rq.rpc import client, loop_client
 from rq.timers.folder import Timers
 from rq.timers.past import Fire, Past, noted
 from rq.timers.rule import Overlap, Timer
@@ -211,7 +211,7 @@ class Sending:
         guarded.check(timer.queue, Sender.TIMER)
         socket = self.held.root.queue(timer.queue).socket
         message = {**timer.fields, "dest": timer.dest, "_key": key}
-        reply = await client.ask_async(
+        reply = await loop_client.ask(
             socket, "create_message", message, timeout=ASK_TIMEOUT
         )
         return str(client.demanded(reply, f"queue {timer.queue} refused it: "))
@@ -317,4 +317,4 @@ async def _state(root: Root, queue: str, msg_id: str) -> str:
 
 async def _ask(root: Root, queue: str, command: str, request: object) -> object:
     socket = root.queue(queue).socket
-    return await client.ask_async(socket, command, request, timeout=ASK_TIMEOUT)
+    return await loop_client.ask(socket, command, request, timeout=ASK_TIMEOUT)

@@ -21,7 +21,7 @@ from rq import config, logs
 from rq.access import tls, tokens
 from rq.config.settings import RootConfig
 from rq.errors import BadConfig, CannotRead, RQError
-from rq.proc import daemon, listening
+from rq.proc import daemon, listening, turnlimit
 from rq.proc.listening import Bound
 from rq.rpc import helper
 from rq.rpc.helper import Helper
@@ -64,6 +64,7 @@ def main(argv: list[str] | None = None) -> int:
         return 1
     # systemd waits for the supervisor's word, not for gunicorn's.
     os.environ.pop("NOTIFY_SOCKET", None)
+    turnlimit.watch()
     _Server(started, settings, rules, bound).run()
     return 0
 

@@ -83,7 +83,7 @@ def shout(path, data):
     said = b""
     with socket.socket(socket.AF_UNIX) as line, contextlib.suppress(OSError):
         line.settimeout(120)
-        with client._near(Path(path)) as near_path:
+        with client.near(Path(path)) as near_path:
             line.connect(near_path)
         line.sendall(data)
         line.shutdown(socket.SHUT_WR)

@@ -112,7 +112,7 @@ def test_a_damaged_file_is_told_by_the_list_and_left_as_it_is(root):
 
 
 AS_ANOTHER = """
-import os, sys
+import gettext, locale, os, sys  # the first two before the files of Python may be closed
 from pathlib import Path
 from rq import cli
 from rq.layout import Root

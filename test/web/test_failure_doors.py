@@ -22,7 +22,7 @@ from rq.layout import Root
 from rq.outbound.exchange import Reply
 from rq.relay import answers
 from rq.relay.two_phase import Heard
-from rq.rpc import client, wire
+from rq.rpc import client, loop_client, wire
 from rq.rpc import server as control
 from rq.spark import queue_door
 from rq.spark.queue_door import Door, Target
@@ -152,7 +152,7 @@ def test_the_socket_tells_the_kind_to_who_asked_for_it(web, kind, refuser):
 
 def test_a_process_that_must_not_wait_hears_the_same(web, kind, refuser):
     socket = web.root.queue(QUEUE).socket
-    reply = asyncio.run(client.ask_async(socket, "detail"))
+    reply = asyncio.run(loop_client.ask(socket, "detail"))
     assert wire.failure_in(reply).kind is kind
 
 

@@ -34,7 +34,7 @@ from rq.message.guarded import Sender
 from rq.queues.control.command import Context, Handler, Ok, Reply, Request
 from rq.queues.delivery.delivery import MANY, OWED_BY
 from rq.queues.owner.owner import Owner
-from rq.rpc import client
+from rq.rpc import client, loop_client
 from rq.spool import outbox
 from rq.words.nesting import Json
 
@@ -143,7 +143,7 @@ async def _entries(owner: Owner, by: str, keys: Sequence[str]) -> Sequence[Json]
         return [_entry(owner, key) for key in keys]
     socket = owner.root.queue(by).socket
     try:
-        reply = await client.ask_async(socket, "owes", {"keys": keys}, PATIENCE)
+        reply = await loop_client.ask(socket, "owes", {"keys": keys}, PATIENCE)
         entries = client.demanded(reply)
     except RQError as error:
         raise Busy(f"queue {by} does not say whether it owes this: {error}") from None

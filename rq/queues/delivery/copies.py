@@ -33,7 +33,7 @@ from rq.message.table import NOT_CLONED, NOT_DUPED
 from rq.queues.attempts.outcome import Outcome
 from rq.queues.owner.owner import Owner
 from rq.queues.owner.settings import Settings
-from rq.rpc import client
+from rq.rpc import client, loop_client
 from rq.scripts import pipe
 from rq.spool import ancestor_files, attach, folders
 from rq.spool.record import More, OutEntry
@@ -243,7 +243,7 @@ async def _send_copy(
         source = owner.queue.path / folder(State.RUN, message.msg_id)
         return await take_copy(owner, copy, source, message.attachments)
     request = {"message": copy, "queue": owner.name, "msg_id": message.msg_id}
-    reply = await client.ask_async(owner.root.queue(name).socket, "take_copy", request)
+    reply = await loop_client.ask(owner.root.queue(name).socket, "take_copy", request)
     return accepted(reply)
 
 

@@ -17,7 +17,7 @@ from rq.queues.concurrency import Wakeup
 from rq.queues.delivery import owed
 from rq.queues.owner.health import Health
 from rq.queues.owner.settings import Settings
-from rq.rpc import client, wire
+from rq.rpc import client, loop_client, wire
 from rq.spool import Spool
 from rq.spool.outbox import Of, Owed
 
@@ -133,7 +133,7 @@ class Delivery:
         spool, entries = self._spool, [self._spool.owed[of] for of in group]
         socket = self._root.queue(dest).socket
         command, request = self._request(entries)
-        reply = await client.ask_async(socket, command, request)
+        reply = await loop_client.ask(socket, command, request)
         rows = client.demanded(reply) if command == MANY else [reply]
         failures: dict[Of, RQError] = {}
         for of, row in zip(group, rows, strict=True):
