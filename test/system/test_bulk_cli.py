@@ -1,9 +1,15 @@
 """Many messages changed by one command, as an operator sees it."""
 
 import json
+import time
 
 import pytest
 from harness.cli import define, rq, running
+from harness.queues import short
+from harness.sockets import old_ask
+from harness.waiting import wait_until
+
+from rq.layout import Root
 
 pytestmark = [pytest.mark.system, pytest.mark.long]
 
@@ -27,15 +33,26 @@ def root(tmp_path_factory):
 def failed(root):
     """Messages that have failed: nine of a disk, three of a net; none is left of those
     that came before."""
-    for state in ("err", "dismissed"):
-        rq("delete", "--queue", "work", "--state", state, "--yes", root=root)
     (root / "good").unlink(missing_ok=True)
-    ids = [
-        rq("send", "work", "--id-only", "-p1", what, root=root).stdout.strip()
-        for what in ["disk"] * 9 + ["net"] * 3
-    ]
-    assert rq("wait", *ids, root=root).returncode == 8
+    for state in ("err", "dismissed"):
+        asked = {"action": "delete", "filter": {"state": state}}
+        assert at_queue(root, "work", "bulk", asked)[0] == "ok"
+        rows = {"state": state, "limit": 1}
+        wait_until(lambda rows=rows: at_queue(root, "work", "list", rows) == ["ok", []])
+    ids = sent(root, "work", *["disk"] * 9, *["net"] * 3)
+    wait_until(lambda: counts(root)["err"] == 12)
     return ids
+
+
+def at_queue(root, name, command, arg=b""):
+    return old_ask(Root(root).queue(name).socket, command, arg)
+
+
+def sent(root, name, *params, **fields):
+    """Send a message for each param; return their ids."""
+    wanted = [{"dest": name, "param1": param, **fields} for param in params]
+    replies = [at_queue(root, name, "create_message", fields) for fields in wanted]
+    return [short(full_id) for _, full_id in replies]
 
 
 def ok(root, *words):
@@ -45,7 +62,7 @@ def ok(root, *words):
 
 
 def counts(root):
-    return json.loads(ok(root, "ls", "work", "--count", "--json"))["work"]
+    return at_queue(root, "work", "detail")[1]["counts"]
 
 
 def test_all_that_failed_run_again_by_one_command(root, failed):
@@ -68,18 +85,15 @@ def test_a_dry_run_shows_ten_and_changes_nothing(root, failed):
     assert counts(root)["err"] == 12
 
 
-@pytest.mark.parametrize(
-    ("words", "number"),
-    [
+def test_options_make_them_fewer(root, failed):
+    for words, number in (
         (["--text", "net is"], 3),
         (["--param1", "disk"], 9),
         (["--older", "1h"], 0),
         (["--cause", "crash"], 0),
-    ],
-)
-def test_options_make_them_fewer(root, failed, words, number):
-    said = ok(root, "ack", "--queue", "work", *words, "--dry-run")
-    assert said.startswith(f"work: {number} messages in err would match")
+    ):
+        said = ok(root, "ack", "--queue", "work", *words, "--dry-run")
+        assert said.startswith(f"work: {number} messages in err would match"), words
 
 
 def test_without_a_terminal_it_wants_yes(root, failed):
@@ -154,12 +168,11 @@ def test_messages_move_to_another_queue_and_get_another_time(root, failed):
 def waiting(root, *params):
     """Send messages to `later` that are due tomorrow, and would succeed; return ids."""
     (root / "good").touch()
-    send = ("send", "later", "--id-only", "--due", "1d", "-p1")
-    return [ok(root, *send, param).strip() for param in params]
+    return sent(root, "later", *params, due=time.time() + 86400)
 
 
 def shown(root, msg_id):
-    return json.loads(ok(root, "show", msg_id, "--json"))
+    return at_queue(root, "later", "get_message", {"msg_id": msg_id})[1]
 
 
 def test_all_that_match_are_held_until_they_are_released(root):
@@ -212,17 +225,15 @@ def test_one_message_is_held_with_a_reason_and_released(root):
     assert (done.returncode, "is for messages in que" in done.stderr) == (4, True)
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
+def test_where_and_when_have_to_be_said(root, failed):
+    for words, said in (
         (["move", "--queue", "work", "--state", "err", "--yes"], "--to"),
         (["due", "--queue", "work", "--at", "soon", "--yes"], "not a time"),
         (["move", "--to", "work", "--queue", "work", "--state", "err", "-y"], "say an"),
-    ],
-)
-def test_where_and_when_have_to_be_said(root, failed, words, said):
-    done = rq(*words, root=root)
-    assert (done.returncode, said in done.stderr) == (2, True), done.stderr
+    ):
+        done = rq(*words, root=root)
+        assert (done.returncode, said in done.stderr) == (2, True), done.stderr
+    assert counts(root)["err"] == 12
 
 
 def test_a_message_is_edited_and_sent_again(root, failed, monkeypatch):

@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness.extent import FULL
 from harness.ports import free_port
 from harness.queues import short
 from harness.supervisor import Daemon, daemon_on
@@ -205,7 +204,7 @@ def daemon(tmp_path: Path, web: Web) -> Iterator[Daemon]:
 
 @pytest.mark.parametrize(
     "seconds",
-    [60 if FULL else 30, pytest.param(150, marks=pytest.mark.stress)],
+    [30, pytest.param(150, marks=pytest.mark.stress)],
     ids=["everyday", "long"],
 )
 def test_random_kills_break_no_promise(daemon, web, capsys, seconds):
