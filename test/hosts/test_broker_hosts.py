@@ -205,6 +205,7 @@ def test_a_host_behind_a_slow_link(nodes, links):
     until_gone(nodes, answers)
 
 
+@pytest.mark.slow
 def test_a_large_job_on_a_slow_link_keeps_no_sign_of_life_behind_it(nodes, links):
     """It is under way for over 10 s."""
     queue, body = "large", "x" * 1_600_000

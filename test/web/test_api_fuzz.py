@@ -275,6 +275,7 @@ def fuzzed(world, name, mode, path, checks):
     sent()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_allowed_is_answered_as_the_document_says(world, name):
     path = NO_WAITS.get(name) or RECIPES[name](world).get("path_parameters")

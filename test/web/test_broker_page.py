@@ -3,37 +3,50 @@
 import contextlib
 import html
 import json
-import subprocess
-import sys
+import shutil
 
 import pytest
+from harness import forks
 from harness.broker import Client
 from harness.ports import free_port
 from harness.starting import environment
 from harness.waiting import wait_until
 from harness.web_server import BROWSER, web_alone
 
+from rq.layout import Root
 from rq.rpc.broker.addresses import address_of, name_at
 
 pytestmark = pytest.mark.process
 EVIL = "<script>alert(1)</script>"
 
 
-@pytest.fixture
-def web(tmp_path):
-    with web_alone(tmp_path) as web:
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    return tmp_path_factory.mktemp("root")
+
+
+@pytest.fixture(scope="module")
+def lasting(root):
+    with web_alone(root) as web:
         yield web
+
+
+@pytest.fixture
+def web(lasting, root):
+    """A web whose root has no broker yet."""
+    yield lasting
+    Root(root).broker_config.unlink(missing_ok=True)
+    shutil.rmtree(Root(root).broker, ignore_errors=True)
 
 
 @contextlib.contextmanager
 def broker_of(root, **settings):
     """Run the broker of a root, without a supervisor; give a client."""
     port = free_port()
-    config = root / "config" / "broker.json"
-    config.write_text(json.dumps({"enabled": True, "port": port, **settings}))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "rq.broker", "--root", str(root)], env=environment({})
+    Root(root).broker_config.write_text(
+        json.dumps({"enabled": True, "port": port, **settings})
     )
+    process, _ = forks.start("broker", ["--root", str(root)], environment({}))
     try:
         client = wait_until(lambda: Client(port))
         yield client
@@ -43,15 +56,15 @@ def broker_of(root, **settings):
         process.wait(20)
 
 
-def test_it_says_how_to_begin_and_nobody_is_led_there_before(web, tmp_path):
+def test_it_says_how_to_begin_and_nobody_is_led_there_before(web, root):
     page = html.unescape(web.get("/broker", Accept=BROWSER).text)
     assert "rq broker enable" in page
     assert 'href="/broker"' not in web.get("/system", Accept=BROWSER).text
     assert web.get("/broker.json").json["enabled"] is False
 
 
-def test_it_shows_the_nodes_that_it_meets(web, tmp_path):
-    with broker_of(tmp_path, bus_port=free_port()) as client:
+def test_it_shows_the_nodes_that_it_meets(web, root):
+    with broker_of(root, bus_port=free_port()) as client:
         assert "Nodes</h2>" not in web.get("/broker", Accept=BROWSER).text
         nobody = free_port()
         client.ask("CLUSTER", "MEET", "127.0.0.1", nobody, nobody)
@@ -64,8 +77,8 @@ def test_it_shows_the_nodes_that_it_meets(web, tmp_path):
         assert (other["flags"], other["linked"]) == (["handshake"], False)
 
 
-def test_it_shows_queues_of_all_dialects_and_clients(web, tmp_path):
-    with broker_of(tmp_path) as client:
+def test_it_shows_queues_of_all_dialects_and_clients(web, root):
+    with broker_of(root) as client:
         client.ask("ADDJOB", EVIL, "x", 0)
         client.ask("RQ.PUSH", "orders", "x")
         client.ask("QADD", "events", 60, "x")
@@ -79,13 +92,13 @@ def test_it_shows_queues_of_all_dialects_and_clients(web, tmp_path):
         assert 'href="/broker"' in page
 
 
-def test_a_broker_that_does_not_answer_is_told(web, tmp_path):
-    with broker_of(tmp_path):
+def test_a_broker_that_does_not_answer_is_told(web, root):
+    with broker_of(root):
         pass
     answer = web.get("/broker", Accept=BROWSER)
     assert answer.status == 200
     assert "the broker does not answer" in html.unescape(answer.text)
-    (tmp_path / "config/broker.json").write_text("{")
+    Root(root).broker_config.write_text("{")
     facts = web.get("/broker.json").json
     assert "broker.json" in facts["trouble"]
 
@@ -104,8 +117,8 @@ HOSTILE = [
 ]
 
 
-def test_a_queue_of_any_name_has_a_page_with_its_jobs(web, tmp_path):
-    with broker_of(tmp_path) as client:
+def test_a_queue_of_any_name_has_a_page_with_its_jobs(web, root):
+    with broker_of(root) as client:
         for name in HOSTILE:
             client.ask("ADDJOB", name, b"job of " + name, 0)
         rows = web.get("/broker.json").json["queues"]
@@ -121,8 +134,8 @@ def test_a_queue_of_any_name_has_a_page_with_its_jobs(web, tmp_path):
     assert web.get("/broker/q/a~zz").status == 404
 
 
-def test_a_queue_shows_what_waits_in_each_dialect_and_how_much_moves(web, tmp_path):
-    with broker_of(tmp_path) as client:
+def test_a_queue_shows_what_waits_in_each_dialect_and_how_much_moves(web, root):
+    with broker_of(root) as client:
         client.ask("ADDJOB", "mail", "x" * 3000, 0, "DELAY", 60)
         client.ask("ADDJOB", "mail", "one", 0)
         client.ask("ADDJOB", "mail", "two", 0)
@@ -153,12 +166,12 @@ def test_a_queue_shows_what_waits_in_each_dialect_and_how_much_moves(web, tmp_pa
         assert "and 1 more" not in page
 
 
-def test_an_empty_queue_says_what_to_do_next(web, tmp_path):
-    with broker_of(tmp_path):
+def test_an_empty_queue_says_what_to_do_next(web, root):
+    with broker_of(root):
         page = web.page("/broker/q/nothing")
         assert "ADDJOB nothing hello 0" in page
     assert "the broker does not answer" in web.page("/broker/q/nothing")
-    (tmp_path / "config/broker.json").write_text("{}")
+    Root(root).broker_config.write_text("{}")
     assert "rq broker enable" in web.page("/broker/q/nothing")
 
 
@@ -170,8 +183,8 @@ def posted(web, path, verb):
     return answer.json
 
 
-def test_a_queue_is_paused_and_goes_on(web, tmp_path):
-    with broker_of(tmp_path) as client:
+def test_a_queue_is_paused_and_goes_on(web, root):
+    with broker_of(root) as client:
         assert posted(web, "/broker/q/mail", "pause_in") == ["ok", "in"]
         assert client.ask("ADDJOB", "mail", "x", 0).startswith("PAUSED")
         assert "takes no jobs" in web.page("/broker/q/mail")
@@ -182,8 +195,8 @@ def test_a_queue_is_paused_and_goes_on(web, tmp_path):
         assert web.post("/broker/q/mail", {"_method": "burn"}).status == 400
 
 
-def test_the_story_of_a_job_is_told_and_changed(web, tmp_path):
-    with broker_of(tmp_path) as client:
+def test_the_story_of_a_job_is_told_and_changed(web, root):
+    with broker_of(root) as client:
         job_id = client.ask("ADDJOB", b"a/b", "<b>body", 0, "RETRY", 100)
         path = f"/broker/job/{address_of(job_id.encode())}"
         facts = web.get(f"{path}.json").json["job"]
@@ -227,8 +240,8 @@ def test_the_story_of_a_job_is_told_and_changed(web, tmp_path):
         assert len(page) < 100_000
 
 
-def test_what_is_done_while_the_broker_is_down_is_refused(web, tmp_path):
-    with broker_of(tmp_path):
+def test_what_is_done_while_the_broker_is_down_is_refused(web, root):
+    with broker_of(root):
         pass
     answer = web.post("/broker/q/mail", {"_method": "pause", "x_format": "json"})
     assert answer.json[0] == "fail"
@@ -241,9 +254,9 @@ def values_in(metrics):
     return {name: float(value) for name, _, value in (x.rpartition(" ") for x in lines)}
 
 
-def test_metrics_hold_a_bounded_number_of_queues(web, tmp_path):
+def test_metrics_hold_a_bounded_number_of_queues(web, root):
     assert "rq_broker_up" not in web.get("/metrics").text
-    with broker_of(tmp_path) as client:
+    with broker_of(root) as client:
         client.ask("ADDJOB", b'a"\\\n\xff', "x", 0)
         client.ask("ADDJOB", "alike\\xff", "x", 0)
         client.ask("ADDJOB", b"alike\xff", "x", 0)

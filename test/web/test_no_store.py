@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 from harness import web_server
 from harness.checkout import CHECKOUT
+from harness.extent import rotated
 from harness.waiting import wait_until
 
 from rq.access import tokens
@@ -150,7 +151,7 @@ def hooked(tmp_path_factory):
         yield served, kept, {"Authorization": f"Bearer {secret}"}
 
 
-@pytest.mark.parametrize("accept", [web_server.BROWSER, "application/json"])
+@pytest.mark.parametrize("accept", rotated([web_server.BROWSER, "application/json"]))
 @pytest.mark.parametrize("name", ["webhook", "notice", "mine"])
 def test_of_addresses_in_messages_a_viewer_is_shown_the_hosts(hooked, name, accept):
     web, kept, vera = hooked

@@ -84,6 +84,7 @@ def test_who_begins_again_holds_what_was_held_before(web, holder):
     assert {web.state(name, one) for one in sent} == {"done"}
 
 
+@pytest.mark.parametrize("holder", ["http"], indirect=True)
 def test_a_web_that_is_killed_is_asked_again(web, holder):
     name = pulled(web)
     sent = web.send(name)
