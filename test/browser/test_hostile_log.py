@@ -6,6 +6,7 @@ import os
 
 import pytest
 from harness import chromium
+from harness.extent import rotated
 from harness.waiting import wait_until
 
 from rq.words import visible
@@ -52,7 +53,7 @@ PATTERNS = {
 }
 
 
-@pytest.mark.parametrize("pattern", PATTERNS.values(), ids=PATTERNS)
+@pytest.mark.parametrize("pattern", rotated(PATTERNS.values(), 6), ids=PATTERNS)
 def test_two_megabytes_of_it_are_read_and_bounded(stage, pattern):
     stage.open("/timers")
     times = TWO // len(pattern.encode())

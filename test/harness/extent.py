@@ -4,8 +4,10 @@ CI takes other cases with every commit, so that the runs of a few commits take a
 """
 
 import os
-from collections.abc import Sequence
-from typing import TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
+
+import pytest
 
 Case = TypeVar("Case")
 Other = TypeVar("Other")
@@ -21,6 +23,19 @@ def share(cases: Sequence[Case], of: int, ci: int = 1) -> list[Case]:
     if not FULL:
         return list(cases)[SEED % of :: of]
     return list(cases)[int(COMMIT) % ci :: ci] if COMMIT else list(cases)
+
+
+def rotated(cases: Iterable[Any], daily: int = 1) -> list[Any]:
+    """Return the cases of a test, the sharpest first: after so many that are run every
+    day the others are slow tests, of which a share is."""
+    return [
+        case if number < daily else _slow(case) for number, case in enumerate(cases)
+    ]
+
+
+def _slow(case: Any) -> Any:
+    values = case if isinstance(case, tuple) else (case,)
+    return pytest.param(*values, marks=pytest.mark.slow)
 
 
 def paired(

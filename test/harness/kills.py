@@ -39,7 +39,7 @@ exec 8>>"$RQ_ROOT/met.$RQ_MSG_ID"
 say() { echo "$1 $RQ_MSG_ID $$ $RQ_COUNT" >> "$RQ_ROOT/ran"; }
 flock -n 8; [ $? -ne 1 ] || say overlap
 say start
-hold() { until [ -e "$RQ_ROOT/go" ]; do sleep 0.02; done; }
+hold() { until [ -e "$RQ_ROOT/go" ]; do sleep 0.05; done; }
 [ -z "$RQ_PARAM1" ] || . "$RQ_ROOT/acts/$RQ_PARAM1"
 say end
 echo "done fine" >&3

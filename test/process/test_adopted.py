@@ -63,7 +63,7 @@ def test_who_has_hidden_is_still_found_beside_a_script_at_work(tmp_path):
         "[ -e child ] && mv child before\n"
         # Not every sh can close a descriptor of more than one digit.
         "bash -c \"setsid sh -c 'echo \\$\\$ > child; exec sleep 600' "
-        '3>&- 4<&- 963>&- &"\nuntil [ -s child ]; do sleep 0.02; done\n'
+        '3>&- 4<&- 963>&- &"\nuntil [ -s child ]; do sleep 0.05; done\n'
         "if [ $RQ_COUNT = 0 ]; then echo resend 0-again >&3; exit; fi\n"
         # One that the kernel still takes apart has no command line any more.
         "grep -q . /proc/$(cat before)/cmdline && echo err overlap >&3\n"

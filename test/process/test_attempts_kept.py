@@ -125,7 +125,7 @@ def test_what_a_script_puts_in_their_place_is_cleared_away(queue):
 
 
 def test_one_that_runs_is_told_with_its_part_of_the_log(queue):
-    act = "echo on; echo run on >&3; until [ -e ../go ]; do sleep 0.02; done; echo done >&3"
+    act = "echo on; echo run on >&3; until [ -e ../go ]; do sleep 0.05; done; echo done >&3"
     msg_id = queue.send(param1=act)
     wait_until(lambda: "on" in queue.get(msg_id)["status"])
     [row] = attempts(queue, msg_id)
@@ -155,7 +155,7 @@ def test_a_kill_loses_none_that_has_ended(tmp_path, point, after):
     setting = {"on": ["exit", "crash"], "wait": 0}
     with running_queue(tmp_path, retry=setting) as queue:
         act = f'[ "$RQ_COUNT" = {after} ] && {{ echo run on >&3; '
-        act += 'until [ -e "$RQ_ROOT/go" ]; do sleep 0.02; done; }; '
+        act += 'until [ -e "$RQ_ROOT/go" ]; do sleep 0.05; done; }; '
         act += '[ "$RQ_COUNT" -ge 4 ] && { echo done >&3; exit; }; exit 75'
         msg_id = queue.send(param1=act)
         wait_until(lambda: "on" in queue.get(msg_id)["status"])

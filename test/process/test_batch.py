@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from harness.extent import rotated
 from harness.processes import lives
 from harness.queues import SETTINGS, RunningQueue, running_queue
 from harness.waiting import wait_until
@@ -20,7 +21,7 @@ LONG = 3600
 # Tells of its start, then does as the test says; `ids` are its messages.
 SCRIPT = r"""#!/bin/bash
 mapfile -t ids < <(sed -n 's/^{"msg_id":"\([^"]*\)".*/\1/p' "$RQ_BATCH_FILE")
-hold() { until [ -e "$RQ_ROOT/${1:-go}" ]; do sleep 0.02; done; }
+hold() { until [ -e "$RQ_ROOT/${1:-go}" ]; do sleep 0.05; done; }
 echo "$RQ_BATCH_ID $$ ${ids[*]}" >> "$RQ_ROOT/ran"
 echo "this is process $$"
 . "$RQ_ROOT/act"
@@ -547,7 +548,7 @@ def test_one_message_of_a_hundred_that_kills_its_process_is_soon_alone(make):
     batches.until(poison, "done")
 
 
-@pytest.mark.parametrize("at", [0, 19])
+@pytest.mark.parametrize("at", rotated([0, 19]))
 def test_none_ends_in_err_for_another_that_kills_its_process(make, at):
     batches = make(max=20, num_workers=2)
     batches.act(POISON)

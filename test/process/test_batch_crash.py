@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 
 import pytest
+from harness.extent import rotated
 from harness.kills import BATCH, site_at
 from harness.waiting import wait_until
 
@@ -13,7 +14,7 @@ pytestmark = pytest.mark.process
 PATIENCE = 60.0
 SCRIPT = (
     BATCH
-    + r"""hold() { until [ -e "$RQ_ROOT/$1" ]; do sleep 0.02; done; }
+    + r"""hold() { until [ -e "$RQ_ROOT/$1" ]; do sleep 0.05; done; }
 [ -e "$RQ_ROOT/again" ] || . "$RQ_ROOT/acts/first"
 echo "done in the end" >&3
 """
@@ -69,7 +70,7 @@ def told(shown):
     return [(one["count"], one["attempt"]) for one in shown]
 
 
-@pytest.mark.parametrize("how", ["hold go", "kill -9 $PPID; hold go"])
+@pytest.mark.parametrize("how", rotated(["hold go", "kill -9 $PPID; hold go"]))
 def test_who_had_ended_stays_so_and_the_others_run_again_counted_once(site, queue, how):
     site.act("first", f'echo "msg ${{ids[1]}} done early" >&3; hold said; {how}')
     ids = send(queue)
@@ -101,7 +102,7 @@ def test_what_hides_from_a_dead_owner_is_ended_before_the_batch_runs_again(site,
     queue.prove()
 
 
-@pytest.mark.parametrize("point", CLAIM)
+@pytest.mark.parametrize("point", rotated(CLAIM))
 def test_a_claim_that_was_written_counts_for_each_message(site, queue, point):
     queue.pause()
     ids = send(queue)
@@ -136,13 +137,16 @@ def test_a_batch_lost_at_the_limit_ends_in_err_with_its_story(site, queue):
 
 @pytest.mark.parametrize(
     ("point", "ended"),
-    [
-        ("journal:before-write", False),
-        ("journal:written", True),
-        ("journal:after-sync", True),
-        ("move:before-rename", True),
-        ("move:after-rename", True),
-    ],
+    rotated(
+        [
+            ("journal:before-write", False),
+            ("journal:written", True),
+            ("journal:after-sync", True),
+            ("move:before-rename", True),
+            ("move:after-rename", True),
+        ],
+        2,
+    ),
 )
 def test_the_end_of_one_stands_as_soon_as_its_line_is_written(
     site, queue, point, ended
@@ -158,7 +162,7 @@ def test_the_end_of_one_stands_as_soon_as_its_line_is_written(
 
 
 @pytest.mark.parametrize(
-    "point", ["journal:written", "journal:after-sync", "move:before-rename"]
+    "point", rotated(["journal:written", "journal:after-sync", "move:before-rename"])
 )
 def test_a_batch_whose_end_was_written_does_not_run_again(site, queue, point):
     ids = send(queue)

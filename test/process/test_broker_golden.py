@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from harness.broker import broker_in
+from harness.extent import rotated
 from harness.golden import Player, commands_of
 
 from rq.broker.dialects import TABLE
@@ -12,7 +13,7 @@ pytestmark = pytest.mark.process
 GOLDEN = {path.stem: path for path in Path(__file__).parent.glob("golden/*.txt")}
 
 
-@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("version", rotated([2, 3]))
 @pytest.mark.parametrize("name", sorted(GOLDEN))
 def test_answers_are_as_the_transcript_says(tmp_path, name, version):
     with broker_in(tmp_path / "node") as broker:

@@ -93,6 +93,7 @@ def test_a_new_host_becomes_a_node_and_a_second_time_changes_nothing(
         cluster.ask(index, "CLUSTER", "FORGET", nodes[0]["id"])
 
 
+@pytest.mark.slow
 def test_the_first_node_makes_a_secret_with_which_the_next_one_joins(host, tmp_path):
     ports = own_ports()
     done = verb(host, "enable", "--cluster", "--bus-addr", "127.0.0.1", *ports)
@@ -132,6 +133,7 @@ def refused(host, *words):
     return sentence
 
 
+@pytest.mark.slow
 def test_why_no_node_is_met_is_one_sentence_each(host, cluster, secret, tmp_path):
     given = ("--secret", secret, *own_ports())
     closed = f"127.0.0.1:{free_port()}"

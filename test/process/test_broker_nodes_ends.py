@@ -97,6 +97,7 @@ def test_nothing_answered_is_lost_when_all_are_killed_under_load(nodes):
     check(nodes, often, once)
 
 
+@pytest.mark.slow
 def test_a_rolling_restart_under_load_loses_nothing(nodes):
     often, once = Load(nodes, "often", OFTEN, MOST), Load(nodes, "once", ONCE, MOST)
     with at_work(often, once):

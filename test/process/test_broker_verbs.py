@@ -52,6 +52,7 @@ def test_it_is_enabled_used_killed_and_disabled(daemon):
         Client(port)
 
 
+@pytest.mark.slow
 def test_it_is_enabled_before_rq_is_up_and_wants_the_password_that_was_set(daemon):
     port = free_port()
     secret = "correct horse"
@@ -163,6 +164,7 @@ def test_a_config_that_is_wrong_keeps_only_the_broker_down(daemon):
     assert "'prot' is not one of enabled, addr" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_directory_that_was_restored_waits_for_a_word(daemon):
     port = free_port()
     assert verb(daemon, "enable", "--port", str(port)).returncode == 0
@@ -211,6 +213,7 @@ def test_jobs_are_changed_and_long_names_are_cut(daemon):
     client.close()
 
 
+@pytest.mark.slow
 def test_status_and_doctor_tell_how_the_broker_is(daemon):
     port = free_port()
     daemon.start()
@@ -234,6 +237,7 @@ def test_status_and_doctor_tell_how_the_broker_is(daemon):
     assert "for jobs: that full, it takes nothing new" in warned
 
 
+@pytest.mark.slow
 def test_a_broker_that_stands_still_is_not_called_well(daemon):
     daemon.start()
     assert verb(daemon, "enable", "--port", str(free_port())).returncode == 0
@@ -248,6 +252,7 @@ def test_a_broker_that_stands_still_is_not_called_well(daemon):
     assert verb(daemon, "status").returncode == 0
 
 
+@pytest.mark.slow
 def test_doctor_and_check_look_at_a_broker_that_is_down(daemon):
     port = free_port()
     daemon.start()

@@ -5,6 +5,7 @@ import time
 from collections import Counter
 
 import pytest
+from harness.extent import rotated
 from harness.kills import site_at
 from harness.spool import Owner
 from harness.waiting import wait_until
@@ -82,7 +83,7 @@ def wait_for_the_end(queue):
     wait_until(lambda: queue.process.poll() is not None)
 
 
-@pytest.mark.parametrize("action", ["ack", "delete"])
+@pytest.mark.parametrize("action", rotated(["ack", "delete"]))
 def test_each_action_goes_on(queue, action):
     queue.crash(
         "journal:written#10", lambda: begin(queue, action) and wait_for_the_end(queue)
@@ -123,6 +124,7 @@ def test_a_list_without_its_line_has_no_effect(queue):
     queue.prove()
 
 
+@pytest.mark.slow
 def test_an_end_is_an_end_and_its_list_goes(queue):
     queue.crash(
         "bulk:before-drop", lambda: begin(queue, "ack") and wait_for_the_end(queue)
@@ -134,6 +136,7 @@ def test_an_end_is_an_end_and_its_list_goes(queue):
     queue.prove()
 
 
+@pytest.mark.slow
 def test_a_clean_stop_interrupts_it_and_the_next_start_goes_on(queue):
     """What a checkpoint tells of it, and no line of the journal after that."""
     begin(queue, "retry")

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 
 import pytest
+from harness.extent import rotated
 from harness.queues import RunningQueue, kept
 from harness.supervisor import Daemon
 from harness.waiting import wait_until
@@ -217,7 +218,15 @@ def test_a_kill_at_the_word_leaves_it_waiting_or_going_on(copy, point, how):
 
 @pytest.mark.parametrize(
     "point",
-    ["mark:written", "segment:before-link", "recovery:before-retire", "seal:written"],
+    rotated(
+        [
+            "mark:written",
+            "segment:before-link",
+            "recovery:before-retire",
+            "seal:written",
+        ],
+        2,
+    ),
 )
 def test_a_kill_between_the_new_journal_and_its_first_lines_loses_nothing(copy, point):
     first = copy.ok("detail")["journal_id"]

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from harness.extent import rotated
 from harness.kills import site_at
 from harness.queues import short
 from harness.supervisor import connect
@@ -90,7 +91,9 @@ def test_an_attachment_that_a_crash_has_torn_is_not_accepted(
     queue.prove()
 
 
-@pytest.mark.parametrize("command", ["attach_message", "delete_attach_message"])
+@pytest.mark.parametrize(
+    "command", rotated(["attach_message", "delete_attach_message"])
+)
 @pytest.mark.parametrize("point", ["write:before-rename", "write:after-rename"])
 def test_a_file_that_was_not_answered_does_not_go_with_its_message(
     queue, prepared, tmp_path, command, point
@@ -243,12 +246,15 @@ def deposit(queue, name):
 
 @pytest.mark.parametrize(
     "point",
-    [
-        "journal:before-write",
-        "journal:after-sync",
-        "move:before-rename",
-        "move:after-rename",
-    ],
+    rotated(
+        [
+            "journal:before-write",
+            "journal:after-sync",
+            "move:before-rename",
+            "move:after-rename",
+        ],
+        2,
+    ),
 )
 @pytest.mark.parametrize("name", ["mine", "20260102.0304.05.006.7"])
 def test_what_came_through_the_door_is_accepted_once(queue, point, name):

@@ -5,6 +5,7 @@ import os
 import shutil
 
 import pytest
+from harness.extent import rotated
 from harness.kills import Queue, Site, site_at
 from harness.waiting import wait_until
 
@@ -57,7 +58,7 @@ STOP = [
 ]
 
 
-@pytest.mark.parametrize("point", STOP)
+@pytest.mark.parametrize("point", rotated(STOP[::-1], 3))
 def test_a_stop_that_is_killed_loses_nothing(queue, point):
     ends = populate(queue)
     queue.arm(point)
@@ -69,12 +70,15 @@ def test_a_stop_that_is_killed_loses_nothing(queue, point):
 
 @pytest.mark.parametrize(
     "point",
-    [
-        "checkpoint:before-syncfs",
-        "checkpoint:after-syncfs",
-        "durable:before-rename",
-        "durable:after-rename",
-    ],
+    rotated(
+        [
+            "checkpoint:before-syncfs",
+            "checkpoint:after-syncfs",
+            "durable:before-rename",
+            "durable:after-rename",
+        ],
+        2,
+    ),
 )
 def test_a_checkpoint_that_is_killed_loses_nothing(site, point):
     queue = site.queue().start(TEST_CHECKPOINT_SECONDS="0.05")
@@ -101,14 +105,17 @@ def test_a_message_that_runs_over_a_checkpoint_is_counted_once_for_each_crash(si
 
 @pytest.mark.parametrize(
     "point",
-    [
-        "segment:before-link",
-        "journal:before-sync",
-        "journal:after-sync",
-        "move:before-rename",
-        "move:after-rename",
-        "seal:cut",
-    ],
+    rotated(
+        [
+            "segment:before-link",
+            "journal:before-sync",
+            "journal:after-sync",
+            "move:before-rename",
+            "move:after-rename",
+            "seal:cut",
+        ],
+        3,
+    ),
 )
 def test_a_segment_that_is_cut_off_while_it_is_made_or_sealed_is_no_loss(queue, point):
     ends = populate(queue)

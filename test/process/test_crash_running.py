@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from harness.extent import rotated
 from harness.kills import site_at
 from harness.queues import short
 from harness.waiting import wait_until
@@ -51,7 +52,7 @@ def is_gone(pid):
 CLAIM = ["journal:written", "move:before-rename", "move:after-rename"]
 
 
-@pytest.mark.parametrize("point", CLAIM)
+@pytest.mark.parametrize("point", rotated(CLAIM))
 def test_a_claim_that_was_written_counts_as_an_attempt(queue, point):
     queue.pause()
     msg_id = queue.submit()
@@ -64,7 +65,7 @@ def test_a_claim_that_was_written_counts_as_an_attempt(queue, point):
     queue.prove()
 
 
-@pytest.mark.parametrize("point", CLAIM)
+@pytest.mark.parametrize("point", rotated(CLAIM))
 def test_a_claim_lost_at_the_limit_ends_in_err_with_its_story(queue, point):
     queue.pause()
     msg_id = queue.submit(max_count=1)
@@ -106,17 +107,17 @@ def test_a_script_started_before_its_claim_was_synced_is_ended_and_counted(
 
 
 HIDING = {
-    "hold": "hold",
     "ignores_term": "trap '' TERM; hold",
-    "double_fork": "( setsid sleep 300 & ); hold",
     "closes_the_lease": "( setsid sleep 300 963>&- & ); exec 963>&-; hold",
     "clears_its_environment": "( setsid env -i sleep 300 & ); exec env -i sleep 300",
+    "hold": "hold",
+    "double_fork": "( setsid sleep 300 & ); hold",
     "ends_its_leader_too": "( setsid sleep 300 963>&- & ); exec env -i sleep 300",
     "kills_its_queue_first": "kill -9 $PPID; hold",
 }
 
 
-@pytest.mark.parametrize("how", HIDING)
+@pytest.mark.parametrize("how", rotated(HIDING, 3))
 def test_a_worker_whose_owner_died_is_ended_before_its_message_runs_again(
     site, queue, how
 ):
@@ -213,13 +214,16 @@ def test_a_message_that_kills_its_queue_after_a_resend_is_counted_too(site, queu
 
 @pytest.mark.parametrize(
     ("point", "runs"),
-    [
-        ("journal:before-write", 2),
-        ("journal:written", 1),
-        ("journal:after-sync", 1),
-        ("move:before-rename", 1),
-        ("move:after-rename", 1),
-    ],
+    rotated(
+        [
+            ("journal:before-write", 2),
+            ("journal:written", 1),
+            ("journal:after-sync", 1),
+            ("move:before-rename", 1),
+            ("move:after-rename", 1),
+        ],
+        2,
+    ),
 )
 def test_a_script_that_has_ended_runs_again_only_if_its_end_was_not_written(
     site, queue, point, runs
@@ -284,7 +288,7 @@ def webhook(site):
 
 @pytest.mark.parametrize(
     "point",
-    ["journal:written", "journal:after-sync", "move:before-rename"],
+    rotated(["journal:written", "journal:after-sync", "move:before-rename"]),
 )
 def test_a_webhook_that_is_owed_is_sent_once_after_a_crash(site, queue, webhook, point):
     site.act("hold", "hold")
@@ -302,7 +306,9 @@ def test_a_webhook_that_is_owed_is_sent_once_after_a_crash(site, queue, webhook,
     webhook.prove()
 
 
-@pytest.mark.parametrize("point", ["journal:before-write#2", "journal:written#2"])
+@pytest.mark.parametrize(
+    "point", rotated(["journal:before-write#2", "journal:written#2"])
+)
 def test_a_webhook_sent_but_not_noted_is_sent_again_and_taken_once(
     site, queue, webhook, point
 ):
@@ -343,12 +349,14 @@ def test_a_copy_that_was_answered_stays_when_its_sender_dies(site, queue):
 
 @pytest.mark.parametrize(
     "point",
-    [
-        "journal:written",
-        "journal:after-sync",
-        "move:before-rename",
-        "move:after-rename",
-    ],
+    rotated(
+        [
+            "journal:written",
+            "journal:after-sync",
+            "move:before-rename",
+            "move:after-rename",
+        ]
+    ),
 )
 def test_a_resend_that_was_written_keeps_its_time_and_its_count(site, queue, point):
     site.act("resend", FIRST + "hold; echo 'resend 1000-later' >&3; exit 0")
@@ -369,13 +377,16 @@ def test_a_resend_that_was_written_keeps_its_time_and_its_count(site, queue, poi
 
 @pytest.mark.parametrize(
     "point",
-    [
-        "journal:written",
-        "journal:after-sync",
-        "overwrite:before-cut",
-        "move:before-rename",
-        "move:after-rename",
-    ],
+    rotated(
+        [
+            "journal:written",
+            "journal:after-sync",
+            "overwrite:before-cut",
+            "move:before-rename",
+            "move:after-rename",
+        ],
+        2,
+    ),
 )
 def test_a_retry_that_was_written_is_not_forgotten(site, queue, point):
     site.act("fail", '[ -e "$RQ_ROOT/go" ] || { echo "err bad" >&3; exit 0; }')
@@ -426,7 +437,7 @@ def test_a_stop_that_is_killed_counts_unless_its_line_was_written(
     queue.prove()
 
 
-@pytest.mark.parametrize("point", ["journal:written", "move:after-rename"])
+@pytest.mark.parametrize("point", rotated(["journal:written", "move:after-rename"]))
 @pytest.mark.parametrize("state", ["prep", "que", "err", "done"])
 def test_a_removed_message_never_comes_back(site, queue, state, point):
     site.act("fail", "exit 1")

@@ -13,7 +13,7 @@ echo "$RQ_MSG_ID" >> "$RQ_ROOT/order"
 eval "$RQ_PARAM1"
 echo "done" >&3
 """
-HOLD = 'until [ -e "$RQ_ROOT/go" ]; do sleep 0.02; done'
+HOLD = 'until [ -e "$RQ_ROOT/go" ]; do sleep 0.05; done'
 
 
 def order(queue):

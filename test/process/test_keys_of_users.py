@@ -157,6 +157,7 @@ def post(web, queue, header=None, **more):
     return answer.json["msg_id"]
 
 
+@pytest.mark.slow
 def test_a_renewed_token_is_the_same_user(web):
     queue = web.queue("exit 1", num_workers=0)
     first = post(web, queue, token(web, "ci"))

@@ -6,6 +6,7 @@ import time
 
 import pytest
 from harness import processes
+from harness.extent import rotated
 from harness.queues import SCRIPTS, RunningQueue, running_queue
 from harness.waiting import wait_until
 
@@ -84,7 +85,7 @@ def test_a_silent_script_is_ended(queue):
     assert text.endswith(": no word for 400 ms, its heartbeat")
 
 
-@pytest.mark.parametrize("word", ["say run", "echo"])
+@pytest.mark.parametrize("word", rotated(["say run", "echo"]))
 def test_words_and_output_are_signs_of_life(queue, word):
     beats = f"for n in $(seq 12); do {word} $n; sleep 0.2; done; say done"
     done(queue, beats, heartbeat=2)
@@ -121,7 +122,9 @@ def test_a_memory_hog_is_told_from_other_failures(queue):
     assert message["result"]["cause"] == "exit"
 
 
-@pytest.mark.parametrize("burn", ["while :; do :; done", "(while :; do :; done)"])
+@pytest.mark.parametrize(
+    "burn", rotated(["while :; do :; done", "(while :; do :; done)"])
+)
 def test_one_that_burns_the_processor_is_ended(queue, burn):
     text = failed(queue, burn, "cpu", cpu_seconds=1)
     assert text.endswith(": over its 1.0 s of processor time")

@@ -1,6 +1,7 @@
 """What a command looked at before it waited may have changed meanwhile."""
 
 import pytest
+from harness.extent import rotated
 from harness.queues import RunningQueue, ask_at_once, kept, short
 from harness.waiting import wait_until
 
@@ -100,7 +101,7 @@ def again(queue, msg_id):
     queue.until(msg_id, "err")
 
 
-@pytest.mark.parametrize("restart", [False, True], ids=["", "after kill -9"])
+@pytest.mark.parametrize("restart", rotated([False, True]), ids=["", "after kill -9"])
 @pytest.mark.parametrize("action", ["ack", "delete", "retry"])
 def test_a_bulk_leaves_a_failure_that_came_after_it_was_chosen(gated, action, restart):
     first, *others = [failed(gated) for _ in range(3)]

@@ -6,6 +6,7 @@ import time
 
 import pytest
 from harness.cli import rq
+from harness.extent import rotated
 from harness.post import Post, notice_queue
 from harness.queues import kept, running_queue, short
 from harness.waiting import wait_until
@@ -84,7 +85,7 @@ def test_a_script_cannot_write_headers_nor_move_a_reader_s_cursor(tmp_path):
 
 
 def test_a_storm_is_told_twice(tmp_path):
-    storm = 300
+    storm = 100
     on_err = {"mail": OPS, "every": 0.1}
     with telling(tmp_path, on_err=on_err, num_workers=8) as (post, notice, queue):
         for _ in range(storm):
@@ -106,6 +107,7 @@ def told_in(post):
     return counted
 
 
+@pytest.mark.slow
 def test_what_was_only_counted_is_told_after_a_kill_and_nothing_is_told_twice(tmp_path):
     on_err = {"mail": OPS, "every": 0.1}
     with telling(tmp_path, on_err=on_err) as (post, notice, queue):
@@ -121,7 +123,7 @@ def test_what_was_only_counted_is_told_after_a_kill_and_nothing_is_told_twice(tm
         assert "there were 3 of these" in post.bodies()[1]
 
 
-@pytest.mark.parametrize("point", ["journal:written", "journal:after-sync"])
+@pytest.mark.parametrize("point", rotated(["journal:written", "journal:after-sync"]))
 def test_an_err_that_a_kill_came_after_is_told_once(tmp_path, point):
     go = tmp_path / "go"
     script = f"while ! [ -f {go} ]; do sleep 0.05; done; {FAIL}"
@@ -197,6 +199,7 @@ def test_the_first_success_after_an_err_is_told(tmp_path):
         assert len(post.raw()) == 2
 
 
+@pytest.mark.slow
 def test_the_first_success_after_an_err_is_told_after_a_stop(tmp_path):
     with telling(tmp_path, on_err=OPS, on_recovered=OPS) as (post, notice, queue):
         queue.run(param1=FAIL)
@@ -397,6 +400,7 @@ def test_a_notice_gives_no_orders_to_the_cleaner(tmp_path):
         assert sum(cleaner.ok("detail")["counts"].values()) == 0
 
 
+@pytest.mark.slow
 def test_a_queue_that_is_told_and_does_not_exist_is_named(tmp_path):
     said = "on_err tells queue alarm, which does not exist"
     with telling(tmp_path, on_err={"queue": "alarm"}) as (_post, _notice, queue):

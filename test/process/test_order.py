@@ -5,6 +5,7 @@ import re
 import time
 
 import pytest
+from harness.extent import rotated
 from harness.queues import running_queue
 from harness.waiting import wait_until
 from process.test_lease_schedule import finish, lease
@@ -14,7 +15,7 @@ from rq.words.states import State
 pytestmark = pytest.mark.process
 NOTE = """#!/bin/sh
 echo "$RQ_MSG_ID" >> "$RQ_ROOT/order"
-[ -z "$RQ_PARAM4" ] || until [ -e "$RQ_ROOT/$RQ_PARAM4" ]; do sleep 0.02; done
+[ -z "$RQ_PARAM4" ] || until [ -e "$RQ_ROOT/$RQ_PARAM4" ]; do sleep 0.05; done
 echo "done" >&3
 """
 
@@ -164,7 +165,7 @@ def test_a_wrong_setting_is_told_and_the_old_ones_stay(make, settings, told):
 # ---- rate
 
 
-@pytest.mark.parametrize("how", ["crash", "stop", "seal"])
+@pytest.mark.parametrize("how", rotated(["crash", "stop", "seal"]))
 def test_a_restart_grants_no_start(make, how):
     queue = make(rate={"number": 3, "per": "hour"}, num_workers=9)
     ids = [queue.send() for _ in range(5)]

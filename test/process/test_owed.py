@@ -148,11 +148,19 @@ def test_what_is_still_tried_may_be_given_up_but_not_taken_for_delivered(a, b):
     assert a.owed() == []
 
 
-@pytest.mark.parametrize(
-    "key", ["", "1/2/3", "x", "deadbeef/1/0", "{journal}/99/0", "{journal}//", "²/²/²"]
-)
-def test_what_is_not_owed_cannot_be_resolved(a, key):
-    key = key.format(journal=a.ok("detail")["journal_id"])
-    asked = {"key": key, "as": "dropped"}
-    assert a.refused("resolve_owed", asked).startswith("no copy or webhook")
-    assert "must be one of" in a.refused("resolve_owed", {"key": key, "as": "lost"})
+def test_what_is_not_owed_cannot_be_resolved(a):
+    journal = a.ok("detail")["journal_id"]
+    keys = [
+        "",
+        "1/2/3",
+        "x",
+        "deadbeef/1/0",
+        f"{journal}/99/0",
+        f"{journal}//",
+        "²/²/²",
+    ]
+    for key in keys:
+        said = a.refused("resolve_owed", {"key": key, "as": "dropped"})
+        assert said.startswith("no copy or webhook"), key
+        said = a.refused("resolve_owed", {"key": key, "as": "lost"})
+        assert "must be one of" in said, key

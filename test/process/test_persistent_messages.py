@@ -170,7 +170,7 @@ def test_megabytes_are_logged_whole_before_the_message_ends(queue):
 
 
 def test_output_can_be_followed_while_the_message_runs(light):
-    act = "echo begun; until [ -e $RQ_ROOT/go ]; do sleep 0.02; done; echo done >&3"
+    act = "echo begun; until [ -e $RQ_ROOT/go ]; do sleep 0.05; done; echo done >&3"
     msg_id = light.send(param1=act)
     path = light.dir.path / "run" / msg_id / "job/stdio.log"
     wait_until(lambda: "begun" in path.read_text())
@@ -219,7 +219,7 @@ def test_a_message_with_attachments_has_its_directory_in_any_case(light, tmp_pat
 
 
 def test_a_message_that_runs_for_a_while_gets_its_folder(light):
-    act = "until [ -e $RQ_ROOT/went ]; do sleep 0.02; done; echo done >&3"
+    act = "until [ -e $RQ_ROOT/went ]; do sleep 0.05; done; echo done >&3"
     msg_id = light.send(param1=act)
     light.until(msg_id, "run")
     wait_until((light.dir.path / "run" / msg_id / "msg").exists)
@@ -228,7 +228,7 @@ def test_a_message_that_runs_for_a_while_gets_its_folder(light):
 
 
 def test_progress_is_shown(light):
-    act = "echo run so far >&3; until [ -e $RQ_ROOT/on ]; do sleep 0.02; done"
+    act = "echo run so far >&3; until [ -e $RQ_ROOT/on ]; do sleep 0.05; done"
     msg_id = light.send(param1=f"{act}; echo done >&3")
     wait_until(lambda: light.get(msg_id)["status"] == "run - so far")
     status = light.dir.path / "run" / msg_id / "status"

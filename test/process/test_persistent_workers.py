@@ -21,7 +21,7 @@ pytestmark = pytest.mark.process
 WORKER = """#!/bin/sh
 . "$RQ_SHARE/rq_worker.sh"
 note() { echo "$1 $$" >> "$RQ_ROOT/notes"; }
-hold() { until [ -e "$RQ_ROOT/go" ]; do sleep 0.02; done; }
+hold() { until [ -e "$RQ_ROOT/go" ]; do sleep 0.05; done; }
 note begin
 while rq_next; do
     eval "$RQ_PARAM1"
@@ -163,7 +163,7 @@ def test_one_that_dies_with_a_message_ends_that_one_only(tmp_path):
 
 
 TWICE = """#!/bin/sh
-hold() { until [ -e "$RQ_ROOT/$1" ]; do sleep 0.02; done; }
+hold() { until [ -e "$RQ_ROOT/$1" ]; do sleep 0.05; done; }
 echo ready >&3
 hold handed
 echo ready >&3

@@ -276,6 +276,7 @@ import time; time.sleep(0.3)
 ' 2>&1; echo done >&3"""
 
 
+@pytest.mark.slow
 def test_a_service_that_is_handed_its_lease_is_not_ended(queue, tmp_path):
     """The message waits in run for the slot; nobody else is hurt by it."""
     name = f"rq-{os.getpid()}"

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
+from harness.extent import rotated
 from harness.supervisor import annoy, daemon_on
 from harness.waiting import wait_until
 
@@ -128,6 +129,7 @@ def test_a_deleted_queue_lies_in_the_trash_whole(shared):
     shared.create("q")
 
 
+@pytest.mark.slow
 def test_a_deletion_that_was_answered_is_done_after_a_crash(daemon):
     daemon.start()
     daemon.create("q")
@@ -275,7 +277,7 @@ def test_a_supervisor_is_not_kept_from_starting_by_queues_that_still_end(daemon)
 # ---- stopping
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", rotated([signal.SIGTERM, signal.SIGINT]))
 def test_a_stop_leaves_no_process_no_socket_and_no_pid_file(running, number):
     running.create("a")
     running.create("b")
@@ -287,6 +289,7 @@ def test_a_stop_leaves_no_process_no_socket_and_no_pid_file(running, number):
     assert not running.root.queue("a").socket.exists()
 
 
+@pytest.mark.slow
 def test_a_stop_ends_with_queues_that_had_given_up_or_wait(running):
     running.create("a")
     running.create("b")
@@ -297,6 +300,7 @@ def test_a_stop_ends_with_queues_that_had_given_up_or_wait(running):
     assert running.stop() == 0
 
 
+@pytest.mark.slow
 def test_shutdown_by_command_stops_all(running):
     running.create("a")
     assert running.ask("shutdown") == ["ok"]
@@ -469,6 +473,7 @@ def test_children_get_no_descriptor_but_their_own(daemon):
     os.close(leak_read)
 
 
+@pytest.mark.slow
 def test_a_deep_root_works(tmp_path):
     deep = tmp_path / ("d" * 60) / ("e" * 60) / "root"
     with daemon_on(deep) as daemon:

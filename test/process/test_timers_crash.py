@@ -6,6 +6,7 @@ import signal
 import time
 
 import pytest
+from harness.extent import rotated
 from harness.kills import site_at
 from harness.timers import past, sent, timers, write
 from harness.waiting import wait_until
@@ -35,7 +36,7 @@ WRITES = [
 ]
 
 
-@pytest.mark.parametrize("point", WRITES)
+@pytest.mark.parametrize("point", rotated(WRITES, 4))
 def test_a_kill_at_each_write_of_the_state_doubles_and_loses_nothing(site, point):
     write(site)
     with timers(site, point) as process:

@@ -11,6 +11,7 @@ import time
 
 import pytest
 from harness import lease_words
+from harness.extent import rotated
 from harness.queues import RunningQueue, kept, short
 from harness.spool import Owner
 from harness.waiting import wait_until
@@ -66,7 +67,7 @@ FLOODS = {
 }
 
 
-@pytest.mark.parametrize("flood", FLOODS.values(), ids=FLOODS)
+@pytest.mark.parametrize("flood", rotated(FLOODS.values()), ids=FLOODS)
 def test_a_script_that_floods_its_pipe_holds_nobody_up(queue, flood):
     msg_id = queue.send(param1=flood)
     queue.until(msg_id, "run")
@@ -183,6 +184,7 @@ def begun(queue):
     return {"bulk": view["bulk"]}
 
 
+@pytest.mark.slow
 def test_words_about_large_messages_are_not_all_taken_in_one_turn(tmp_path):
     """Each end of a leased message that runs again reads and writes a megabyte."""
     made = RunningQueue(tmp_path / "root", "t", "obey", num_workers=0, pull={})

@@ -3,6 +3,7 @@
 import shutil
 
 import pytest
+from harness.extent import rotated
 from harness.kills import site_at
 from harness.waiting import wait_until
 
@@ -163,7 +164,7 @@ ALL = [
 ]
 
 
-@pytest.mark.parametrize("point", [*NONE, *ALL])
+@pytest.mark.parametrize("point", [*rotated(NONE), *rotated(ALL, 2)])
 def test_a_commit_of_a_chain_that_is_killed_is_whole_or_has_not_been(queue, point):
     chain = Chain(queue)
     queue.crash(point, lambda: queue.ask("commit_txn", chain.asked))

@@ -51,7 +51,7 @@ def test_all_that_a_script_says_travels(host, agent):
 
 def test_no_more_is_leased_than_the_slots_can_take(host, agent):
     gate = agent.path / "gate"
-    agent.runs(f"while [ ! -e {gate} ]; do sleep 0.02; done; {QUIET}")
+    agent.runs(f"while [ ! -e {gate} ]; do sleep 0.05; done; {QUIET}")
     for _ in range(4):
         host.give()
     with agent.running("--slots", "2"):

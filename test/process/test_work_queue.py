@@ -220,7 +220,7 @@ def test_what_a_script_prints_is_seen_while_it_runs(web, agent):
 
 
 def wait_for(agent):
-    return f"until test -e {agent.path}/go; do sleep 0.02; done; echo done >&3"
+    return f"until test -e {agent.path}/go; do sleep 0.05; done; echo done >&3"
 
 
 def busy(agent, **fields):
@@ -242,6 +242,7 @@ def test_a_cancelled_message_ends_there_and_here(agent):
     assert "cancelled by" in agent.shown(msg_id)["status"]
 
 
+@pytest.mark.slow
 def test_the_message_of_a_killed_agent_is_counted_and_run_again(web, tmp_path):
     agent = Agent(web, tmp_path, seconds=2)
     msg_id = agent.send(f"test $RQ_COUNT = 1 && exec echo done >&3; {LASTS}")
@@ -256,6 +257,7 @@ def test_the_message_of_a_killed_agent_is_counted_and_run_again(web, tmp_path):
 LASTS = "echo 'run here' >&3; sleep 1000"
 
 
+@pytest.mark.slow
 def test_an_agent_that_was_stopped_past_its_lease_changes_nothing(web, tmp_path):
     agent = Agent(web, tmp_path, seconds=1)
     msg_id = agent.send(f"test $RQ_COUNT = 1 && exec echo done second >&3; {LASTS}")
@@ -335,6 +337,7 @@ LIMITED = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_limits_hold_there_as_here(web, agent):
     sent = [agent.send(script, grace=0.3, **limits) for script, limits, _ in LIMITED]
     assert agent.once("--slots", "3").returncode == 0
@@ -345,6 +348,7 @@ def test_limits_hold_there_as_here(web, agent):
             assert message["story"]["why"].startswith("The script was killed after ")
 
 
+@pytest.mark.slow
 def test_settings_of_the_script_there_hold_too(web, agent):
     agent.runs(RUN, timeout=0.5)
     msg_id = agent.send("sleep 60", timeout=50)

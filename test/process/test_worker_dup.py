@@ -72,7 +72,7 @@ def test_queues_that_dup_into_each_other_at_once_all_get_their_answers(
 ):
     here, there = queues
     go = tmp_path / "go"
-    wait = f"until [ -e {go} ]; do sleep 0.02; done\n"
+    wait = f"until [ -e {go} ]; do sleep 0.05; done\n"
     sent = [
         (one, one.send(param1=wait + ONCE, param2=f"dup 0-X-{to.name}"))
         for _ in range(10)

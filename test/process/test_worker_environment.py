@@ -66,7 +66,7 @@ def test_a_script_leads_a_group_of_its_own_and_is_nice(tmp_path, queue):
     assert queue.ended(message)["state"] == "done"
     text = (
         "#!/bin/sh\nfor n in $(seq 500); do nice > found; grep -qx 19 found && break\n"
-        "sleep 0.02; done; echo done >&3\n"
+        "sleep 0.05; done; echo done >&3\n"
     )
     other = RunningQueue(tmp_path, "nice", text)
     del other.settings["nice"]  # what it is where nobody says

@@ -12,7 +12,7 @@ from harness.waiting import wait_until
 
 pytestmark = pytest.mark.process
 NOBODY = 65534
-TOLD = "until [ -s child ]; do sleep 0.02; done"  # a child has written its pid
+TOLD = "until [ -s child ]; do sleep 0.05; done"  # a child has written its pid
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +138,7 @@ def test_a_child_that_ignores_term_is_killed(queue):
 HIDDEN = (
     # Not every sh can close a descriptor of more than one digit.
     "bash -c \"setsid sh -c 'echo \\$\\$ > child; exec sleep 60' "
-    '3>&- 4<&- 963>&- &"\nuntil [ -s child ]; do sleep 0.02; done\n'
+    '3>&- 4<&- 963>&- &"\nuntil [ -s child ]; do sleep 0.05; done\n'
     "if [ $RQ_COUNT = 0 ]; then echo resend 0-again >&3; exit; fi\n"
     "grep -q '^State:.[^ZX]' /proc/$(cat before)/status && echo err overlap >&3\n"
     "echo done alone >&3\n"
