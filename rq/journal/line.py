@@ -68,7 +68,7 @@ def sealed(body: bytes, start: int) -> bytes:
     return b'{"crc":"%08x",%b\n' % (crc32(body, start), body)
 
 
-def group(bodies: list[bytes], g: int, start: int, last: bool = True) -> bytes:
+def group(bodies: list[bytes], g: int, start: int, last: bool) -> bytes:
     """Return lines of the group `g`; if they are its last ones, the last says so
     (`end`)."""
     head = b'"g":%d,' % g

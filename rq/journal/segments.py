@@ -74,7 +74,7 @@ class Segments:
         author: Author,
         last: Position,
         threads: Executor | None,
-        reserve: int = 0,
+        reserve: int,
     ) -> None:
         self.no_space: str | None = None  # why the next segment cannot be made
         self.followed = False  # the current one takes no more: see `_open`

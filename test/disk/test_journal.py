@@ -433,7 +433,9 @@ def test_what_a_failed_sync_left_in_the_old_segment_is_read_once(owner, break_jo
         owner.spool.commit()
     seed = line.seed(owner.spool.journal.journal_id, path.name)
     journal = owner.spool.journal
-    change(path, starts[-1], line.group(journal._group, journal.position.g + 1, seed))
+    change(
+        path, starts[-1], line.group(journal._group, journal.position.g + 1, seed, True)
+    )
     owner.spool.commit()
     owner.again()
     assert [e["seq"] for e in rows(owner)][:4] == [1, 2, 3, 4]
