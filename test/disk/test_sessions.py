@@ -186,6 +186,13 @@ def test_to_look_whether_a_session_stands_is_no_use_of_it(root):
     assert known.principal(cookie, NOW + sessions.IDLE) is None
 
 
+def test_a_clock_that_went_back_far_ends_a_session(root):
+    known = sessions_of(root, ann=ANN)
+    cookie = of_ann(root)
+    assert known.stands(cookie, NOW - sessions.IDLE)
+    assert not known.stands(cookie, NOW - sessions.IDLE - 1)
+
+
 def test_web_processes_that_start_at_once_have_one_secret(tmp_path):
     for number in range(20):
         root = Root(tmp_path / str(number))
