@@ -1,22 +1,25 @@
 """Bugs planted by chance: what a rule is worth to the tests of its room.
 
-A seed draws as many sites of each room as of any other. The tests that name the module are
-run first, then those of its room, without and with processes; the first that fails has
-noticed the bug. What stays alive is a rule without a test, or a change without a meaning.
+A seed draws as many sites of each room as of any other. The tests of unit and disk that come
+by the place are run first, the quickest first, then those with processes of its room; the
+first that fails has noticed the bug. What stays alive is a rule without a test, or a change
+without a meaning.
 (mutmut and cosmic-ray run one command for all mutants, or in one process, and so neither
 the tests of a room first nor what starts processes of its own.)
 """
 
 from __future__ import annotations
 
+import ast
 import random
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from faults.mutants.plant import CHECKOUT, tried
+from faults.mutants.plant import CHECKOUT, run_pytest, tried
 from faults.mutants.sites import Site, sites
+from faults.mutants.waiting import PARTS, Waiting, statement
 
 # The tests with processes that each room has, the sharpest first.
 ROOMS = {
@@ -28,10 +31,12 @@ ROOMS = {
     ),
     "access": (
         *("test_kernel_identity", "test_keys_of_users", "test_token_verbs"),
-        "test_guarded_doors",
+        *("test_gate", "test_signin", "test_door_tls", "test_guarded_doors"),
     ),
     "broker": ("test_broker_verbs", "test_broker", "test_broker_admin"),
 }
+
+ByPlace = dict[str, list[str]]  # the tests that come by a place
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +46,17 @@ class Chance:
     file: str
     site: Site
 
+    @property
+    def room(self) -> str:
+        return self.file.split("/")[1]
+
+    @property
+    def place(self) -> str:
+        return f"{self.file}:{self.site.line}"
+
     def __str__(self) -> str:
         old, new = " ".join(self.site.old.split()), self.site.new or "(nothing)"
-        return f"{self.file}:{self.site.line}: {old} -> {new}"
+        return f"{self.place}: {old} -> {new}"
 
 
 def drawn(
@@ -57,45 +70,76 @@ def drawn(
     return [every[rooms[turn % len(rooms)]].pop() for turn in range(number)]
 
 
+def places(bugs: list[Chance]) -> dict[str, list[int]]:
+    """Return the lines of bugs, by file."""
+    found: dict[str, list[int]] = {}
+    for bug in bugs:
+        found.setdefault(bug.file, []).append(bug.site.line)
+    return found
+
+
 def _bugs(room: str) -> Iterator[Chance]:
     for path in sorted((CHECKOUT / "rq" / room).rglob("*.py")):
         file = str(path.relative_to(CHECKOUT))
         yield from (Chance(file, site) for site in sites(path.read_text()))
 
 
-def noticed_by(bug: Chance, tree: Path) -> str | None:
-    """Plant a bug in `tree`; return the test that notices it, None if all pass."""
-    changed = bug.site.applied((CHECKOUT / bug.file).read_text())
-    seen: set[str] = set()
-    for tests in stages(bug.file):
-        new = [test for test in tests if test not in seen]
-        seen.update(new)
-        if new:
-            verdict = tried(bug.file, changed, new, tree)
-            if verdict.word != "survived" or verdict.by.startswith("no end"):
-                return verdict.by
-    return None
+class Judge:
+    """What tells whether a bug is noticed, in a tree of its own."""
+
+    def __init__(
+        self, tree: Path, waiting: Waiting, by_place: ByPlace, blind: list[str]
+    ) -> None:
+        """`blind`: tests with processes that fail without a bug as well."""
+        self._tree = tree
+        self._waiting = waiting
+        self._by_place = by_place
+        self._blind = [f"--deselect={name}" for name in blind]
+
+    def noticed_by(self, bug: Chance) -> str | None:
+        """Return the test that notices a bug, None if all pass."""
+        text = (CHECKOUT / bug.file).read_text()
+        changed = bug.site.applied(text)
+        if statement(ast.parse(text), bug.site.line) is None:
+            by = self._tried(bug.file, changed, naming(bug.file))
+        elif tests := self._by_place.get(bug.place):
+            by = self._waiting.noticed_by(bug.file, changed, tests)
+        else:
+            by = None
+        return by or self._tried(bug.file, changed, of_room(bug.room))
+
+    def _tried(self, file: str, changed: str, tests: list[str]) -> str | None:
+        if not tests:
+            return None
+        verdict = tried(file, changed, [*self._blind, *tests], self._tree)
+        is_noticed = verdict.word in ("killed", "broken")
+        return verdict.by if is_noticed or verdict.by.startswith("no end") else None
 
 
-def stages(file: str) -> Iterator[list[str]]:
-    """Give the test files that may notice a bug in a module, the sharpest first."""
-    parts = Path(file).with_suffix("").parts
-    room, module = parts[1], parts[-1]
-    quick = [*_files("unit"), *_files("disk")]
-    named = re.compile(
-        rf"\b{re.escape('.'.join(parts))}\b"
-        rf"|from {re.escape('.'.join(parts[:-1]))} import [^\n]*\b{module}\b"
-    )
-    yield [test for test, text in quick if named.search(text)]
-    yield [test for test, text in quick if f"rq.{room}" in text]
-    patterns = ROOMS[room]
-    yield [
+def naming(file: str) -> list[str]:
+    """Return the test files of unit and disk that import from a module."""
+    name = re.escape(".".join(Path(file).with_suffix("").parts))
+    room, _, module = name.rpartition(r"\.")
+    wanted = re.compile(rf"\b{name}\b|from {room} import [^\n]*\b{module}\b")
+    return [
         str(path.relative_to(CHECKOUT))
-        for pattern in patterns
-        for path in sorted((CHECKOUT / "test/process").glob(f"{pattern}.py"))
+        for part in PARTS
+        for path in sorted((CHECKOUT / part).glob("test_*.py"))
+        if wanted.search(path.read_text())
     ]
 
 
-def _files(part: str) -> Iterator[tuple[str, str]]:
-    for path in sorted((CHECKOUT / "test" / part).glob("test_*.py")):
-        yield str(path.relative_to(CHECKOUT)), path.read_text()
+def of_room(room: str) -> list[str]:
+    """Return the test files with processes of a room, the sharpest first."""
+    return [
+        str(path.relative_to(CHECKOUT))
+        for pattern in ROOMS[room]
+        for part in ("process", "web")
+        for path in sorted((CHECKOUT / "test" / part).glob(f"{pattern}.py"))
+    ]
+
+
+def blind(room: str, tree: Path) -> list[str]:
+    """Return the tests with processes of a room that fail in a tree without a bug."""
+    run = run_pytest(tree, *of_room(room), limit=3600.0)
+    return re.findall(r"^(?:FAILED|ERROR) (\S+)", run.stdout, re.MULTILINE)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import compileall
+import itertools
 import os
 import shutil
 import signal
@@ -17,9 +19,11 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 CHECKOUT = HERE.parents[2]
-COPIED = ("rq", "test", "pyproject.toml")
+COPIED = ("rq", "test", "bin", "docs", "examples", "pyproject.toml", "*.md")
 LIMIT = 540.0  # seconds for the tests of one mutant: many wait in vain, and 60 at most
 FAILED, NONE_RAN = 1, 5  # exit statuses of pytest
+PYTHON = (sys.executable, "-B")
+PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +39,7 @@ class Mutant:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the tests said of a mutant: killed, survived, skipped or stale."""
+    """What the tests said of a mutant: killed, broken, survived, skipped or stale."""
 
     word: str
     by: str
@@ -52,14 +56,16 @@ def copied_tree() -> Iterator[Path]:
     """Give a copy of the tree in which bugs may be planted."""
     with tempfile.TemporaryDirectory(prefix="rq-mutants-") as scratch:
         os.chmod(scratch, 0o755)  # scripts that run as other users lie in it
-        for name in COPIED:
-            source, target = CHECKOUT / name, Path(scratch) / name
+        for source in itertools.chain.from_iterable(map(CHECKOUT.glob, COPIED)):
+            target = Path(scratch) / source.name
             if source.is_dir():
                 shutil.copytree(
                     source, target, ignore=shutil.ignore_patterns("__pycache__")
                 )
             else:
                 shutil.copy2(source, target)
+        # Each process that a test starts would compile RQ anew: none here writes bytecode.
+        compileall.compile_dir(Path(scratch) / "rq", quiet=2)
         yield Path(scratch)
 
 
@@ -103,29 +109,37 @@ def _run(tests: list[str], tree: Path, base: str) -> Verdict:
     seconds = time.monotonic() - began
     last = (run.stdout.strip().splitlines() or [""])[-1]
     if run.returncode == FAILED and " failed" in last:
-        return Verdict("killed", _first_failed(run.stdout), seconds)
+        return Verdict("killed", _first(run.stdout, "FAILED"), seconds)
+    if " error" in last:  # of a fixture, or of a module that cannot be imported
+        return Verdict("broken", _first(run.stdout, "ERROR"), seconds)
     if run.returncode == 0 and " passed" not in last:
         return Verdict("skipped", last, seconds)
     return Verdict("survived", last, seconds)
 
 
-def run_pytest(tree: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def run_pytest(
+    tree: Path, *words: str, limit: float = LIMIT
+) -> subprocess.CompletedProcess[str]:
     """Run pytest in `tree`, as in CI: a test that is thinned today would not be found."""
-    env = {name: text for name, text in os.environ.items() if name[:3] != "RQ_"}
-    command = [sys.executable, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     return subprocess.run(
-        [*command, *words],
+        [*PYTHON, *PYTEST, *words],
         cwd=tree,
-        env=env | {"RQ_ROOT": str(tree / "no-root-was-named"), "CI": "true"},
+        env=environment(tree),
         capture_output=True,
         text=True,
-        timeout=LIMIT,
+        timeout=limit,
         check=False,
     )
 
 
-def _first_failed(output: str) -> str:
+def environment(tree: Path) -> dict[str, str]:
+    """Return the environment of tests in `tree`: all of them, as in CI, and no other RQ."""
+    env = {name: text for name, text in os.environ.items() if name[:3] != "RQ_"}
+    return env | {"RQ_ROOT": str(tree / "no-root-was-named"), "CI": "true"}
+
+
+def _first(output: str, word: str) -> str:
     for line in output.splitlines():
-        if line.startswith("FAILED "):
-            return line.removeprefix("FAILED ").partition(" - ")[0].partition("::")[2]
+        if line.startswith(f"{word} "):
+            return line.removeprefix(f"{word} ").partition(" - ")[0]
     return "?"

@@ -7,11 +7,13 @@
 import os
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from queue import SimpleQueue
 
 import pytest
-from faults.mutants.chance import ROOMS, drawn, noticed_by
+from faults.mutants.chance import ROOMS, Judge, blind, drawn, places
 from faults.mutants.plant import copied_tree
+from faults.mutants.waiting import Waiting
 from harness.extent import SEED
 
 NUMBER = int(os.environ.get("RQ_MUTANTS", "200"))
@@ -22,26 +24,30 @@ AT_ONCE = 2
 @pytest.mark.mutants
 def test_most_bugs_are_noticed(capsys):
     bugs = drawn(NUMBER, SEED, tuple(CHOSEN))
-    with copied_tree() as first, copied_tree() as second:
-        trees = SimpleQueue()
-        for tree in (first, second):
-            trees.put(tree)
+    judges = SimpleQueue()
 
-        def judged(bug):
-            tree = trees.get()
-            try:
-                by = noticed_by(bug, tree)
-            finally:
-                trees.put(tree)
-            with capsys.disabled():
-                print(f"{'noticed' if by else 'ALIVE  '} {bug}  {by or ''}", flush=True)  # noqa: T201
-            return bug, by
+    def judged(bug):
+        judge = judges.get()
+        try:
+            by = judge.noticed_by(bug)
+        finally:
+            judges.put(judge)
+        with capsys.disabled():
+            print(f"{'noticed' if by else 'ALIVE  '} {bug}  {by or ''}", flush=True)  # noqa: T201
+        return bug, by
 
+    with ExitStack() as stack:
+        trees = [stack.enter_context(copied_tree()) for _ in range(AT_ONCE)]
+        waiting = [stack.enter_context(closing(Waiting(tree))) for tree in trees]
+        by_place = waiting[0].coming_by(places(bugs))
+        rooms = {bug.room for bug in bugs}
+        no_help = [test for room in rooms for test in blind(room, trees[0])]
+        for tree, tests in zip(trees, waiting, strict=True):
+            judges.put(Judge(tree, tests, by_place, no_help))
         with ThreadPoolExecutor(AT_ONCE) as pool:
             verdicts = list(pool.map(judged, bugs))
-    room_of = {bug: bug.file.split("/")[1] for bug, _ in verdicts}
-    noticed = Counter(room_of[bug] for bug, by in verdicts if by)
-    drawn_in = Counter(room_of.values())
+    noticed = Counter(bug.room for bug, by in verdicts if by)
+    drawn_in = Counter(bug.room for bug in bugs)
     alive = [str(bug) for bug, by in verdicts if not by]
     shares = {room: f"{noticed[room]} of {drawn_in[room]}" for room in drawn_in}
     with capsys.disabled():
