@@ -175,25 +175,28 @@ def test_a_directory_without_run_is_a_queue_whose_workers_are_elsewhere(shared):
 # ---- mistakes
 
 
-@pytest.mark.parametrize(
-    ("mistake", "told"),
-    [
-        (lambda d: (d / "config.json").write_text("{"), "is not JSON"),
-        (lambda d: (d / "config.json").write_text('{"nice": "x"}'), "nice"),
-        (lambda d: (d / "config.json").write_text('{"num_worker": 1}'), "num_workers"),
-        (lambda d: (d / "run").chmod(0o644), "is not executable"),
-        (lambda d: (d / "run").unlink(), "is missing"),
-        (lambda d: d.rename(d.with_name("elsewhere")), "leads to"),
-    ],
-)
-def test_a_mistake_is_shown_and_the_queue_goes_on(shared, mistake, told):
+MISTAKES = [
+    (lambda d: (d / "config.json").write_text("{"), "is not JSON"),
+    (lambda d: (d / "config.json").write_text('{"nice": "x"}'), "nice"),
+    (lambda d: (d / "config.json").write_text('{"num_worker": 1}'), "num_workers"),
+    (lambda d: (d / "run").chmod(0o644), "is not executable"),
+    (lambda d: (d / "run").unlink(), "is missing"),
+    (lambda d: d.rename(d.with_name("elsewhere")), "leads to"),
+]
+
+
+def test_a_mistake_is_shown_and_the_queue_goes_on(shared):
     directory = linked(shared, "q", {"num_workers": 2})
+    good = shutil.copytree(directory, directory.with_name("good"))
     pid = shared.child("q")["pid"]
-    mistake(directory)
-    wait_until(lambda: told in errors(shared).get("q", ""), 60)
-    assert listed(shared) == ["q"]
-    assert settings_of(shared, "q")["num_workers"] == 2
-    assert shared.child("q")["pid"] == pid
+    for mistake, told in MISTAKES:
+        mistake(directory)
+        wait_until(lambda told=told: told in errors(shared).get("q", ""), 60)
+        assert listed(shared) == ["q"], told
+        assert settings_of(shared, "q")["num_workers"] == 2, told
+        assert shared.child("q")["pid"] == pid, told
+        shutil.copytree(good, directory, dirs_exist_ok=True)
+        wait_until(lambda: errors(shared) == {})
 
 
 def test_a_mistake_that_is_mended_is_shown_no_longer(shared):
@@ -307,6 +310,7 @@ def test_a_linked_queue_that_was_deleted_stays_deleted_until_it_is_linked_anew(s
     shared.until_up("q")
 
 
+@pytest.mark.slow
 def test_queues_of_the_ancestor_are_adopted_when_linked_and_else_left_alone(daemon):
     for name in ("linked", "other"):
         path = daemon.root.queue(name).path
@@ -403,18 +407,18 @@ def test_scandir_goes_on_after_kill_and_when_the_supervisor_is_annoyed(running):
     assert os.listdir(running.root.trash) == []
 
 
-def test_a_name_that_is_no_text_is_said_and_stops_no_other(running):
+def test_a_name_that_is_no_text_is_said_and_stops_no_other(shared):
     odd = os.fsdecode(b"caf\xe9")
-    directory = linked(running, "good")
-    away = running.root.path / odd
-    (running.root.scandir / odd).symlink_to(directory)
-    (running.root.scandir / "away").symlink_to(away)
-    (running.root.timers / f"{odd}.json").write_text("{}")
-    wait_until(lambda: {"caf<U+DCE9>", "away"} <= set(errors(running)))
-    wait_until(lambda: running.ask("status")["timers"].get("errors"))
-    assert list(running.ask("status")["timers"]["errors"]) == ["caf<U+DCE9>.json"]
-    rows = rq("timer", "ls", "--json", root=running.root.path)
+    directory = linked(shared, "good")
+    away = shared.root.path / odd
+    (shared.root.scandir / odd).symlink_to(directory)
+    (shared.root.scandir / "away").symlink_to(away)
+    (shared.root.timers / f"{odd}.json").write_text("{}")
+    wait_until(lambda: {"caf<U+DCE9>", "away"} <= set(errors(shared)))
+    wait_until(lambda: shared.ask("status")["timers"].get("errors"))
+    assert list(shared.ask("status")["timers"]["errors"]) == ["caf<U+DCE9>.json"]
+    rows = rq("timer", "ls", "--json", root=shared.root.path)
     assert [row["name"] for row in json.loads(rows.stdout)] == ["caf<U+DCE9>.json"]
     settings = directory / "config.json"
     settings.write_text(json.dumps({"num_workers": 3}))
-    wait_until(lambda: settings_of(running, "good")["num_workers"] == 3)
+    wait_until(lambda: settings_of(shared, "good")["num_workers"] == 3)

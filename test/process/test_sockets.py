@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import grp
 import json
 import os
@@ -9,6 +10,7 @@ import pwd
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -83,9 +85,22 @@ def test_every_command_of_every_socket_names_the_role_that_it_takes():
 
 @pytest.fixture
 def site(tmp_path):
-    """A supervisor with a queue, whose sockets the group 0 can open."""
-    open_to_others(tmp_path)
-    with daemon_on(tmp_path / "root") as daemon:
+    with open_site(tmp_path) as site:
+        yield site
+
+
+@pytest.fixture(scope="module")
+def lasting(tmp_path_factory):
+    """A site for tests that only ask."""
+    with open_site(tmp_path_factory.mktemp("site")) as site:
+        yield site
+
+
+@contextlib.contextmanager
+def open_site(path: Path) -> Iterator[Daemon]:
+    """Give a supervisor with a queue, whose sockets the group 0 can open."""
+    open_to_others(path)
+    with daemon_on(path / "root") as daemon:
         settings = json.loads(daemon.root.config.read_text())
         settings["admin_group"] = GROUP
         daemon.root.config.write_text(json.dumps(settings))
@@ -109,15 +124,15 @@ def is_refused(reply: object, command: str) -> bool:
 
 @pytest.mark.parametrize("kind", ROLES)
 def test_others_of_the_sockets_group_are_refused_what_their_role_does_not_cover(
-    site, kind
+    lasting, kind
 ):
     for command, role in table(kind).items():
         with acting_as(STRANGER, 0):
-            reply = asked(site, kind, command)
+            reply = asked(lasting, kind, command)
         refused = command in OWN or not OTHERS[kind].covers(role)
         assert is_refused(reply, command) is refused, reply
-    assert site.is_up("mail")
-    assert site.ask("ping") == ["pong"]
+    assert lasting.is_up("mail")
+    assert lasting.ask("ping") == ["pong"]
 
 
 @pytest.mark.parametrize(("gid", "groups"), [(1, []), (0, [7, 1])])
@@ -133,18 +148,18 @@ def test_members_of_the_admin_group_may_ask_all_but_what_is_rqs_own(site, gid, g
     assert site.process.wait(60) == 0
 
 
-def test_members_of_other_groups_are_no_admins(site):
+def test_members_of_other_groups_are_no_admins(lasting):
     with acting_as(STRANGER, 0, [7, 8]):
-        reply = asked(site, "supervisor", "pause_queue", "mail")
+        reply = asked(lasting, "supervisor", "pause_queue", "mail")
     assert is_refused(reply, "pause_queue")
 
 
 @pytest.mark.slow
-def test_more_groups_than_python_reads_of_the_kernel_are_looked_up_by_name(site):
+def test_more_groups_than_python_reads_of_the_kernel_are_looked_up_by_name(lasting):
     with acting_as(STRANGER, 0, [*range(100, 500), 1]):
-        reply = asked(site, "supervisor", "pause_queue", "mail")
+        reply = asked(lasting, "supervisor", "pause_queue", "mail")
     assert is_refused(reply, "pause_queue"), "4321 has no name, so no groups either"
-    assert site.ask("ping") == ["pong"]
+    assert lasting.ask("ping") == ["pong"]
 
 
 def test_an_admin_makes_queues_only_where_allow_new_queue_says_so(site):
