@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import signal
 import subprocess
 import sys
@@ -24,6 +25,7 @@ class Agent:
         self.host = host
         self.script = path / "script"
         self.dir = path / "dir"
+        self.said = path / "said"
         self.process = None
         self.root = None  # where config/peers.json is
 
@@ -55,13 +57,16 @@ class Agent:
             cwd=CHECKOUT, capture_output=True, text=True, timeout=60, check=False,
         )  # fmt: skip
 
+    def begin(self, *words):
+        """Start it; `end` ends it."""
+        command = ["rq.cli", *self.words(*words)]
+        with open(os.devnull) as null, self.said.open("wb") as said:
+            self.process = cli.start(command, {}, CHECKOUT, (null, said, said))
+
     @contextlib.contextmanager
     def running(self, *words):
         """Run until the block ends, and to its end."""
-        self.process = subprocess.Popen(
-            self.command("--script", str(self.script), *words),
-            cwd=CHECKOUT, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
+        self.begin("--script", str(self.script), *words)
         try:
             yield self
         finally:
@@ -71,8 +76,8 @@ class Agent:
         """End it; return what it wrote."""
         if self.process.poll() is None:
             self.process.send_signal(number)
-        _, said = self.process.communicate(timeout=30)
-        return said
+        self.process.wait(30)
+        return self.said.read_text()
 
     def folders(self):
         """Return what lies in the folders of messages."""

@@ -6,24 +6,28 @@ import contextlib
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from harness.checkout import CHECKOUT
+from harness import cli
+from harness.forks import Forked
 from harness.kills import Site
 from rq.timers.state import read_state
 
 
 @contextlib.contextmanager
-def timers(site: Site, crash_at: str = "") -> Iterator[subprocess.Popen[bytes]]:
+def timers(
+    site: Site, crash_at: str = ""
+) -> Iterator[subprocess.Popen[bytes] | Forked]:
     """Run the timers of a root."""
-    here = os.pathsep.join([str(CHECKOUT), os.environ.get("PYTHONPATH", "")])
-    env = {**os.environ, "PYTHONPATH": here, "RQ_CRASH_AT": crash_at}
-    told = [sys.executable, "-m", "rq.timers", "--root", str(site.root.path)]
-    with (site.root.log / "timers.stderr").open("ab") as stderr:
-        process = subprocess.Popen(told, env=env, stderr=stderr)
+    told = ["rq.timers", "--root", str(site.root.path)]
+    with (
+        open(os.devnull) as null,
+        (site.root.log / "timers.stderr").open("ab") as stderr,
+    ):
+        files = (null, stderr, stderr)
+        process = cli.start(told, {"RQ_CRASH_AT": crash_at}, None, files)
     try:
         yield process
     finally:

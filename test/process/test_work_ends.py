@@ -27,9 +27,7 @@ def test_a_stopped_agent_gives_back_what_does_not_end(host, agent):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_an_agent_that_is_not_ready_ends_as_one_that_is(host, agent, number):
     host.is_silent = True
-    agent.process = subprocess.Popen(
-        agent.command(), cwd=CHECKOUT, stderr=subprocess.PIPE, text=True
-    )
+    agent.begin()
     wait_until(lambda: host.visits)  # for its script
     said = agent.end(number)
     assert agent.process.returncode == 0
@@ -37,13 +35,15 @@ def test_an_agent_that_is_not_ready_ends_as_one_that_is(host, agent, number):
 
 
 def test_an_agent_that_has_not_begun_ends_as_one_that_works(host, agent):
-    agent.process = subprocess.Popen(
+    """A Python of its own: its first moments are what matters."""
+    with subprocess.Popen(
         agent.command(), cwd=CHECKOUT, stderr=subprocess.PIPE, text=True
-    )
-    status = Path(f"/proc/{agent.process.pid}/status")
-    wait_until(lambda: catches(status.read_text(), signal.SIGTERM))
-    said = agent.end()
-    assert agent.process.returncode == 0
+    ) as process:
+        status = Path(f"/proc/{process.pid}/status")
+        wait_until(lambda: catches(status.read_text(), signal.SIGTERM))
+        process.terminate()
+        said = process.stderr.read()
+    assert process.returncode == 0
     assert said.count("\n") <= 1
 
 

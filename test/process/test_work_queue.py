@@ -6,11 +6,10 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
-import sys
 from urllib.parse import quote
 
 import pytest
+from harness import cli
 from harness.checkout import CHECKOUT
 from harness.processes import lives
 from harness.waiting import wait_until
@@ -47,21 +46,19 @@ class Agent:
         run.chmod(0o755)
         (self.script / "config.json").write_text(json.dumps({"nice": 0, **config}))
 
-    def command(self, *words):
+    def words(self, *words):
         url = f"http://127.0.0.1:{self.web.port}/q/{self.queue}"
-        at = [sys.executable, "-m", "rq.cli", "work", url, "--grace", "1"]
         base = ["--dir", str(self.path / "dir"), "--script", str(self.script)]
-        return [*at, *base, *words]
+        return ["work", url, "--grace", "1", *base, *words]
 
     def once(self, *words):
-        return subprocess.run(
-            self.command("--once", *words),
-            cwd=CHECKOUT, capture_output=True, text=True, timeout=60, check=False,
-        )  # fmt: skip
+        return cli.rq(*self.words("--once", *words), cwd=CHECKOUT)
 
     @contextlib.contextmanager
     def running(self, *words):
-        process = subprocess.Popen(self.command(*words), cwd=CHECKOUT)
+        command = ["rq.cli", *self.words(*words)]
+        with open(os.devnull, "r+") as null:
+            process = cli.start(command, {}, CHECKOUT, (null, null, null))
         self.process = process
         try:
             yield process
@@ -278,13 +275,8 @@ def test_workers_are_listed_with_what_they_do(web, agent):
     busy(agent)
     with agent.running("--slots", "3", "--label", "blue"):
         pid_of(agent)
-        root = str(web.daemon.root.path)
-        listing = [sys.executable, "-m", "rq.cli", "--root", root, "worker", "ls"]
-        reply = subprocess.run(
-            [*listing, agent.queue, "--json"],
-            cwd=CHECKOUT, capture_output=True, check=True,
-        )  # fmt: skip
-        [row] = json.loads(reply.stdout)
+        words = ("worker", "ls", agent.queue, "--json")
+        [row] = json.loads(cli.rq(*words, root=web.daemon.root.path).stdout)
     assert row["by"].endswith("/blue")
     assert (row["queue"], row["slots"], row["busy"]) == (agent.queue, 3, 1)
 
@@ -315,12 +307,9 @@ def test_the_script_of_the_queue_itself_runs_there(web, tmp_path):
     settings |= {"exec_prefix": "", "pull": {"share_script": True}}
     assert web.daemon.ask("create_queue", settings)[0] == "success"
     msg_id = agent.send()
-    command = agent.command("--once")
-    at = command.index("--script")
-    ended = subprocess.run(
-        [*command[:at], *command[at + 2 :]],
-        cwd=CHECKOUT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    words = agent.words("--once")
+    at = words.index("--script")
+    ended = cli.rq(*words[:at], *words[at + 2 :], cwd=CHECKOUT)
     assert agent.state(msg_id) == "done", ended.stderr
     assert agent.shown(msg_id)["status"] == "done - shared"
 
