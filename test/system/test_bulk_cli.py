@@ -4,7 +4,7 @@ import json
 import time
 
 import pytest
-from harness.cli import define, rq, running
+from harness.cli import BUNDLED, define, rq, running
 from harness.queues import short
 from harness.sockets import old_ask
 from harness.waiting import wait_until
@@ -25,7 +25,7 @@ def root(tmp_path_factory):
     path.mkdir()
     define(path, "work", WORK, num_workers=4)
     define(path, "later", WORK, num_workers=4)
-    with running(path):
+    with running(path, without=BUNDLED):
         yield path
 
 

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from harness.cli import define, rq, running
+from harness.cli import BUNDLED, define, rq, running
 
 pytestmark = [pytest.mark.system, pytest.mark.long]
 
@@ -16,7 +16,7 @@ def root(tmp_path_factory):
     path.mkdir()
     define(path, "joins", WORK, num_workers=0, unique={"params": [1]})
     define(path, "rejects", WORK, num_workers=0, unique={"conflict": "reject"})
-    with running(path):
+    with running(path, without=BUNDLED):
         yield path
 
 
