@@ -66,6 +66,7 @@ class Consumer(Worker):
                 self.bodies.append(body.decode())
 
 
+@pytest.mark.slow
 def test_kills_lose_nothing_and_end_nothing_twice(tmp_path):
     with (
         broker_in(tmp_path, main=SETTINGS) as broker,

@@ -140,6 +140,7 @@ def test_whoever_stops_waiting_leaves_it_leaving_and_may_cancel(hosts):
     wait_until(lambda: reaches(second) == 2)
 
 
+@pytest.mark.slow
 def test_a_dead_node_is_forgotten_and_who_did_not_hear_is_told(hosts):
     first, second, third = hosts
     third.broker.kill()

@@ -107,6 +107,7 @@ def accept(nodes, how):
     subprocess.run(command, check=True, env=environment({}))
 
 
+@pytest.mark.slow
 def test_a_node_with_an_old_disk_waits_for_a_word_and_hands_nothing_out_twice(
     nodes, old
 ):

@@ -59,6 +59,7 @@ def _reachable(root: Path, path: Path) -> bool:
     return all(one.stat().st_mode & stat.S_IXOTH for one in above)
 
 
+@pytest.mark.slow
 def test_files_below_the_directories_of_a_clone_are_closed_all_the_same(root):
     """git makes these directories, open to all where the umask says so."""
     loose = []

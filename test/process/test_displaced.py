@@ -334,6 +334,7 @@ def test_a_broker_without_its_directory_keeps_no_job_and_ends(
                 subprocess.run(["umount", "-l", broker.directory], check=True)
 
 
+@pytest.mark.slow
 def test_a_broker_that_waits_for_nothing_looks_at_its_directory(tmp_path: Path) -> None:
     with broker_in(tmp_path / "node") as broker:
         assert broker.start().ask("PING") == "PONG"  # its directory is made by now

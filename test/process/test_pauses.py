@@ -43,6 +43,7 @@ def test_a_pause_that_is_over_at_the_start_counts_no_more(tmp_path):
         assert queue.ended(msg_id)["state"] == "done"
 
 
+@pytest.mark.slow
 def test_the_supervisor_pauses_with_a_reason_and_removes_what_is_over(shared):
     shared.create("q")
     soon = time.time() + 1.5

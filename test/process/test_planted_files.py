@@ -99,6 +99,7 @@ def test_what_rq_writes_of_a_message_goes_into_files_of_its_own(
         queue.ok("delete_message", {"msg_id": msg_id})
 
 
+@pytest.mark.slow
 def test_a_folder_thousands_of_levels_deep_is_removed_with_its_message(queue):
     dig = "import os\nfor n in range(1500): os.mkdir('d'); os.chdir('d')"
     message = queue.run(param1=f'"$RQ_PYTHON" -c "{dig}"; echo done >&3', seconds=60)

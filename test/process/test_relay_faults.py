@@ -80,6 +80,7 @@ def test_what_comes_later_than_the_sender_waits_makes_one_message(hasty, step, f
     assert prepared == 0
 
 
+@pytest.mark.slow
 def test_an_upload_goes_on_where_it_was_cut(pair):
     data = {"large.bin": bytes(range(256)) * 40_000}
     pair.proxy.once("attach", "cut request")

@@ -212,6 +212,7 @@ def test_an_rq_lives_beside_code_that_it_may_only_read(code, place):
     assert set(owners(root).values()) == {USER}
 
 
+@pytest.mark.slow
 def test_a_venv_of_root_that_is_out_of_date_is_one_sentence(code):
     lock = code / "requirements.lock"
     text = lock.read_text()

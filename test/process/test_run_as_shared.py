@@ -335,6 +335,7 @@ class WithAccounts(RunningQueue):
         (self.root.path / "passwd").write_text(text)
 
 
+@pytest.mark.slow
 def test_a_worker_that_stays_is_renewed_when_its_account_has_another_id(root):
     queue = WithAccounts(root, "t", "obey_on", worker="persistent", user="worker")
     queue.account(NOBODY)

@@ -131,6 +131,7 @@ MAILTO=ops@example.org, root
 """
 
 
+@pytest.mark.slow
 def test_whom_cron_mailed_what_a_line_printed_rq_mails_it(daemon):
     box = Post(daemon.root.path)
     daemon.root.scandir.mkdir(exist_ok=True)

@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 from harness.cli import rq
+from harness.extent import rotated
 from harness.kills import site_at
 from harness.queues import ask_at_once, short
 from harness.waiting import wait_until
@@ -129,7 +130,7 @@ def test_what_comes_while_a_commit_waits_for_the_disk_hears_of_it(
     queue.prove()
 
 
-@pytest.mark.parametrize("verb", ["commit_txn", "abort_txn"])
+@pytest.mark.parametrize("verb", rotated(["commit_txn", "abort_txn"]))
 def test_a_decision_waits_for_what_is_being_prepared(queue, verb):
     """Many messages are prepared a few at a time; none is added after the decision."""
     txn = opened(queue)
@@ -209,7 +210,7 @@ def test_a_stranger_is_not_committed_and_stops_the_others(queue):
     queue.prove()
 
 
-@pytest.mark.parametrize("end", ["kill", "stop"])
+@pytest.mark.parametrize("end", rotated(["kill", "stop"]))
 def test_a_transaction_that_is_left_alone_is_aborted(site, end):
     queue = site.queue().start(TEST_TICK="3600")  # until the next start nobody looks
     txn = opened(queue, ttl=1)

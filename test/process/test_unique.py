@@ -468,6 +468,7 @@ def test_a_relayed_message_that_joins_is_delivered(tmp_path, fault):
         assert pair.sink.ask("num_messages")["prep"] == 0
 
 
+@pytest.mark.slow
 def test_a_relayed_message_that_is_rejected_ends_in_err(tmp_path):
     with relayed_to(tmp_path, "reject") as (pair, stands):
         ended = pair.relayed(pair.send(param1="a"))

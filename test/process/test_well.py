@@ -77,6 +77,7 @@ def test_a_queue_that_stands_still_is_told_by_both(web):
     wait_until(lambda: status(web)[0] == 0)
 
 
+@pytest.mark.slow
 def test_queues_that_stand_frozen_do_not_keep_a_monitor_waiting(web):
     """It hangs up after some seconds, and would not read which queue it is."""
     names = sorted(web.queue("echo done >&3") for _ in range(3))

@@ -205,6 +205,7 @@ def test_a_script_that_is_no_tar_is_refused_in_a_sentence(tmp_path, data):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_script_of_too_many_files_is_refused_and_nothing_of_it_stays(
     tmp_path, monkeypatch
 ):

@@ -30,6 +30,7 @@ def test_attachments_that_are_not_what_was_said_are_given_back(host, agent):
     assert "no room" in whys[1]
 
 
+@pytest.mark.slow
 def test_what_the_disk_here_has_no_room_for_is_given_back(host, agent):
     """As on a full disk: the host is not to blame, and its lease is not renewed for ever."""
     agent.runs(QUIET)

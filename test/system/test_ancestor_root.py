@@ -165,6 +165,7 @@ def test_a_queue_that_is_brought_up_goes_on(root):
     until(root, ancestor.PAUSED_WAITING, "done")
 
 
+@pytest.mark.slow
 def test_his_deleted_queue_is_left_alone(root):
     config = root.queues / "gone.deleted.1234/config.json"
     assert json.loads(config.read_text())["name"] == "gone.deleted.1234"

@@ -109,6 +109,7 @@ def test_a_timer_fires_at_another_host(hosts):
     got(there, "timer")
 
 
+@pytest.mark.slow
 def test_what_goes_round_in_a_loop_ends_in_err(hosts):
     here, there, _ = hosts
     there.daemon.link("relay", CHECKOUT / "rq/bundled/relay")

@@ -119,6 +119,7 @@ def test_of_too_many_lines_the_rest_is_not_read(web):
     assert rows[-1]["line"] == 100_001
 
 
+@pytest.mark.slow
 def test_lines_without_a_content_length_are_bounded_as_they_come(web):
     """What came before the bound is looked at, and the rest is refused by one line."""
     wrong = (b"x" * 1_000_000 + b"\n" for _ in range(80))

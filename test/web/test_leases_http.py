@@ -169,6 +169,7 @@ def test_a_client_that_hangs_up_while_it_waits_is_no_error(web):
     assert log.read_text() == before
 
 
+@pytest.mark.slow
 def test_a_wait_is_answered_when_the_web_stops(web):
     """Its worker would else read half a connection, and wait for no answer."""
     name = pulled(web)

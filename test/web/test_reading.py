@@ -125,6 +125,7 @@ def test_transactions_are_shown_by_an_owner_whose_queue_is_down(there):
     assert web.get("/q/t/txn.json").status == wanted
 
 
+@pytest.mark.slow
 def test_a_sender_cannot_say_that_nobody_answers(tmp_path):
     with running_queue(tmp_path, SCRIPT) as queue:
         fields = {"_silent": "<b>rubbish", "_txn": "no/such", "phase": "none"}

@@ -94,6 +94,7 @@ def test_the_page_of_a_transaction_counts_its_rows(queue, web):
     queue.ok("abort_txn", {"txn": txn})
 
 
+@pytest.mark.slow
 def test_what_acts_on_all_that_wait_is_told_to_wait_for_the_rows(tmp_path):
     with kept(RowsQueue(tmp_path)) as queue, web_alone(tmp_path) as web:
         queue.add(10, 15)

@@ -509,6 +509,7 @@ def test_strangers_who_send_a_body_slowly_keep_nobody_out(tmp_path, path):
             assert web.get("/q.json", Authorization=right).status == 200
 
 
+@pytest.mark.slow
 def test_who_must_wait_is_told_how_long(tmp_path):
     with web_alone(tmp_path, basic_auth={"users": USERS}) as web:
         answers = []
