@@ -28,6 +28,7 @@ ROOMS = {
     "queues": (
         *("test_queue_commands", "test_queue_schedule", "test_hold", "test_order"),
         *("test_leases", "test_unique", "test_retry", "test_bulk", "test_batch"),
+        *("test_transactions", "test_rows"),
     ),
     "access": (
         *("test_kernel_identity", "test_keys_of_users", "test_token_verbs"),
