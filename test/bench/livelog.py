@@ -116,7 +116,7 @@ def main() -> int:
     port = free_port()
     with (
         tempfile.TemporaryDirectory(prefix="rq-bench-") as scratch,
-        daemon_on(Path(scratch) / "rq") as daemon,
+        daemon_on(Path(scratch) / "rq", forked=False) as daemon,
     ):
         showcase.configure(daemon, port)
         daemon.start()

@@ -44,7 +44,7 @@ PAGES = (
 def main() -> None:
     with (
         tempfile.TemporaryDirectory(dir=os.environ.get("RQ_BENCH_DIR")) as path,
-        served(Path(path)) as web,
+        served(Path(path), forked=False) as web,
     ):
         make(web)
         msg_id = web.send(LARGE)

@@ -21,6 +21,8 @@ from harness.starting import environment
 from rq.supervisor import forks as answers
 
 _LOOK = 0.05  # seconds between looks at what another thread may have read
+# Programs that are forked from one process: they need the same.
+_TOGETHER = dict.fromkeys(("supervisor", "web"), ("supervisor", "web"))
 
 
 def suffice(changes: Mapping[str, str]) -> bool:
@@ -34,9 +36,10 @@ def start(
 ) -> tuple[Forked, str]:
     """Start a program of `fork_server`; return its process and what it says of its
     readiness, as `starting.start` does."""
-    request = json.dumps({"words": words, "environment": dict(env)})
+    asked = {"program": program, "words": words, "environment": dict(env)}
     ready, theirs = os.pipe()
-    process = _forks(program).fork(request, theirs, stderr)
+    forks = _forks(*_TOGETHER.get(program, (program,)))
+    process = forks.fork(asked, theirs, stderr)
     os.close(theirs)
     said = os.read(ready, 4096)
     os.close(ready)
@@ -48,12 +51,7 @@ def start_tool(
 ) -> Forked:
     """Start a tool of RQ, as `python -m` with these words does, in a directory and with
     these as its standard files."""
-    request = json.dumps({"words": [cwd, *words], "environment": dict(env)})
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        process = _forks("tool").fork(request, theirs.fileno(), files[2])
-        socket.send_fds(ours, [b"."], files)
-    return process
+    return _forks("tool").run(words, env, cwd, dict(enumerate(files)))
 
 
 class Forked:
@@ -90,30 +88,41 @@ class Forked:
 
 
 # A process that is forked inherits what malloc has learnt, and would keep large blocks that
-# it frees; with a threshold that is set, malloc learns nothing.
-MALLOC = {"MALLOC_MMAP_THRESHOLD_": "131072"}
+# it frees; with a threshold that is set, malloc learns nothing. For brokers, whose memory is
+# measured, and no others: each large block then costs its pages again.
+MALLOC = {"broker": {"MALLOC_MMAP_THRESHOLD_": "131072"}}
 
 
 class Forks:
     """The line to a fork server of this process's own."""
 
-    def __init__(self, program: str) -> None:
+    def __init__(self, line: socket.socket) -> None:
         self._lock = threading.RLock()
         self._processes: dict[int, Forked] = {}
         self._text = b""
-        self._line, theirs = socket.socketpair()
-        with theirs:
-            self._server = subprocess.Popen(
-                [sys.executable, "-m", "harness.fork_server", program],
-                env=environment(MALLOC),
-                stdin=theirs,
-            )
+        self._line = line
         assert isinstance(self._answer(), answers.Ready)
-        atexit.register(self._close)
 
-    def fork(self, request: str, ready: int, stderr: int) -> Forked:
+    def run(
+        self,
+        words: Sequence[str],
+        env: Mapping[str, str],
+        cwd: str,
+        files: Mapping[int, int],
+    ) -> Forked:
+        """Do as `python -m` with these words does, in a directory; `files` are its
+        descriptors, the standard ones among them, and which of ours each is."""
+        asked = {"program": "tool", "words": [cwd, *words], "environment": dict(env)}
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            process = self.fork(asked, theirs.fileno(), files[2])
+            numbers = json.dumps([*files]).encode()
+            socket.send_fds(ours, [numbers], [*files.values()])
+        return process
+
+    def fork(self, asked: Mapping[str, object], ready: int, stderr: int) -> Forked:
         """Let a process be forked; it says on `ready` that it serves."""
-        line = json.dumps({"name": request}).encode() + b"\n"
+        line = json.dumps({"name": json.dumps(asked)}).encode() + b"\n"
         with self._lock:
             socket.send_fds(self._line, [line], [ready, stderr])
             while True:
@@ -152,11 +161,18 @@ class Forks:
         if isinstance(answer, answers.Exited):
             self._processes.pop(answer.pid).returncode = answer.status
 
-    def _close(self) -> None:
-        self._line.close()
-        self._server.wait(60)
-
 
 @functools.cache
-def _forks(program: str) -> Forks:
-    return Forks(program)
+def _forks(*programs: str) -> Forks:
+    line, theirs = socket.socketpair()
+    words = [sys.executable, "-m", "harness.fork_server", *programs]
+    env = environment(MALLOC.get(programs[0], {}))
+    with theirs:
+        server = subprocess.Popen(words, env=env, stdin=theirs)
+
+    def close() -> None:
+        line.close()
+        server.wait(60)
+
+    atexit.register(close)
+    return Forks(line)

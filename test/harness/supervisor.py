@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from harness import forks
+from harness.forks import Forked
 from harness.sockets import old_ask
 from harness.starting import READY, environment, script_environment, start
 from harness.waiting import wait_until
@@ -29,12 +31,14 @@ SCRIPT = "#!/bin/sh\necho done ok >&3\n"
 class Daemon:
     """A root and the supervisor that runs on it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, forked: bool = True) -> None:
+        """`forked`: no test asks how it starts its programs, or what they take of memory."""
         self.root = Root(path)
+        self.forked = forked
         self.tag = uuid.uuid4().hex
         self.env: dict[str, str] = {}
         self.before: list[str] = []  # words before the supervisor's command
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | Forked | None = None
         files.make_root(self.root)
         settings = {
             "env": "test",
@@ -67,8 +71,14 @@ class Daemon:
         }
 
     def start(self, **kwargs: Any) -> None:
+        """Start it; it and its children are forked, where nothing asks for a Python of
+        its own."""
         told = self.command("rq.supervisor", "--ready-fd", READY)
-        self.process, said = start(**told, **kwargs)
+        if self.forked and not (kwargs or self.before) and forks.suffice(self.env):
+            words = ("--root", str(self.root.path))
+            self.process, said = forks.start("supervisor", words, told["env"])
+        else:
+            self.process, said = start(**told, **kwargs)
         assert said == "\n", said
 
     def stop(self) -> int:
@@ -118,14 +128,15 @@ class Daemon:
         return int(pid)
 
     def processes(self) -> list[int]:
-        """Return every process that this daemon started and that still is."""
-        mark = f"RQ_TEST_TAG={self.tag}".encode()
+        """Return every process that this daemon started and that still is. The kernel shows
+        no environment of those that were forked: their errors go to a log of the root."""
+        mark, logs = f"RQ_TEST_TAG={self.tag}".encode(), os.path.realpath(self.root.log)
         found = []
-        for name in os.listdir("/proc"):
-            with contextlib.suppress(OSError, ValueError):
-                pid = int(name)
-                if mark in Path(f"/proc/{name}/environ").read_bytes().split(b"\0"):
-                    found.append(pid)
+        for place in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                is_marked = mark in (place / "environ").read_bytes().split(b"\0")
+                if is_marked or os.readlink(place / "fd/2").startswith(f"{logs}/"):
+                    found.append(int(place.name))
         return found
 
     def close(self) -> None:
@@ -195,8 +206,8 @@ def _remove(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def daemon_on(path: Path) -> Iterator[Daemon]:
-    daemon = Daemon(path)
+def daemon_on(path: Path, *, forked: bool = True) -> Iterator[Daemon]:
+    daemon = Daemon(path, forked=forked)
     try:
         yield daemon
     finally:

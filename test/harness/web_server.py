@@ -153,9 +153,9 @@ def write_config(path: Path, port: int, **settings: Any) -> None:
 
 
 @contextlib.contextmanager
-def served(path: Path, **settings: Any) -> Iterator[Served]:
+def served(path: Path, *, forked: bool = True, **settings: Any) -> Iterator[Served]:
     """Run a supervisor with its web until the block ends."""
-    with daemon_on(path) as daemon:
+    with daemon_on(path, forked=forked) as daemon:
         port = free_port()
         write_config(path, port, **settings)
         daemon.start()

@@ -8,7 +8,6 @@ import subprocess
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from faults import clocks as wall_clocks
@@ -33,6 +32,7 @@ class Host(Daemon):
         super().__init__(path)
         self._net = net
         self._number = number
+        self.before = ["ip", "netns", "exec", self.space]
         self.address = f"10.77.0.{number}"
         write_config(
             path, 3333, host=self.address, addr="0.0.0.0", open_without_auth=True
@@ -44,11 +44,6 @@ class Host(Daemon):
     def space(self) -> str:
         """The name of its namespace."""
         return f"{self._net.tag}-{self._number}"
-
-    def command(self, module: str, *args: str) -> dict[str, Any]:
-        told = super().command(module, *args)
-        prefix = ["ip", "netns", "exec", self.space]
-        return {**told, "args": [*prefix, *told["args"]]}
 
     def url(self, queue: str = "sink") -> str:
         return f"http://{self.address}:3333/q/{queue}"

@@ -6,15 +6,21 @@ from harness.lease_host import lease_host
 from harness.supervisor import daemon_on, lent
 
 
+def is_forked(request):
+    """Return whether an RQ of these tests is; how one starts is the subject of some."""
+    return request.path.stem != "test_supervisor"
+
+
 @pytest.fixture
-def daemon(tmp_path):
-    with daemon_on(tmp_path / "root") as daemon:
+def daemon(request, tmp_path):
+    with daemon_on(tmp_path / "root", forked=is_forked(request)) as daemon:
         yield daemon
 
 
 @pytest.fixture(scope="module")
-def lasting(tmp_path_factory):
-    with daemon_on(tmp_path_factory.mktemp("lasting") / "root") as daemon:
+def lasting(request, tmp_path_factory):
+    path = tmp_path_factory.mktemp("lasting") / "root"
+    with daemon_on(path, forked=is_forked(request)) as daemon:
         yield daemon
 
 

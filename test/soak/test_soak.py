@@ -271,7 +271,7 @@ def variables(pid: int) -> dict[str, str]:
 
 @pytest.fixture
 def soak(tmp_path):
-    with served(tmp_path / "root") as web:
+    with served(tmp_path / "root", forked=False) as web:
         python = f"exec {sys.executable} -I -c '{STAYS}'"
         web.queue(SCRIPT, "steady", num_workers=3)
         web.queue(SCRIPT, "victim", num_workers=3)

@@ -180,7 +180,7 @@ def web() -> Web:
 
 @pytest.fixture
 def daemon(tmp_path: Path, web: Web) -> Iterator[Daemon]:
-    with daemon_on(tmp_path / "root") as daemon:
+    with daemon_on(tmp_path / "root", forked=False) as daemon:
         write_config(daemon.root.path, web.port)
         (daemon.root.path / "met").mkdir()
         for name in QUEUES:
