@@ -115,7 +115,7 @@ def install_duckdb() -> None:
 
 def install() -> None:
     """Put Spark into the checkout's .venv, and a Java when there is none."""
-    from rq.spark import java
+    from rq.spark import classes, java
 
     if not bootstrapped(_EXTRA):
         raise Refused("Spark was not installed; RQ itself is as it was")
@@ -127,6 +127,9 @@ def install() -> None:
             raise
         importlib.invalidate_caches()
     installed = java.find(os.environ)
+    term.note("reading Spark's classes once, so that each job starts in half the time")
+    if not classes.keep(installed):
+        term.note("that did not succeed: jobs run, and take some seconds more to start")
     print(
         f"Spark is installed, with Java {installed.version}; `rq spark doctor` tests it"
     )

@@ -60,7 +60,7 @@ def up(root: Root, words: list[str]) -> int:
         "up", "Set up what is missing, start RQ, wait until it is ready."
     )
     term.flag(parser, "--no-samples", "do not send sample messages on the first run")
-    term.flag(parser, "--spark", "add the data pipeline (about 1.1 GB)")
+    term.flag(parser, "--spark", "add the data pipeline (about 1.3 GB)")
     term.flag(parser, "--duckdb", "add what jobs without Spark need (about 250 MB)")
     parser.add_argument(
         "--demo",
@@ -200,7 +200,7 @@ def _offers(rq: str) -> list[tuple[str, str]]:
     """Return the command that adds what is not installed with RQ."""
     if importlib.util.find_spec("pyspark") is not None:
         return []
-    return [(f"{rq} up --spark", "adds the data pipeline (about 1.1 GB)")]
+    return [(f"{rq} up --spark", "adds the data pipeline (about 1.3 GB)")]
 
 
 def _page(root: Root) -> list[str]:

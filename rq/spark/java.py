@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import re
@@ -42,6 +43,23 @@ class Java:
             return {"JAVA_HOME": str(self.home)}
         java = self.home / "bin" / "java"
         return {"JAVA_HOME": str(SHIM), "RQ_SPARK_JAVA": str(java)}
+
+    @property
+    def classes(self) -> Path:
+        """What the files begin with in which it keeps what it learns of Spark's classes."""
+        spec = importlib.util.find_spec("pyspark")
+        folders = spec.submodule_search_locations if spec else None
+        assert folders, "asked for where Spark is installed"
+        return Path(next(iter(folders))) / f"rq-classes-{self.version}"
+
+    def kept_classes(self) -> Path | None:
+        """Return such a file that is whole, if there is one: its name ends in its size,
+        for Java 17 crashes on one that was cut."""
+        for path in self.classes.parent.glob(f"{self.classes.name}-*.jsa"):
+            with contextlib.suppress(FileNotFoundError):  # removed meanwhile
+                if path.name.endswith(f"-{path.stat().st_size}.jsa"):
+                    return path
+        return None
 
 
 def find(env: Mapping[str, str]) -> Java:

@@ -33,7 +33,11 @@ if TYPE_CHECKING:
 
 DEFAULT_MASTER = "local[*]"
 LOOPBACK = "127.0.0.1"
-CONF_DIR = Path(__file__).parent / "conf"
+# Java is told of it by name: on its class path it would keep `classes` from being shared.
+_LOGGING = Path(__file__).parent / "conf" / "log4j2.properties"
+_NO_CONF = "/nonexistent"
+# Java is to keep what it learns, as `classes` asks it.
+KEEP = "-XX:ArchiveClassesAtExit="
 _SHUFFLE = "spark.sql.shuffle.partitions"
 _LOCAL = re.compile(r"local(\[[^]]*\])?")
 _END = 30.0  # seconds for a Java that was told to end
@@ -56,9 +60,11 @@ def session(
     demand_spark()
     root = config.find_root(None)
     where = master or os.environ.get("RQ_SPARK_MASTER") or DEFAULT_MASTER
-    os.environ.update(environment())
+    usable = java.find(os.environ)
+    os.environ.update(environment(usable))
     wanted = all_settings(root, where, conf or {})
-    os.environ["SPARK_SUBMIT_OPTS"] = _java_options(str(wanted["spark.local.dir"]))
+    directory = str(wanted["spark.local.dir"])
+    os.environ["SPARK_SUBMIT_OPTS"] = _java_options(directory, usable)
     log = root.log / "spark.log" if quiet else None
     begun = log.stat().st_size if log is not None and log.exists() else 0
     from py4j.protocol import Py4JError
@@ -125,8 +131,9 @@ def _output_to(log: Path | None) -> Iterator[None]:
             os.close(before)
 
 
-def close(spark: SparkSession) -> None:
-    """Stop a session, wait until its Java has ended, and remove what that leaves."""
+def close(spark: SparkSession, seconds: float = _END) -> None:
+    """Stop a session, wait until its Java has ended, and remove what that leaves. Java
+    is killed when it has not ended after `seconds`."""
     from pyspark import SparkContext
 
     gateway = SparkContext._gateway
@@ -138,7 +145,7 @@ def close(spark: SparkSession) -> None:
     SparkContext._gateway = SparkContext._jvm = None
     gateway.shutdown()
     if process is not None:
-        _end(process)
+        _end(process, seconds)
     scratch.leave(_scratch(config.find_root(None)))
 
 
@@ -152,12 +159,12 @@ def kill_java() -> None:
         scratch.leave(_scratch(config.find_root(None)))
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: subprocess.Popen[bytes], seconds: float) -> None:
     """End a Java by closing the pipe that it lives on."""
     assert process.stdin is not None
     process.stdin.close()
     try:
-        process.wait(_END)
+        process.wait(seconds)
     except subprocess.TimeoutExpired:
         _kill(process)
 
@@ -180,17 +187,17 @@ def demand_spark() -> None:
     ]
     if missing:
         raise BadConfig(
-            f"{', '.join(missing)} not installed: run `rq up --spark` (about 1.1 GB)"
+            f"{', '.join(missing)} not installed: run `rq up --spark` (about 1.3 GB)"
         )
     if shutil.which("bash") is None:
         raise BadConfig("Spark's launcher is a bash script: install bash")
 
 
-def environment() -> dict[str, str]:
+def environment(usable: java.Java) -> dict[str, str]:
     """Return the variables that Spark is started with."""
     return {
-        **java.find(os.environ).environment,
-        "SPARK_CONF_DIR": str(CONF_DIR),
+        **usable.environment,
+        "SPARK_CONF_DIR": _NO_CONF,
         "SPARK_LOCAL_IP": LOOPBACK,
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
@@ -230,15 +237,23 @@ def settings(root: Root, master: str) -> dict[str, str]:
     }
 
 
-def _java_options(directory: str) -> str:
+def _java_options(directory: str, usable: java.Java) -> str:
     """Let Java put its temporary files, too, where they are removed behind it."""
     before = os.environ.get("SPARK_SUBMIT_OPTS", "")
     if "java.io.tmpdir" in before:
         return before
-    # A Java without memory does not half live on: its exit status says what it lacked.
-    return (
-        f'{before} -XX:+ExitOnOutOfMemoryError -Djava.io.tmpdir="{directory}"'.lstrip()
-    )
+    options = [
+        before,
+        # A Java without memory does not half live on: its exit status says what it lacked.
+        "-XX:+ExitOnOutOfMemoryError",
+        f'-Djava.io.tmpdir="{directory}"',
+        f'-Dlog4j2.configurationFile="{_LOGGING}"',
+    ]
+    kept = usable.kept_classes()
+    if kept is not None and KEEP not in before:
+        # One that is out of date is no matter for a job's log: Java does without it.
+        options += [f'-XX:SharedArchiveFile="{kept}"', "-Xlog:cds*=off"]
+    return " ".join(options).lstrip()
 
 
 def is_here(master: str) -> bool:

@@ -21,7 +21,7 @@ import pyspark
 from harness.checkout import CHECKOUT
 from harness.ports import free_port
 from harness.waiting import wait_until
-from rq.spark import session
+from rq.spark import java, session
 
 HOSTS = ("127.0.0.1", "127.0.0.2")
 FAST_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -92,7 +92,7 @@ def _process(place: Path, name: str, host: str, words: list[str]) -> Iterator[No
     program = Path(pyspark.__file__).parent / "bin" / "spark-class"
     env = {
         **os.environ,
-        **session.environment(),
+        **session.environment(java.find(os.environ)),
         "SPARK_LOCAL_IP": host,
         "SPARK_DAEMON_MEMORY": "256m",
         "SPARK_DAEMON_JAVA_OPTS": FAST_JAVA,

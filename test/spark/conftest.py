@@ -12,7 +12,7 @@ import os
 import pytest
 
 from rq.errors import NoJava
-from rq.spark import java
+from rq.spark import classes, java
 
 NEEDED = ("pyspark", "asyncssh", "duckdb", "moto", "psutil")
 if any(importlib.util.find_spec(name) is None for name in NEEDED):
@@ -47,11 +47,13 @@ def pytest_collection_modifyitems(items):
 def java_home():
     """Give the Java that Spark will run on."""
     try:
-        return java.find(os.environ)
+        found = java.find(os.environ)
     except NoJava as error:
         if os.environ.get("RQ_ALLOW_NO_JAVA") == "1":
             pytest.skip(f"{str(error).splitlines()[0]} -> ./bin/rq up --spark")
         raise
+    classes.keep(found)  # as `rq up --spark` does it
+    return found
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ from harness.ports import free_port
 from harness.spark_cluster import FAST_JAVA
 from harness.spark_jobs import tools
 
-from rq.spark import session
+from rq.spark import java, session
 
 PATIENCE = 200  # seconds, for three JVMs on a busy machine
 
@@ -24,7 +24,7 @@ def test_the_commands_of_the_page_about_clusters_do_what_it_says(java_home, tmp_
     start = "".join(examples_of("sh", "cluster", GUIDE))
     env = {
         **os.environ,
-        **session.environment(),
+        **session.environment(java.find(os.environ)),
         "PATH": f"{tools(tmp_path)}:{_commands()}:{os.environ['PATH']}",
         "RQ_ROOT": str(tmp_path / "root"),
         "MASTER_PORT": str(free_port()),
