@@ -36,17 +36,21 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("slow_share", "of so many slow tests run one", default="1")
+    parser.addini("file_share", "of so many files run one every day", default="1")
 
 
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> None:
     """Put files that take long first: who comes to one last keeps all others waiting.
-    Of the slow tests leave those out that are for another day."""
+    Leave the slow tests out that are for another day, and the files."""
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
+    files = sorted({item.path for item in items})
+    today = set(extent.daily(files, int(config.getini("file_share"))))
     slow = [item for item in items if item.get_closest_marker("slow")]
     of = int(config.getini("slow_share"))
     left_out = set(slow).difference(extent.share(slow, of, ci=of))
+    left_out.update(item for item in items if item.path not in today)
     if left_out:
         config.hook.pytest_deselected(items=list(left_out))
         items[:] = [item for item in items if item not in left_out]

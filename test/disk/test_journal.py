@@ -11,7 +11,7 @@ from harness.limits import files_of, no_descriptors
 
 from rq.errors import Damaged, DiskFailed, Displaced
 from rq.files import durable
-from rq.journal import history, line
+from rq.journal import history, line, segments
 from rq.journal.segment_file import read_header, segment_name
 from rq.journal.segments import SMALLEST, Author, Position
 from rq.journal.writer import GROUP_BYTES, Journal
@@ -421,6 +421,18 @@ def test_a_failed_group_goes_to_a_new_segment_with_the_same_seqs(owner, break_jo
     assert owner.spool.counts.of(State.QUE) == 5
 
 
+def test_after_a_write_that_failed_the_commit_goes_to_a_new_segment(owner):
+    ids = groups(owner, 1)[0]
+    failing = active(owner)
+    break_write(owner)
+    ids.append(owner.submit())
+    assert not owner.spool.journal.write()
+    owner.spool.commit()
+    assert active(owner) != failing
+    owner.again()
+    assert states(owner, ids) == [State.QUE] * len(ids)
+
+
 @broken
 def test_what_a_failed_sync_left_in_the_old_segment_is_read_once(owner, break_journal):
     """The page cache shows a failed group as if it were written: the later one counts."""
@@ -551,6 +563,7 @@ def test_a_journal_is_ready_with_its_next_segment_and_the_reserve_that_it_keeps(
             ready.append(journal.is_ready)
         journal.close()
     os.close(dir_fd)
+    assert not (tmp_path / segments.NEXT).exists()
     made, kept = [False, False, True, True, True], [False, False, False, True, True]
     assert ready == (kept if reserve else made)
 

@@ -53,9 +53,16 @@ class Load:
         self._options = options.split()
         self._most = most
         self._is_over = self._is_empty = False
+        self._producing: set[int] = set()  # producers that may still add a job
 
     def producer(self, index: int) -> None:
-        client = Anywhere(self._nodes, index)
+        self._producing.add(index)
+        try:
+            self._produce(Anywhere(self._nodes, index))
+        finally:
+            self._producing.discard(index)
+
+    def _produce(self, client: Anywhere) -> None:
         for number in range(self._most):
             add = functools.partial(self._add, client, number)
             wait_until(lambda add=add: self._is_over or add(), _PATIENCE)
@@ -82,8 +89,10 @@ class Load:
                     self.acked.add(job_id.decode())
 
     def no_more(self) -> None:
-        """Let producers end."""
+        """Let producers end, and return when the last answer to them is noted: a job
+        that was added behind a test's back is none that it can wait for."""
         self._is_over = True
+        wait_until(lambda: not self._producing, _PATIENCE)
 
     def end(self) -> None:
         """Let all end."""

@@ -14,7 +14,7 @@ Other = TypeVar("Other")
 
 FULL = os.environ.get("CI") == "true"
 SEED = int(os.environ.get("RQ_TEST_SEED", "0"))
-COMMIT = os.environ.get("RQ_TEST_COMMIT", "")  # its number; the runner says it in CI
+COMMIT = os.environ.get("RQ_TEST_COMMIT", "")  # its number, as the runner says
 
 
 def share(cases: Sequence[Case], of: int, ci: int = 1) -> list[Case]:
@@ -23,6 +23,12 @@ def share(cases: Sequence[Case], of: int, ci: int = 1) -> list[Case]:
     if not FULL:
         return list(cases)[SEED % of :: of]
     return list(cases)[int(COMMIT) % ci :: ci] if COMMIT else list(cases)
+
+
+def daily(cases: Sequence[Case], of: int) -> list[Case]:
+    """Return one case of `of`, others with each commit and each RQ_TEST_SEED; in CI all."""
+    turn = int(COMMIT or 0) + SEED
+    return list(cases) if FULL else list(cases)[turn % of :: of]
 
 
 def rotated(cases: Iterable[Any], daily: int = 1) -> list[Any]:

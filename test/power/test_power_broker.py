@@ -24,7 +24,7 @@ def recorded(story, scratch):
     return disk.played(ran.calls)
 
 
-@pytest.mark.parametrize(("story", "model"), share(CASES, 5))
+@pytest.mark.parametrize(("story", "model"), share(CASES, 5, ci=3))
 def test_no_power_cut_breaks_a_promise_of_a_broker(story, model, tmp_path):
     proof = prove(recorded(story, tmp_path), model, NEAR[model], some=1, way=WAY)
     assert proof.broken == []

@@ -17,7 +17,7 @@ ENDED = ("done", "err")
 pytestmark = pytest.mark.process
 
 
-@pytest.fixture(scope="module", params=share(list(STORIES), 8))
+@pytest.fixture(scope="module", params=share(list(STORIES), 8, ci=3))
 def disk(request, tmp_path_factory):
     return recorded_queues(request.param, tmp_path_factory.mktemp(request.param))
 

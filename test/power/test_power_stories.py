@@ -10,7 +10,7 @@ from power.stories import ONE_START, STORIES
 CASES = paired(list(STORIES), DISKS)
 
 
-@pytest.mark.parametrize(("story", "model"), share(CASES, 9, ci=2))
+@pytest.mark.parametrize(("story", "model"), share(CASES, 9, ci=6))
 def test_no_power_cut_breaks_a_promise(story, model, tmp_path):
     proof = prove(recorded(story, tmp_path), model, near=NEAR[model], some=1)
     assert proof.broken == []

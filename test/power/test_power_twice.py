@@ -10,7 +10,7 @@ from power.twice import FIRST, prove_twice
 CASES = paired(list(STORIES), DISKS)
 
 
-@pytest.mark.parametrize(("story", "model"), share(CASES, 9, ci=2))
+@pytest.mark.parametrize(("story", "model"), share(CASES, 9, ci=6))
 def test_no_second_power_cut_breaks_a_promise(story, model, tmp_path):
     proof = prove_twice(recorded(story, tmp_path), model, FIRST)
     assert proof.broken == []

@@ -146,7 +146,7 @@ def test_quick(): pass
 
 @pytest.mark.parametrize(
     ("ci", "words", "expected"),
-    [("", [], 3), ("", ["-k", "slow"], 10), ("true", [], 3), ("", ["--all"], 11)],
+    [("", [], 5), ("", ["-k", "slow"], 10), ("true", [], 5), ("", ["--all"], 11)],
     ids=["every day", "named", "in CI", "all"],
 )
 def test_of_the_slow_tests_a_share_is_run(tmp_path, ci, words, expected):
@@ -156,6 +156,37 @@ def test_of_the_slow_tests_a_share_is_run(tmp_path, ci, words, expected):
     said = {"CI": ci, "RQ_TEST_COMMIT": "9"}
     status, passed, failed, _ = run(tmp_path, SLOW, *words, **said)
     assert (status, passed, failed) == (0, expected, 0)
+
+
+@pytest.mark.parametrize("full", ["", "true"], ids=["every day", "in CI"])
+def test_of_the_files_a_share_is_run_every_day_and_others_with_each_commit(
+    tmp_path, full
+):
+    laid_out(tmp_path, "def test_a(): pass\n", file="test_0.py")
+    for number in range(1, 8):
+        other = tmp_path / "test" / ALONE / f"test_{number}.py"
+        other.write_text("def test_a(): pass\n")
+    (tmp_path / "test/harness").mkdir()
+    for shared in ("conftest.py", "harness/__init__.py", "harness/extent.py"):
+        shutil.copy(CHECKOUT / "test" / shared, tmp_path / "test" / shared)
+    runs = []
+    for commit in range(4):
+        words = ["-q", "-o", "file_share=4", "--collect-only", f"test/{ALONE}"]
+        ran = subprocess.run(
+            [sys.executable, "-s", "-m", "pytest", *words],
+            cwd=tmp_path,
+            env={**os.environ, "CI": full, "RQ_TEST_COMMIT": str(commit)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        runs.append(re.findall(r"(test_\d)\.py", ran.stdout))
+    every = [f"test_{number}" for number in range(8)]
+    if full:
+        assert runs == [every] * 4
+    else:
+        assert [len(run) for run in runs] == [2] * 4
+        assert sorted(name for run in runs for name in run) == every
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

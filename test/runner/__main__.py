@@ -28,7 +28,7 @@ from table import Row
 BEGUN = time.monotonic()
 # Of so many slow tests one is run every day, and in CI others with each commit; prime to
 # what else is shared.
-SLOW_SHARE = 7
+SLOW_SHARE = 3
 
 
 def main() -> int:
@@ -36,8 +36,7 @@ def main() -> int:
     become_subreaper()
     if options.all:
         os.environ.update({"CI": "true", commit.NAME: ""})
-    if is_full():
-        commit.name_it()
+    commit.name_it()
     rows = []
     scratch = Path(tempfile.mkdtemp(prefix="rq-tests-"))
     try:
@@ -94,6 +93,7 @@ def parse() -> argparse.Namespace:
         help="leave a part out, and do not install what it needs",
     )
     options = parser.parse_args()
+    options.is_named = bool(options.parts or options.k)
     options.parts = chosen(options.parts, options.k)
     known(options.without)
     return options
@@ -139,17 +139,20 @@ def run(part: Part, options: argparse.Namespace, scratch: Path) -> Row:
         run_checks(part, scratch, row)
     row.seconds = time.monotonic() - started
     if not row.left_out:
-        row.whys += thinned(part)
+        row.whys += thinned(part, file_share(part, options))
     if part.budget and row.seconds > part.budget:
         row.whys.append(f"{row.seconds - part.budget:.0f} s over its budget")
     return row
 
 
-def thinned(part: Part) -> list[str]:
+def thinned(part: Part, files: int) -> list[str]:
     """Return what is said of a part of which not all is run."""
-    why = f"{part.thinned}; more with CI=true" if part.thinned else ""
-    why = commit.taken(part.thinned_in_ci) if is_full() else why
-    return [why] if why else []
+    if is_full():
+        why = commit.taken(part.thinned_in_ci)
+        return [why] if why else []
+    shares = [f"one file of {files}"] if files > 1 else []
+    shares += [part.thinned] if part.thinned else []
+    return [f"{', '.join(shares)}; more with CI=true"] if shares else []
 
 
 def take_rest(row: Row) -> None:
@@ -215,7 +218,7 @@ def run_pytest(
     command = pytest(part, cache, scratch / part.name)
     command += [f"--junitxml={report}"]
     command += ["--durations=8", "--durations-min=2"]  # where the time goes
-    command += selection(options)
+    command += selection(part, options)
     command += ["-x"] if options.exitfirst else []
     if part.parallel > 1:
         command += ["-n", str(part.parallel), "--dist", part.dealt]
@@ -235,11 +238,17 @@ def run_pytest(
         row.fail(f"pytest: {trouble}")
 
 
-def selection(options: argparse.Namespace) -> list[str]:
+def selection(part: Part, options: argparse.Namespace) -> list[str]:
     """Return the words that say which tests of a part are run."""
     if options.k:  # who names tests wants to see them run
         return ["-k", options.k]
-    return ["-o", f"slow_share={SLOW_SHARE}"]
+    shares = {"slow_share": SLOW_SHARE, "file_share": file_share(part, options)}
+    return [word for name, of in shares.items() for word in ("-o", f"{name}={of}")]
+
+
+def file_share(part: Part, options: argparse.Namespace) -> int:
+    """Return of how many files one is run: who names a part wants to see all of it."""
+    return 1 if options.is_named or is_full() else part.daily
 
 
 def pytest(part: Part, cache: Path, place: Path) -> list[str | Path]:

@@ -3,8 +3,9 @@ is acknowledged goes. Each seed is a run that can be had again.
 
     RQ_SIM_SEEDS=100000 ./test/run_tests.sh sim
 
-plays so many, and RQ_SIM_FROM=N begins with that one. A run that breaks a promise is shown
-with the steps that are needed for it. What the seeds have seen is told of each share.
+plays so many, and RQ_SIM_FROM=N begins with that one; else a share of 10,000 is played. A
+run that breaks a promise is shown with the steps that are needed for it. What the seeds have
+seen is told of each share.
 """
 
 import gc
@@ -15,14 +16,17 @@ import sys
 from collections import Counter
 
 import pytest
+from harness import extent
 from harness.simulation.runs import run
 
 SEEDS = int(os.environ.get("RQ_SIM_SEEDS", "10000"))
 FROM = int(os.environ.get("RQ_SIM_FROM", "0"))
 _SHARES = 20  # of the seeds, each a test
+_IS_CHOSEN = "RQ_SIM_SEEDS" in os.environ
+PLAYED = extent.share(range(_SHARES), 1 if _IS_CHOSEN else 4, ci=1 if _IS_CHOSEN else 2)
 
 
-@pytest.mark.parametrize("share", range(_SHARES))
+@pytest.mark.parametrize("share", PLAYED)
 def test_promises_hold(share, capsys):
     gc.collect()
     gc.freeze()  # else all that pytest has is looked at, again and again
