@@ -44,9 +44,9 @@ def arm(point, died):
     """Let this process die at a point."""
     owner, name, when = {
         "claimed": (lease_holder.Claims, "write", "after"),
-        "half started": (lease_queue.LeaseQueue, "_ask", "second start"),
+        "half started": (lease_queue.SocketWay, "ask", "second start"),
         "planned": (lease_stream.LeaseReader, "partitions", "before"),
-        "half finished": (lease_queue.LeaseQueue, "_ask", "second finish"),
+        "half finished": (lease_queue.SocketWay, "ask", "second finish"),
     }[point]
     act, seen = getattr(owner, name), []
 
