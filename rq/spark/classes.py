@@ -4,6 +4,8 @@ A session loads some 12,000 classes out of 300 jars and verifies each: half of w
 start costs. Java can keep the result (class data sharing): a file beside pyspark, made
 when Spark is installed and mapped by each Java that starts. Java looks itself whether
 jars, class path and version are those of the file, and does without it if they are not.
+Of a Spark that is another now the file is of no use to any start: it goes when the next
+one is made.
 Only that it is whole it does not look; `Java.kept_classes` does. So the file may be
 missing, out of date, cut or removed at any time: a start takes longer then, and nothing
 else changes.
@@ -53,9 +55,18 @@ def _make(classes: Path) -> None:
         new.chmod(0o644)
         os.sync()  # Java does not see that parts of a file never reached the disk
         new.rename(classes.with_name(f"{classes.name}-{new.stat().st_size}.jsa"))
+        _forget_others(classes)
     except BaseException:
         new.unlink(missing_ok=True)
         raise
+
+
+def _forget_others(classes: Path) -> None:
+    """Remove what was kept for another Spark; Javas of this one have files of their own."""
+    of_this_spark = classes.name.rpartition("-")[0]
+    for path in classes.parent.glob("rq-classes-*.jsa"):
+        if not path.name.startswith(f"{of_this_spark}-"):
+            path.unlink(missing_ok=True)
 
 
 def _learn(new: Path, root: str) -> None:

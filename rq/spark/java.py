@@ -46,11 +46,12 @@ class Java:
 
     @property
     def classes(self) -> Path:
-        """What the files begin with in which it keeps what it learns of Spark's classes."""
-        spec = importlib.util.find_spec("pyspark")
-        folders = spec.submodule_search_locations if spec else None
-        assert folders, "asked for where Spark is installed"
-        return Path(next(iter(folders))) / f"rq-classes-{self.version}"
+        """What the files begin with in which it keeps what it learns of the classes of the
+        Spark that is installed; with another Spark, they are other files."""
+        import pyspark
+
+        name = f"rq-classes-{pyspark.__version__}-{self.version}"
+        return Path(pyspark.__file__).with_name(name)
 
     def kept_classes(self) -> Path | None:
         """Return such a file that is whole, if there is one: its name ends in its size,

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import zipfile
 
+import pyspark
 import pytest
 
 from rq.spark import classes, java
@@ -44,6 +45,7 @@ def mapped(env):
 def file(java_home):
     found = java_home.kept_classes()
     assert found is not None
+    assert pyspark.__version__ in found.name
     return found
 
 
@@ -97,12 +99,25 @@ def test_what_cannot_be_made_leaves_nothing_behind(monkeypatch, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["rq-classes.lock"]
 
 
+def test_what_was_kept_for_another_spark_goes_when_a_file_is_made(
+    monkeypatch, tmp_path
+):
+    usable = java.Java(tmp_path, "17", "a test")
+    monkeypatch.setattr(java.Java, "classes", tmp_path / "rq-classes-4.3.0-17")
+    monkeypatch.setattr(classes, "_learn", lambda new, root: new.write_text("four"))
+    for old in ("rq-classes-4.2.0-17-5.jsa", "rq-classes-4.3.0-21-9.jsa"):
+        (tmp_path / old).write_text(old)
+    assert classes.keep(usable)
+    assert sorted(path.name for path in tmp_path.glob("*.jsa")) == [
+        "rq-classes-4.3.0-17-4.jsa",
+        "rq-classes-4.3.0-21-9.jsa",
+    ]
+
+
 def test_a_file_that_is_removed_meanwhile_is_none(monkeypatch, tmp_path):
     usable = java.Java(tmp_path, "17", "a test")
     monkeypatch.setattr(java.Java, "classes", tmp_path / "kept")
-    (tmp_path / "kept-9.jsa").symlink_to(
-        "gone"
-    )  # its name is listed, its file is not there
+    (tmp_path / "kept-9.jsa").symlink_to("gone")  # listed, and not there
     assert usable.kept_classes() is None
     (tmp_path / "kept-4.jsa").write_text("four")
     assert usable.kept_classes() == tmp_path / "kept-4.jsa"
