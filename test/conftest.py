@@ -46,7 +46,7 @@ def pytest_collection_modifyitems(
     Leave the slow tests out that are for another day, and the files."""
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
     files = sorted({item.path for item in items})
-    today = set(extent.daily(files, int(config.getini("file_share"))))
+    today = set(extent.of_today(files, int(config.getini("file_share"))))
     slow = [item for item in items if item.get_closest_marker("slow")]
     of = int(config.getini("slow_share"))
     left_out = set(slow).difference(extent.share(slow, of, ci=of))

@@ -5,7 +5,7 @@ CI takes other cases with every commit, so that the runs of a few commits take a
 
 import os
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pytest
 
@@ -25,13 +25,13 @@ def share(cases: Sequence[Case], of: int, ci: int = 1) -> list[Case]:
     return list(cases)[int(COMMIT) % ci :: ci] if COMMIT else list(cases)
 
 
-def daily(cases: Sequence[Case], of: int) -> list[Case]:
+def of_today(cases: Sequence[Case], of: int) -> list[Case]:
     """Return one case of `of`, others with each commit and each RQ_TEST_SEED; in CI all."""
     turn = int(COMMIT or 0) + SEED
     return list(cases) if FULL else list(cases)[turn % of :: of]
 
 
-def rotated(cases: Iterable[Any], daily: int = 1) -> list[Any]:
+def rotated(cases: Iterable[object], daily: int = 1) -> list[object]:
     """Return the cases of a test, the sharpest first: after so many that are run every
     day the others are slow tests, of which a share is."""
     return [
@@ -39,7 +39,7 @@ def rotated(cases: Iterable[Any], daily: int = 1) -> list[Any]:
     ]
 
 
-def _slow(case: Any) -> Any:
+def _slow(case: object) -> object:
     values = case if isinstance(case, tuple) else (case,)
     return pytest.param(*values, marks=pytest.mark.slow)
 
