@@ -401,6 +401,15 @@ def test_a_large_first_group_is_written_again_though_the_name_was_given_away(
     owner.spool.commit()
 
 
+def test_what_is_written_after_the_journal_was_moved_away_is_not_safe(owner):
+    groups(owner, 1)
+    owner.submit()
+    owner.queue.path.rename(owner.queue.path.with_name("moved"))
+    owner.spool.look_at_place()
+    assert owner.spool.displaced is not None
+    assert owner.spool.journal.write() is False
+
+
 @broken
 def test_a_failed_group_goes_to_a_new_segment_with_the_same_seqs(owner, break_journal):
     groups(owner, 1)

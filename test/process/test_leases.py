@@ -247,6 +247,17 @@ def test_a_log_is_written_between_the_lines_of_its_attempt(queue):
     assert "RQ END - done - " in last
 
 
+@pytest.mark.parametrize(
+    ("said", "end"),
+    [({"signal": "SIGKILL"}, "SIGKILL"), ({"exit": 3}, "exit 3"), ({}, "done")],
+)
+def test_the_log_of_a_script_elsewhere_says_how_it_ended(queue, said, end):
+    taken = one(queue)
+    log(queue, taken, 0, "a line\n")
+    finish(queue, taken, word="done", **said)
+    assert f"RQ END - {end} - " in queue.output(taken["msg_id"])
+
+
 def test_a_log_is_gone_on_with_where_it_ends(queue):
     taken = one(queue)
     log(queue, taken, 0, "first\n")
