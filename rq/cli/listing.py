@@ -11,10 +11,12 @@ from rq.cli import owner, place, term
 from rq.cli.owner import Reader
 from rq.errors import BadInput
 from rq.layout import Root
+from rq.message import filter as filters
 from rq.message import waits
 from rq.message.waits import Reason
 from rq.replies import MessageRow
-from rq.words import wording
+from rq.words import moments, wording
+from rq.words.nesting import Json
 from rq.words.states import State
 
 _LIVE = (State.RUN, State.QUE, State.PREP, State.ERR)
@@ -34,12 +36,13 @@ def ls(root: Root, words: list[str]) -> int:
                 "--why tells why messages in que wait: leave --state out, or say que"
             )
         states = [State.QUE]
+    wanted = _filter(args, time.time())
     with owner.Reader(root) as reader:
         rows = [
             row
             for queue in _queues(root, args)
             for state in states
-            for row in reader.messages(queue, state, args.limit)
+            for row in _rows(reader, queue, state, args.limit, wanted)
         ]
         unlisted = _unlisted(reader, _queues(root, args), states)
     if args.json:
@@ -49,10 +52,27 @@ def ls(root: Root, words: list[str]) -> int:
         _hint_of_more(args.limit, rows)
     else:
         where = f"queue {args.queue}" if args.queue else "any queue"
-        term.note(f"no message in {', '.join(states)} of {where}")
+        but = " that is meant" if wanted else ""
+        term.note(f"no message in {', '.join(states)} of {where}{but}")
     if not args.json:
         _tell_unlisted(unlisted)
     return 0
+
+
+def _filter(args: argparse.Namespace, now: float) -> dict[str, Json]:
+    """Return the fields of a filter that were asked for."""
+    after = None if args.since is None else moments.since(args.since, now)
+    given = {"text": args.text, "cause": args.cause, "after": after}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _rows(
+    reader: Reader, queue: str, state: State, limit: int, wanted: dict[str, Json]
+) -> list[MessageRow]:
+    if not wanted:
+        return reader.messages(queue, state, limit)
+    meant = filters.from_json({**wanted, "state": str(state)})
+    return reader.matching(queue, meant, limit)
 
 
 def _queues(root: Root, args: argparse.Namespace) -> list[str]:
@@ -163,6 +183,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     term.flag(parser, "--why", "why those that wait do, what runs next first")
     term.flag(parser, "--count", "only how many there are in each state")
+    parser.add_argument("--text", help="in whose status this text stands")
+    parser.add_argument("--cause", help="whose last attempt ended so: exit, timeout, …")
+    parser.add_argument(
+        "--since",
+        metavar="WHEN",
+        help="in that state since then at the earliest: 2h, 18:00, 2026-01-02T03:04",
+    )
     parser.add_argument(
         "--limit",
         type=term.at_least(1),

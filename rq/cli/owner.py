@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeGuard, cast
 
 from rq.cli import place, term
@@ -13,6 +13,7 @@ from rq.config.secrets import Said
 from rq.errors import Down, RQError, Unreachable
 from rq.kinds import Kind
 from rq.layout import Root
+from rq.message.filter import Filter
 from rq.replies import AttemptsView, Detail, MessageRow, MessageView
 from rq.rpc import client, wire
 from rq.words.nesting import Json
@@ -180,10 +181,29 @@ class Reader:
             return self._below_admin(listed, queue)
         return [{"queue": queue, "state": str(state), **row} for row in rows]
 
-    def _listed(self, queue: str, state: State, limit: int) -> list[MessageRow] | None:
+    def matching(self, queue: str, wanted: Filter, limit: int) -> list[MessageRow]:
+        """Return, as `messages`, the newest that a filter means."""
+        rows = self._listed(queue, wanted.state, limit, wanted.to_json())
+        if rows is None:
+            from rq.spool import offline
+
+            silent, path = self._why_silent(), self.root.queue(queue)
+            listed = offline.matching(path, wanted, limit, silent)
+            return self._below_admin(listed, queue)
+        return [{"queue": queue, "state": str(wanted.state), **row} for row in rows]
+
+    def _listed(
+        self,
+        queue: str,
+        state: State,
+        limit: int,
+        wanted: Mapping[str, Json] | None = None,
+    ) -> list[MessageRow] | None:
         """Return what the owner lists, None when it does not; a long list comes in parts."""
         request: dict[str, object] = {"state": str(state), "limit": limit}
-        in_turn = state is State.QUE and limit <= _IN_TURN
+        if wanted is not None:
+            request["filter"] = wanted
+        in_turn = state is State.QUE and limit <= _IN_TURN and wanted is None
         order = {"order": "next"} if in_turn else {}
         reply = self.answer(queue, "list", {**request, **order})
         if not is_ok(reply):

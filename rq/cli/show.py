@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from rq.cli import ids, output, owner, term
+from rq.cli import ids, output, owner, place, term
 from rq.layout import Root
 from rq.message import limits, lineage, next_attempt
 from rq.message.table import APART, PARAMS
-from rq.replies import AttachmentView, AttemptRow, AttemptsView, MessageView
+from rq.replies import AttachmentView, AttemptRow, AttemptsView, MessageView, health
 from rq.words import wording
+from rq.words.states import State
 
+_LOOKED_AT = 1000  # messages of a queue, those that run next
 _SHOWN_APART = APART | {"queue"}
 
 
@@ -143,19 +146,65 @@ def _print_attachments(attachments: Mapping[str, AttachmentView]) -> None:
 
 def why(root: Root, words: list[str]) -> int:
     parser = term.parser("why", "Say why messages wait, and what to do.")
-    parser.add_argument("ids", nargs="+", metavar="ID", help=term.ID)
+    meant = "of a message, or the name of a queue: all that wait in it"
+    parser.add_argument("ids", nargs="+", metavar="ID", help=meant)
     term.json_option(parser)
     args = parser.parse_args(words)
+    queues = set(place.queue_names(root))
     with owner.Reader(root) as reader:
-        messages = [reader.message(*ids.resolve(reader, i)) for i in args.ids]
+        answers = [
+            _why_in(reader, text) if text in queues else _why_of(reader, text)
+            for text in args.ids
+        ]
     if args.json:
-        term.print_json([message.get("_why") for message in messages])
+        term.print_json([answer.value for answer in answers])
         return 0
-    for message in messages:
-        waits, story = message.get("_why"), message["story"]
-        todo = story["todo"]
-        said = story["what"] if waits is None else waits["text"]
-        print(f"{message['queue']}/{message['msg_id']}: {term.plain(said)}")
-        if waits is not None and not todo.startswith("Nothing"):
-            print(f"  {term.plain(todo)}")
+    for answer in answers:
+        for line in answer.lines:
+            print(term.plain(line))
     return 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answer:
+    value: object  # for programs
+    lines: list[str]
+
+
+def _why_of(reader: owner.Reader, text: str) -> _Answer:
+    """Say why one message waits."""
+    message = reader.message(*ids.resolve(reader, text))
+    waits, story = message.get("_why"), message["story"]
+    said = story["what"] if waits is None else waits["text"]
+    lines = [f"{message['queue']}/{message['msg_id']}: {said}"]
+    if waits is not None and not story["todo"].startswith("Nothing"):
+        lines.append(f"  {story['todo']}")
+    return _Answer(value=waits, lines=lines)
+
+
+def _why_in(reader: owner.Reader, queue: str) -> _Answer:
+    """Say why the messages of a queue wait: how many for which reason, and what is wrong
+    with the queue itself."""
+    rows = reader.messages(queue, State.QUE, _LOOKED_AT)
+    reasons: dict[str, list[str]] = {}
+    for row in rows:
+        if "why" in row:
+            reasons.setdefault(row["why"]["reason"], []).append(row["why"]["text"])
+    detail = reader.detail(queue)
+    trouble = [] if detail is None else list(health.of_queue(queue, detail))
+    many = "a message waits" if len(rows) == 1 else f"{len(rows):,} messages wait"
+    if len(rows) == _LOOKED_AT:
+        many = f"of the {_LOOKED_AT:,} that run next"
+    lines = [f"{queue}: {many if rows else 'no message waits'}"]
+    lines += [f"  ! {item.sentence}" for item in trouble]
+    lines += [f"  {len(texts):,}: {texts[0]}" for texts in reasons.values()]
+    value = {
+        "queue": queue,
+        "looked_at": len(rows),
+        "reasons": [
+            {"reason": reason, "messages": len(texts), "first": texts[0]}
+            for reason, texts in reasons.items()
+        ],
+        "trouble": [item.to_json() for item in trouble],
+    }
+    return _Answer(value=value, lines=lines)

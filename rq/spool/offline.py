@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, replace
+from itertools import islice
 from pathlib import Path
 from typing import cast
 
@@ -17,6 +18,8 @@ from rq.errors import NoSuchMessage, NotPlain, RQError
 from rq.files import beneath
 from rq.layout import ATTACH, QueueDir, Root, folder
 from rq.message import next_attempt, waits
+from rq.message.fields import param_text
+from rq.message.filter import Filter, Traits, matches
 from rq.message.message import Message
 from rq.message.stories import story
 from rq.message.table import NOT_SHOWN
@@ -137,6 +140,33 @@ def rows(
     older than that id; `silent`: why their owner does not say it."""
     ids = folders.list_state(queue, state, limit, after)
     return [_row(queue, state, msg_id, silent) for msg_id in ids]
+
+
+def matching(
+    queue: QueueDir, wanted: Filter, limit: int, silent: str = SILENT
+) -> list[MessageRow]:
+    """Return, as `rows`, the newest messages that a filter means."""
+    ids = folders.newest_first(queue, wanted.state)
+    meant = (msg_id for msg_id in ids if _is_meant(queue, wanted, msg_id))
+    return [_row(queue, wanted.state, i, silent) for i in islice(meant, limit)]
+
+
+def _is_meant(queue: QueueDir, wanted: Filter, msg_id: str) -> bool:
+    try:
+        message = folders.read_message(queue, wanted.state, msg_id)
+    except (RQError, OSError):
+        return False
+    status = folders.read_status(queue, wanted.state, msg_id)
+    return matches(
+        wanted,
+        Traits(
+            params={name: param_text(value) for name, value in message.params.items()},
+            key=message.unique_key or "",
+            cause=status.get("cause", ""),
+            text=status.get("job_status", ""),
+            since=status.get("finished", names.created(msg_id)),
+        ),
+    )
 
 
 def _waiting(root: Root, queue: str, message: Message, now: float, silent: str) -> Why:

@@ -72,3 +72,24 @@ def until(text: str, now: float, zone: tzinfo | None = None) -> float:
     if then <= today:
         then += timedelta(days=1)
     return then.replace(tzinfo=zone).timestamp()
+
+
+def since(text: str, now: float, zone: tzinfo | None = None) -> float:
+    """Return the epoch seconds of a moment that is past: an age (`90`, `2h`), the last
+    time that a clock in `zone` showed `18:00`, an epoch or ISO 8601.
+
+    >>> from datetime import UTC
+    >>> since("2h", 10000.0), since("18:00", 86400.0, UTC), since("1970-01-01T00:01Z", 90)
+    (2800.0, 64800.0, 60.0)
+    """
+    past = text.strip().removesuffix(" ago")
+    if _DURATION.fullmatch(past) and not _EPOCH.fullmatch(past):
+        return now - duration(past)
+    if _CLOCK.fullmatch(past):
+        next_time = datetime.fromtimestamp(until(past, now, zone), zone)
+        return (next_time - timedelta(days=1)).timestamp()
+    try:
+        return due(past, now, zone)
+    except BadInput:
+        forms = "2h, 18:00, epoch seconds or 2026-01-02T03:04"
+        raise BadInput(f"not a time that is past: {text!r:.80}; say {forms}") from None

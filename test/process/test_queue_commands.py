@@ -303,6 +303,18 @@ def test_done_messages_are_listed_newest_first_and_filtered_after_the_limit(queu
     assert queue.ask("messages", wanted) == []
 
 
+def test_a_list_is_cut_to_what_a_filter_means(queue):
+    ids = [queue.run(param1=DONE, param2=f"kind{n % 2}")["msg_id"] for n in range(4)]
+    wanted = {"state": "done", "limit": 10, "filter": {"param2": "kind1"}}
+    assert [row["msg_id"] for row in queue.ok("list", wanted)] == [ids[3], ids[1]]
+    older = {**wanted, "after": ids[3]}
+    assert [row["msg_id"] for row in queue.ok("list", older)] == [ids[1]]
+    assert queue.refused("list", {**wanted, "filter": {"color": "red"}}).startswith(
+        "a filter has no field color"
+    )
+    assert "JSON object" in queue.refused("list", {**wanted, "filter": "kind1"})
+
+
 @pytest.mark.parametrize("state", [None, "", "nowhere", 5, [], "errackk"])
 def test_a_state_that_is_none_is_refused(queue, state):
     text = f"invalid or missing 'state' field ({state})"

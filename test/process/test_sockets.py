@@ -339,6 +339,26 @@ def test_what_an_asker_may_not_see_is_not_found_by_a_filter(tmp_path):
             assert queue.ask("messages", {**secret, "filter": "hooks.ex"}) == [ended]
 
 
+def test_a_list_by_a_text_finds_what_the_asker_is_shown_alone(tmp_path):
+    says = "echo 'err no answer of https://hooks.example/T00/sesame' >&3; exit 1"
+    with running_queue(tmp_path, name="webhook") as queue:
+        open_to_others(queue.root.path)
+        queue.run(param1=says)
+        secret, host = (
+            {"state": "err", "filter": {"text": text}} for text in ("ses", "hooks.ex")
+        )
+        by_param = {"state": "err", "filter": {"param1": says}}
+        by_key = {"state": "err", "filter": {"key": "k"}}
+        for wanted in (secret, host, by_param):
+            assert len(queue.ok("list", wanted)) == 1
+        assert queue.ok("list", by_key) == []
+        with acting_as(STRANGER, 0):
+            assert queue.ok("list", secret) == []
+            assert queue.ok("list", by_param) == []
+            assert len(queue.ok("list", host)) == 1
+            assert "admin" in queue.refused("list", by_key)
+
+
 @pytest.mark.skipif(shutil.which("unshare") is None, reason="util-linux is missing")
 def test_a_user_of_another_namespace_is_nobody(tmp_path):
     open_to_others(tmp_path)

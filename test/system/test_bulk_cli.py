@@ -96,6 +96,60 @@ def test_options_make_them_fewer(root, failed):
         assert said.startswith(f"work: {number} messages in err would match"), words
 
 
+LISTED = (
+    (["--text", "NET is"], 3),
+    (["--cause", "said_err"], 12),
+    (["--cause", "crash"], 0),
+    (["--since", "1h"], 12),
+    (["--since", "2020-01-01T00:00"], 12),
+    (["--since", "+1h"], 0),
+    (["--text", "disk", "--since", "1h"], 9),
+)
+
+
+def listed(root, *words):
+    return json.loads(ok(root, "ls", "work", "--state", "err", "--json", *words))
+
+
+def test_a_list_is_of_what_is_meant(root, failed):
+    for words, number in LISTED:
+        assert len(listed(root, *words)) == number, words
+    newest = listed(root, "--text", "disk", "--limit", "2")
+    assert [row["msg_id"] for row in newest] == failed[8:6:-1]
+    said = rq("ls", "work", "--state", "err", "--text", "moon", root=root).stderr
+    assert "no message in err of queue work that is meant" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--cause", "luck"], "no cause is 'luck'"),
+        (["--since", "soon"], "not a time that is past: 'soon'; say 2h, 18:00"),
+    ],
+)
+def test_a_list_of_what_cannot_be_is_refused(root, words, said):
+    done = rq("ls", "work", *words, root=root)
+    assert done.returncode == 2
+    assert said in done.stderr
+
+
+def test_it_is_said_why_the_messages_of_a_queue_wait(root):
+    ok(root, "queue", "pause", "later", "--why", "the disk is new")
+    try:
+        sent(root, "later", "a", "b")
+        first, reason = ok(root, "why", "later").splitlines()
+        assert first == "later: 2 messages wait"
+        assert reason.startswith("  2: ")
+        assert "the disk is new" in reason
+        [answer] = json.loads(ok(root, "why", "later", "--json"))
+        assert [(r["reason"], r["messages"]) for r in answer["reasons"]] == [
+            ("paused", 2)
+        ]
+    finally:
+        ok(root, "queue", "resume", "later")
+    wait_until(lambda: ok(root, "why", "later") == "later: no message waits\n")
+
+
 def test_without_a_terminal_it_wants_yes(root, failed):
     done = rq("delete", "--queue", "work", "--state", "err", root=root)
     assert done.returncode == 2

@@ -88,12 +88,12 @@ async def _in_state(owner: Owner, state: State) -> AsyncIterator[list[str]]:
             coming.append(pair[0])
 
     await in_slices(moving.items(), look)
+    for at in range(0, len(coming), BATCH):
+        yield coming[at : at + BATCH]
     there = _there(spool.queue, state, moving)
     run = owner.loop.run_in_executor
     while ids := await run(owner.pools.looks, _take, there):
         yield ids
-    for at in range(0, len(coming), BATCH):
-        yield coming[at : at + BATCH]
 
 
 def _there(queue: QueueDir, state: State, but: Container[str]) -> Iterator[str]:

@@ -11,14 +11,17 @@ import orjson
 
 from rq import names
 from rq.config import secrets
-from rq.errors import BadInput, NoSuchMessage
+from rq.errors import BadInput, NoSuchMessage, NotPermitted
 from rq.layout import QueueDir
+from rq.message import filter as filters
 from rq.message import next_attempt
 from rq.message.fields import JsonObject
+from rq.message.filter import Filter
 from rq.message.message import Message
 from rq.proc.slices import in_slices
 from rq.queues import arguments
 from rq.queues.attempts.attempt import starts_of_ended
+from rq.queues.bulk import selection
 from rq.queues.control import message_view, waiting_view
 from rq.queues.owner.owner import Owner
 from rq.replies import MessageRow
@@ -178,9 +181,11 @@ def _json(owner: Owner, msg_id: str) -> str:
         return ""
 
 
-async def listed(owner: Owner, request: JsonObject) -> tuple[list[MessageRow], bool]:
+async def listed(
+    owner: Owner, request: JsonObject, *, sees_all: bool
+) -> tuple[list[MessageRow], bool]:
     """Return messages of a state with their main fields, newest first, and whether the
-    answer ends early: with as many bytes as one may have."""
+    answer ends early: with as many bytes as one may have. `sees_all`: as in `messages`."""
     name = str(request.get("state"))
     if name not in COUNTED:
         raise _no_state(name)
@@ -188,8 +193,13 @@ async def listed(owner: Owner, request: JsonObject) -> tuple[list[MessageRow], b
     after = request.get("after")
     before = names.msg_id(after) if after else ""
     limit = arguments.limit(request, LIMIT, MOST)
+    wanted = _filter(owner, request, state)
+    if wanted is not None and wanted.key is not None and not sees_all:
+        raise NotPermitted("a list of messages by their key is for admins")
     in_turn = request.get("order") == NEXT and state is State.QUE and not before
-    if in_turn and limit is not None and limit <= MOST_NEXT:
+    if wanted is not None:
+        ids = await _matching(owner, wanted, limit, before)
+    elif in_turn and limit is not None and limit <= MOST_NEXT:
         ids = owner.backlog.in_order(limit)
     else:
         ids = await _ids(owner, state, limit, before)
@@ -199,12 +209,51 @@ async def listed(owner: Owner, request: JsonObject) -> tuple[list[MessageRow], b
     def look(msg_id: str) -> None:
         nonlocal size
         row = _row(owner, msg_id)
-        if row is not None and row["state"] == message_view.public_state(state):
+        if row is None or row["state"] != message_view.public_state(state):
+            return
+        if sees_all or wanted is None or _shows(owner, row, wanted):
             rows.append(row)
             size += len(orjson.dumps(row))
 
     await in_slices(takewhile(lambda _: size < LIST_BYTES, ids), look)
     return rows, size >= LIST_BYTES
+
+
+def _filter(owner: Owner, request: JsonObject, state: State) -> Filter | None:
+    """Return the filter that makes a list shorter: as that of `bulk`, without `state`."""
+    given = request.get("filter")
+    if given is None:
+        return None
+    if not isinstance(given, dict):
+        raise BadInput("a filter is a JSON object")
+    return filters.from_json({**given, "state": str(state)}, owner.spool.clock())
+
+
+async def _matching(
+    owner: Owner, wanted: Filter, limit: int | None, after: str
+) -> list[str]:
+    """Return the newest messages that a filter means; `after`: only older ones.
+
+    Of done and relayed the newest come first, so that a list ends where it is long
+    enough; of other states all are looked at, in slices.
+    """
+    meant: list[str] = []
+    async for ids in selection.chosen(owner, wanted):
+        meant += (msg_id for msg_id in ids if not after or msg_id < after)
+        if wanted.state in HASHED and limit is not None and len(meant) >= limit:
+            break
+    return sorted(meant, reverse=True)[:limit]
+
+
+def _shows(owner: Owner, row: MessageRow, wanted: Filter) -> bool:
+    """Whether a text that is looked for stands in what the asker is shown of a row: a
+    secret must not be found letter by letter."""
+    if wanted.text is None and not wanted.params:
+        return True
+    visible = secrets.below_admin(row, owner.name)
+    text = wanted.text is None or wanted.text.lower() in str(visible["status"]).lower()
+    same = all(visible.get(name) == row.get(name) for name in wanted.params)
+    return text and same
 
 
 def _row(owner: Owner, msg_id: str) -> MessageRow | None:

@@ -109,11 +109,12 @@ def messages(ctx: Context, request: Request) -> Awaitable[Reply]:
 
 def listed(ctx: Context, request: Request) -> Awaitable[_Rows]:
     """Answer messages of a state with their main fields."""
-    return _listed(ctx.owner, request)
+    sees_all = ctx.connection.asker.principal.may(Role.ADMIN)
+    return _listed(ctx.owner, request, sees_all=sees_all)
 
 
-async def _listed(owner: Owner, request: JsonObject) -> _Rows:
-    rows, more = await message_list.listed(owner, request)
+async def _listed(owner: Owner, request: JsonObject, *, sees_all: bool) -> _Rows:
+    rows, more = await message_list.listed(owner, request, sees_all=sees_all)
     return ("ok", rows, "more") if more else ("ok", rows)
 
 
