@@ -8,7 +8,15 @@ import pytest
 
 from rq import web
 from rq.web import livelog, progress
-from rq.web.pages import deliveries, message, overview, relay, sparklines, templating
+from rq.web.pages import (
+    chosen_queues,
+    deliveries,
+    message,
+    overview,
+    relay,
+    sparklines,
+    templating,
+)
 
 
 @pytest.mark.parametrize(
@@ -60,13 +68,40 @@ def test_progress_is_read_from_what_a_script_says(text, part):
     assert progress.part_done(text) == part
 
 
-def test_ties_are_broken_by_name_and_an_unknown_order_changes_nothing():
-    rows = [
-        {"name": name, "counts": {"que": que}, "oldest_due_age": None}
-        for name, que in (("b", 1), ("a", 1), ("c", 9))
-    ]
-    assert [row["name"] for row in overview.ordered(rows, "waiting")] == ["c", "b", "a"]
-    assert overview.ordered(rows, "<script>") == rows
+def row(name, admin="UP", age=None, **counts):
+    return {"name": name, "admin": admin, "counts": counts, "oldest_due_age": age}
+
+
+def named(rows):
+    return "".join(row["name"] for row in rows)
+
+
+def test_ties_keep_their_places_and_an_unknown_order_is_the_worst_first():
+    rows = [row("a", que=1), row("b", que=1), row("c", que=9, err=1), row("d", err=7)]
+    assert named(chosen_queues.ordered(rows, "waiting")) == "cabd"
+    assert named(chosen_queues.ordered(rows, "<script>", {"b"})) == "bdca"
+    assert named(chosen_queues.ordered(rows, "", ())) == "dcab"
+
+
+@pytest.mark.parametrize(
+    ("part", "show", "names"),
+    [
+        ("", "", "abAc"),
+        ("a", "", "aA"),
+        ("", "trouble", "b"),
+        ("", "failed", "a"),
+        ("", "overdue", "A"),
+        ("", "waiting", "a"),
+        ("", "running", "b"),
+        ("", "closed", "c"),
+        ("A", "failed", "a"),
+        ("", "<script>", "abAc"),
+    ],
+)
+def test_the_overview_lists_what_the_address_says(part, show, names):
+    rows = [row("a", err=2, que=1), row("b", run=1), row("A", age=5.0),
+            row("c", admin="PAUSE")]  # fmt: skip
+    assert named(chosen_queues.chosen(rows, part, show, {"b"})) == names
 
 
 @pytest.mark.parametrize(

@@ -80,3 +80,16 @@ def test_what_is_no_id_is_looked_for_among_the_names_of_queues(web):
     assert "No queue has “<b>/x” in its name" in shown
     assert 'data-name="a"' in web.get("/?find=A", Accept=BROWSER).text
     assert 'data-name="b"' not in web.get("/?find=A", Accept=BROWSER).text
+
+
+def test_a_tile_leads_to_the_queues_in_which_its_number_was_counted(web):
+    shown = web.page("/")
+    assert 'href="/?show=waiting&sort=waiting#queues"' in shown
+    assert 'data-name="a"' in web.page("/?show=waiting")
+    assert "No queue has a message that failed." in web.page("/?show=failed")
+    kept = web.page("/?show=waiting&sort=name&find=a")
+    assert "?sort=waiting&show=waiting&find=a" in kept
+    assert (
+        "?show=closed&sort=name&find=a" not in kept
+    )  # none is there: it is not offered
+    assert "?show=&sort=name&find=a" in kept

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from typing import TypedDict, cast
 
 from falcon import HTTP_303
@@ -15,15 +15,15 @@ from rq.access.roles import Principal, Role
 from rq.errors import BadInput
 from rq.replies import SupervisorStatus
 from rq.web import views
-from rq.web.pages import facts, page
+from rq.web.pages import chosen_queues, facts, page
 from rq.web.pages.facts import QueueRow
 from rq.web.routes import Routes
 from rq.web.site import Site
 
-SORTS = ("name", "waiting", "running", "errors", "oldest")
 _SHARED_FOR = 1.0  # seconds
 _TIMERS = 10
 _RUNNING = 12
+_TROUBLES = 3  # that are shown at once
 _LONGEST = 400  # characters of what is looked for: the address of a message
 
 
@@ -92,19 +92,15 @@ class Overview:
             resp.status = HTTP_303
             resp.set_header("Location", self._site.url(places[0]["path"]))
             return
-        order = req.get_param("sort", default="")
-        find = "" if named else wanted
-        rows = [row for row in queues if find.lower() in row["name"].lower()]
         values = {
             "facts": {**overview, "found": places} if named else overview,
             "messages": places,
             "looked_for": wanted if named else "",
             "silent": [row["name"] for row in queues if not row["answers"]],
-            "rows": ordered(rows, order),
-            "find": find,
-            "sort": order if order in SORTS else "",
             "most_running": _RUNNING,
             "most_timers": _TIMERS,
+            "most_troubles": _TROUBLES,
+            **_listed(req, overview, "" if named else wanted),
         }
         await page.show(req, resp, self._site, "overview.html", values)
 
@@ -149,6 +145,31 @@ class Overview:
         }
 
 
+def _listed(req: Request, overview: Facts, find: str) -> dict[str, object]:
+    """Return the rows of the table, and what the address says of them."""
+    rows, troubled = overview["queues"], queues_of(overview["trouble"])
+    order = req.get_param("sort", default="")
+    show = req.get_param("show", default="")
+    counts = {
+        word: len(chosen_queues.chosen(rows, "", word, troubled))
+        for word in chosen_queues.SHOWS
+    }
+    few = chosen_queues.chosen(rows, find, show, troubled)
+    return {
+        "rows": chosen_queues.ordered(few, order, troubled),
+        "find": find,
+        "sort": order if order in chosen_queues.SORTS else "",
+        "show": show if show in chosen_queues.SHOWS else "",
+        "shows": chosen_queues.SHOWS,
+        "counts": counts,
+    }
+
+
+def queues_of(trouble: Sequence[Mapping[str, object]]) -> set[str]:
+    """Return the names of the queues that troubles are about."""
+    return {str(item["queue"]) for item in trouble if item["queue"]}
+
+
 def supervisor_facts(status: SupervisorStatus) -> SupervisorFacts:
     return {
         "version": status.get("version"),
@@ -190,16 +211,3 @@ def message_named(text: str) -> tuple[str, str] | None:
     except BadInput:
         return None
     return (queue, msg_id) if msg_id else None
-
-
-def ordered(rows: list[QueueRow], order: str) -> list[QueueRow]:
-    """Return the rows as the reader wants them; names break ties."""
-    keys: dict[str, Callable[[QueueRow], str | float]] = {
-        "name": lambda row: row["name"].lower(),
-        "waiting": lambda row: -row["counts"].get("que", 0),
-        "running": lambda row: -row["counts"].get("run", 0),
-        "errors": lambda row: -row["counts"].get("err", 0),
-        "oldest": lambda row: -(row["oldest_due_age"] or 0),
-    }
-    key = keys.get(order)
-    return sorted(rows, key=key) if key else rows

@@ -51,8 +51,22 @@ function startFilter() {
       row.hidden = !row.dataset.name.toLowerCase().includes(wanted);
     }
   };
-  input.addEventListener("input", apply);
+  let pause = 0;
+  input.addEventListener("input", () => {
+    apply();
+    keepInAddress(input);
+    clearTimeout(pause); // the server leaves rows out, too: those that match now are to come
+    pause = setTimeout(() => document.dispatchEvent(new CustomEvent("rq:refresh")), 300);
+  });
   document.addEventListener("rq:fresh", apply);
+}
+
+// What is looked for stands in the address: a bookmark and the next refresh keep it.
+function keepInAddress(input) {
+  const address = new URL(location.href);
+  if (input.value.trim()) address.searchParams.set(input.name, input.value.trim());
+  else address.searchParams.delete(input.name);
+  history.replaceState(history.state, "", address);
 }
 
 startTheme();
