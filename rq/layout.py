@@ -173,6 +173,16 @@ class Root:
         return self.path / "spark"
 
     @property
+    def index(self) -> Path:
+        """What is read from the journals for questions about many messages."""
+        return self.path / "index"
+
+    @property
+    def index_socket(self) -> Path:
+        """Where owners say up to where their journals are durable."""
+        return self.path / "config" / "index.sock"
+
+    @property
     def broker(self) -> Path:
         """What the broker keeps: jobs, journal, snapshot."""
         return self.path / "broker"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Mapping
-from typing import TypedDict, TypeGuard
+from typing import TypedDict, TypeGuard, cast
 
 from rq import names
 from rq.config.values import (
@@ -22,6 +22,7 @@ from rq.config.values import (
     param_numbers,
     whole,
 )
+from rq.message.table import PARAMS
 from rq.words import moments
 
 ONCE, PERSISTENT = "once", "persistent"  # kinds of workers
@@ -385,3 +386,29 @@ def host(value: object) -> str:
     if not names.is_url(f"http://{said}"):
         raise ValueError(f"{value!r:.60} is no name of a host: it holds blanks")
     return said
+
+
+# ---- what the index keeps
+
+INDEX: Mapping[str, float] = {"days": 31.0, "bytes": 2.0 * 1024**3}
+
+
+def index(value: object) -> Mapping[str, float] | None:
+    """Return the root's setting `index` whole; None: it is off."""
+    if value is False:
+        return None
+    given = {} if value is True else json_object(value)
+    check_names(given, INDEX)
+    for name, number in given.items():
+        if not _is_number(number) or not 0 < number <= 2**62:
+            raise ValueError(f"{name}: {number!r:.60} is not a number above 0")
+    return {**INDEX, **cast("Mapping[str, float]", given)}
+
+
+def hidden(value: object) -> dict[str, tuple[str, ...]]:
+    """Return a queue's setting `index`: params that are not kept."""
+    given = json_object(value)
+    check_names(given, ("hide",))
+    hide = texts(given.get("hide", []))
+    check_names(hide, PARAMS)
+    return {"hide": tuple(hide)} if hide else {}

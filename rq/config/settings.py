@@ -79,6 +79,10 @@ class RootConfig:
     tls: Mapping[str, str] = setting_of(dict, checks.tls, "object")
     # the web is started
     web: bool = setting(True, checks.flag, "flag")
+    # what is kept for questions about many messages; None: it is off
+    index: Mapping[str, float] | None = setting_of(
+        lambda: dict(checks.INDEX), checks.index, "object"
+    )
     # processes that serve it
     web_workers: int = setting(1, values.whole(1, 64), "whole")
     # of each of these at a time; of one address half
@@ -179,6 +183,8 @@ class QueueConfig:
     success: str = setting(checks.WORD, checks.success, "text")
     # many messages, one process
     batch: Mapping[str, Any] = setting_of(dict, checks.batch, "object")
+    # `hide`: params that the root's index does not keep
+    index: Mapping[str, Any] = setting_of(dict, checks.hidden, "object")
     # messages are leased to workers elsewhere
     pull: checks.Pull | None = setting(None, checks.pull, "object")
     # which failed attempts are made again, and when

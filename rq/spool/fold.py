@@ -15,7 +15,7 @@ from rq.journal.line import Line
 from rq.message.message import to_keep
 from rq.spool import attempt_files, outbox
 from rq.spool.leases import LeaseNews
-from rq.spool.record import OutEntry, Record
+from rq.spool.record import OutEntry, Record, rider_record
 from rq.spool.status import status_file
 from rq.words.states import FINAL, HASHED, Event, Note, State
 
@@ -159,23 +159,6 @@ def _count(folded: Folded, was: State, state: State) -> None:
         folded.deltas[was] -= 1
     if state in HASHED:
         folded.deltas[state] += 1
-
-
-def rider_record(record: Record, rider: str) -> Record:
-    """Return what a finish line says of one of its riders."""
-    return {
-        "ts": record["ts"],
-        "seq": record.get("seq", 0),
-        "msg": rider,
-        "ev": record["ev"],
-        "state": record["state"],
-        "was": State.QUE,
-        "cause": "duplicate",
-        "text": f"duplicate {record['rides']}",
-        "dup": record["rides"],
-        "count": 0,
-        "attempt": 0,
-    }
 
 
 _UNSTARTED = frozenset({Event.COMMIT, Event.RESCHEDULE})

@@ -11,7 +11,7 @@ from typing import NotRequired, Protocol, TypedDict, Unpack
 from rq.journal.line import Line
 from rq.message.fields import JsonObject
 from rq.words.nesting import Json
-from rq.words.states import Note
+from rq.words.states import Note, State
 
 # In a line read back: JSON, or as `fold.pack` leaves it. In one to be written: a fragment.
 Content = object
@@ -197,3 +197,20 @@ class WriteNote(Protocol):
     """Writes a line that changes no state of a message, as `Events.note` does."""
 
     def __call__(self, note: Note, **more: Unpack[NoteFields]) -> Record: ...
+
+
+def rider_record(record: Record, rider: str) -> Record:
+    """Return what a finish line says of one of its riders."""
+    return {
+        "ts": record["ts"],
+        "seq": record.get("seq", 0),
+        "msg": rider,
+        "ev": record["ev"],
+        "state": record["state"],
+        "was": State.QUE,
+        "cause": "duplicate",
+        "text": f"duplicate {record['rides']}",
+        "dup": record["rides"],
+        "count": 0,
+        "attempt": 0,
+    }

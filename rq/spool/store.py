@@ -62,7 +62,6 @@ from rq.message.retry import Retry
 from rq.spool import outbox
 from rq.spool.entry import Entry
 from rq.spool.events import Events
-from rq.spool.fold import rider_record
 from rq.spool.gone import Gone
 from rq.spool.lag import Lag
 from rq.spool.leases import LeaseNotes
@@ -70,7 +69,7 @@ from rq.spool.memory import Memory
 from rq.spool.mover import Mover
 from rq.spool.news import Ended, Owes, Printed, owes_nothing
 from rq.spool.reader import Reader
-from rq.spool.record import Facts, LeaseFields, More, Record, Word
+from rq.spool.record import Facts, LeaseFields, More, Record, Word, rider_record
 from rq.spool.run_folders import RunFolders
 from rq.spool.status import status_file
 from rq.words.states import Event, Note, Role, State, next_state

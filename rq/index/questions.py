@@ -1,0 +1,341 @@
+"""The reading side of the index: opened by who asks, in the own process, read-only.
+
+Each question takes `visible`, the queues that the asker may see (None: all). It becomes a
+condition of the very SQL that counts and sums, so no sum tells of a queue that is hidden.
+Words of the index's answers mean what they mean everywhere: states, causes, groups."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Self, cast
+
+import orjson
+
+from rq import config, published
+from rq.errors import BadInput, NoSuchQueue, Refused, Unreachable
+from rq.index import schema, search, tallies
+from rq.index.rows import (
+    RUNNING,
+    TREND_HOURS,
+    Durations,
+    FailureGroup,
+    Freshness,
+    Hits,
+    Hour,
+    Run,
+    Runs,
+    RunsQuestion,
+    SearchQuestion,
+    Sums,
+)
+from rq.index.schema import Cell, SqlRow
+from rq.layout import Root
+
+MOST_DURATIONS = 10_000  # of the newest attempts, of which percentiles are made
+RUN_ORDERS: Mapping[str, str] = {
+    name: name
+    for name in (
+        *("queue", "msg_id", "attempt", "started", "ended", "waited", "ran"),
+        *("outcome", "cause", "timer"),
+    )
+}
+HIT_ORDERS = search.ORDERS
+_HOUR = 3_600_000_000  # µs
+
+# Attempts that have ended, and those that run, with the same columns.
+_RUNS = f"""
+SELECT q.name AS queue, m.msg AS msg_id, r.attempt, r.started, r.ended, r.waited, r.ran,
+       r.outcome, r.cause, r.text, r.timer, r.queue AS q
+FROM runs r JOIN messages m ON m.id = r.message JOIN queues q ON q.id = r.queue
+WHERE r.ended >= :since AND r.started <= :until
+UNION ALL
+SELECT q.name, m.msg, m.attempt, m.started, NULL, NULL, max(:now - m.started, 0),
+       '{RUNNING}', NULL, NULL, m.timer, m.queue
+FROM messages m JOIN queues q ON q.id = m.queue
+WHERE m.state = 'run' AND m.started <= :until"""
+
+
+class Index:
+    """Answers questions of one asker; close it, or use it in a `with`."""
+
+    def __init__(self, root: Root, base: sqlite3.Connection) -> None:
+        self._root = root
+        self._base = base
+
+    @classmethod
+    def at(cls, root: Root) -> Self:
+        """Open the index of a root. Refused: it is turned off. Unreachable: it is not
+        there yet, or not one that this RQ can read."""
+        if config.read_root(root).index is None:
+            raise Refused(
+                'the index is off: remove "index": false from config/config.json, '
+                "then restart RQ"
+            )
+        return cls(root, schema.reader(root))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._base.close()
+
+    # ---- how far it has read
+
+    def freshness(self) -> Freshness:
+        facts = dict(self._all("SELECT name, value FROM facts"))
+        as_of = float(facts.get("as_of", 0.0))
+        with contextlib.suppress(OSError):
+            as_of = max(as_of, schema.beat(self._root).stat().st_mtime)
+        read = float(facts.get("read", 0.0))
+        is_building = not facts.get("built")
+        return Freshness(
+            as_of=as_of, read=read if is_building else 1.0, is_building=is_building
+        )
+
+    # ---- what ran
+
+    def runs(self, question: RunsQuestion, visible: frozenset[str] | None) -> Runs:
+        """Return the attempts of a span, and their sums."""
+        order = RUN_ORDERS.get(question.order)
+        if order is None:
+            raise BadInput(f"runs are sorted by one of {', '.join(RUN_ORDERS)}")
+        values = self._values_of(question, visible)
+        chosen = f"SELECT * FROM ({_RUNS}) WHERE {_conditions(question)}"
+        way = "DESC" if question.is_descending else "ASC"
+        rows = self._all(
+            f"{chosen} ORDER BY {order} {way}, started DESC, msg_id LIMIT :limit OFFSET :offset",
+            values,
+        )
+        sums = self._sums(chosen, values)
+        listed = tuple(_run(row) for row in rows[: question.limit])
+        return Runs(rows=listed, sums=sums, more=len(rows) > question.limit)
+
+    def _values_of(
+        self, question: RunsQuestion, visible: frozenset[str] | None
+    ) -> dict[str, Cell]:
+        now = time.time()
+        until = now if question.until is None else question.until
+        queues = self._queues(question.queue, visible)
+        return {
+            "since": int(question.since * 1e6),
+            "until": int(until * 1e6),
+            "now": int(now * 1e6),
+            "queues": _json(queues.values()),
+            "timer": question.timer,
+            "slow": self._slow(question, queues) if question.is_slow else "{}",
+            "limit": question.limit + 1,
+            "offset": question.offset,
+        }
+
+    def _slow(self, question: RunsQuestion, queues: Mapping[str, int]) -> str:
+        """Return from how many µs on an attempt of each queue is slow, as JSON."""
+        since, until = question.since, question.until or time.time()
+        hist: dict[int, list[list[int]]] = {}
+        for _, queue, counts in self._counts(queues.values(), since - 86400, until):
+            hist.setdefault(queue, []).append(counts["run_hist"])
+        limits = {
+            str(queue): published.percentile(published.added(histograms), 95)
+            for queue, histograms in hist.items()
+        }
+        return orjson.dumps(limits).decode()
+
+    def _sums(self, chosen: str, values: Mapping[str, Cell]) -> Sums:
+        counted = self._all(
+            f"SELECT count(*), total(outcome = 'err') FROM ({chosen})", values
+        )[0]
+        slowest = self._all(f"{chosen} ORDER BY ran DESC LIMIT 1", values)
+        return Sums(
+            runs=counted[0],
+            failed=int(counted[1]),
+            missed=0,
+            slowest=_run(slowest[0]) if slowest else None,
+        )
+
+    # ---- what failed
+
+    def failures(
+        self, queue: str | None, visible: frozenset[str] | None
+    ) -> tuple[FailureGroup, ...]:
+        """Return the groups of messages in err, that with the newest failure first."""
+        names = self._names(queue, visible)
+        rows = self._all(
+            "SELECT grp, queue, count(*), min(changed), max(changed) FROM messages "
+            "INDEXED BY failing WHERE state = 'err' GROUP BY grp, queue"
+        )
+        by_group: dict[str, list[list[int]]] = {}
+        for name, *row in rows:
+            if row[0] in names:
+                by_group.setdefault(name, []).append(row)
+        trends = self._trends(names)
+        groups = [
+            self._failure_group(name, parts, names, trends.get(name, {}))
+            for name, parts in by_group.items()
+        ]
+        return tuple(sorted(groups, key=lambda group: -group.last))
+
+    def _failure_group(
+        self,
+        name: str,
+        parts: list[list[int]],
+        names: Mapping[int, str],
+        trend: Mapping[int, int],
+    ) -> FailureGroup:
+        cause, wording = (
+            self._all("SELECT cause, wording FROM groups WHERE name = ?", (name,))
+            or [("", "")]
+        )[0]
+        newest = self._all(
+            "SELECT queue, msg FROM messages INDEXED BY failing WHERE state = 'err' AND "
+            "grp = ? AND queue IN (SELECT value FROM json_each(?)) "
+            "ORDER BY changed DESC LIMIT 1",
+            (name, _json(names)),
+        )[0]
+        return FailureGroup(
+            group=name,
+            wording=wording,
+            cause=cause,
+            queues={names[part[0]]: part[1] for part in parts},
+            count=sum(part[1] for part in parts),
+            first=min(part[2] for part in parts) / 1e6,
+            last=max(part[3] for part in parts) / 1e6,
+            trend=tuple(trend.get(back, 0) for back in range(TREND_HOURS - 1, -1, -1)),
+            sample=(names[newest[0]], newest[1]),
+        )
+
+    def _trends(self, names: Mapping[int, str]) -> dict[str, dict[int, int]]:
+        """Return by group how many failed how many hours ago."""
+        this_hour = int(time.time() * 1e6) // _HOUR
+        rows = self._all(
+            "SELECT grp, max(?1 - changed / ?2, 0) AS back, count(*) FROM messages "
+            "WHERE state = 'err' AND changed >= (?1 - ?3) * ?2 "
+            "AND queue IN (SELECT value FROM json_each(?4)) GROUP BY grp, back",
+            (this_hour, _HOUR, TREND_HOURS - 1, _json(names)),
+        )
+        trends: dict[str, dict[int, int]] = {}
+        for name, back, count in rows:
+            trends.setdefault(name, {})[back] = count
+        return trends
+
+    # ---- where a message is
+
+    def search(self, question: SearchQuestion, visible: frozenset[str] | None) -> Hits:
+        """Return the messages that hold all of some words."""
+        names = self._names(question.queue, visible)
+        return search.hits(self._base, question, names)
+
+    # ---- how long
+
+    def durations(
+        self, queue: str, since: float, visible: frozenset[str] | None = None
+    ) -> Durations:
+        """Return how long the newest attempts of a queue ran, that ended since then."""
+        number = self._queues(queue, visible).get(queue)
+        rows = self._all(
+            "SELECT ran FROM runs WHERE queue = ? AND ended >= ? AND ran IS NOT NULL "
+            "ORDER BY ended DESC LIMIT ?",
+            (number, int(since * 1e6), MOST_DURATIONS),
+        )
+        ran = sorted(row[0] for row in rows)
+        if not ran:
+            return Durations(p50=None, p95=None, count=0)
+        p50, p95 = (ran[len(ran) * percent // 100] / 1e6 for percent in (50, 95))
+        return Durations(p50=p50, p95=p95, count=len(ran))
+
+    def hours(
+        self,
+        queue: str | None,
+        since: float,
+        until: float,
+        visible: frozenset[str] | None = None,
+    ) -> tuple[Hour, ...]:
+        """Return what happened in each hour, of each queue, the oldest first."""
+        names = self._names(queue, visible)
+        return tuple(
+            Hour(began=hour * 3600.0, part=tallies.part(counts, hour, names[number]))
+            for hour, number, counts in self._counts(names, since, until)
+        )
+
+    def _counts(
+        self, queues: Iterable[int], since: float, until: float
+    ) -> Iterator[tuple[int, int, tallies.Counts]]:
+        rows = self._all(
+            "SELECT hour, queue, counts FROM hours WHERE hour >= ? AND hour <= ? "
+            "AND queue IN (SELECT value FROM json_each(?)) ORDER BY hour, queue",
+            (int(since // 3600), int(until // 3600), _json(queues)),
+        )
+        for hour, queue, counts in rows:
+            yield hour, queue, cast("tallies.Counts", orjson.loads(counts))
+
+    # ---- queues and rows
+
+    def _queues(
+        self, queue: str | None, visible: frozenset[str] | None
+    ) -> dict[str, int]:
+        """Return the numbers of the queues that are meant and may be seen."""
+        if queue is not None and visible is not None and queue not in visible:
+            raise NoSuchQueue(f"there is no queue {queue}")
+        rows = self._all("SELECT name, id FROM queues")
+        return {
+            name: number
+            for name, number in rows
+            if (queue is None or name == queue) and (visible is None or name in visible)
+        }
+
+    def _names(
+        self, queue: str | None, visible: frozenset[str] | None
+    ) -> dict[int, str]:
+        return {number: name for name, number in self._queues(queue, visible).items()}
+
+    def _all(
+        self, sql: str, values: Sequence[Cell] | Mapping[str, Cell] = ()
+    ) -> list[SqlRow]:
+        try:
+            return self._base.execute(sql, values).fetchall()
+        except sqlite3.Error as error:
+            raise Unreachable(f"the index cannot be read now: {error}") from None
+
+
+def _conditions(question: RunsQuestion) -> str:
+    """Return what SQL asks of each run."""
+    wanted = ["q IN (SELECT value FROM json_each(:queues))"]
+    if question.is_failed:
+        wanted.append("outcome = 'err'")
+    if question.timer is not None:
+        wanted.append("timer = :timer")
+    if question.is_slow:
+        wanted.append("ran >= json_extract(:slow, '$.\"' || q || '\"')")
+    return " AND ".join(wanted)
+
+
+def _run(row: SqlRow) -> Run:
+    queue, msg_id, attempt, started, ended, waited, ran, *rest, _ = row
+    outcome, cause, text, timer = rest
+    return Run(
+        queue=queue,
+        msg_id=msg_id,
+        attempt=attempt,
+        started=started / 1e6,
+        ended=None if ended is None else ended / 1e6,
+        waited=None if waited is None else waited / 1e6,
+        ran=(ran or 0) / 1e6,
+        outcome=outcome,
+        cause=cause,
+        text=text,
+        timer=timer,
+    )
+
+
+def _json(values: Iterable[int]) -> str:
+    return orjson.dumps(list(values)).decode()
