@@ -90,17 +90,17 @@ class Site:
         """Return what an operator should know of access to this RQ, a sentence each."""
         return warnings.of_root(self.root, self.config, time.time())
 
+    def is_queue(self, name: str) -> bool:
+        """Whether there is such a queue, by any name that others have written."""
+        return names.is_queue_name(name) and self.root.queue(name).config.is_file()
+
     def queue_names(self) -> list[str]:
         """Return the names of all queues, in order."""
         try:
             entries = os.listdir(self.root.queues)
         except FileNotFoundError:
             return []
-        return sorted(
-            name
-            for name in entries
-            if names.is_queue_name(name) and self.root.queue(name).config.is_file()
-        )
+        return sorted(name for name in entries if self.is_queue(name))
 
     def render(self, template: str, **values: object) -> str:
         """Return a page."""

@@ -88,6 +88,30 @@ def test_a_reader_with_only_a_keyboard_finds_opens_and_cancels(shown):
     chromium.until(driver, "location.pathname === '/timers'")
 
 
+def test_after_escape_the_focus_is_where_it_was_though_the_row_was_made_again(shown):
+    from selenium.webdriver.common.keys import Keys
+
+    driver, base, ids = shown
+    driver.get(base + "/q/reports")
+    chromium.until(driver, "!document.getElementById('help').hidden")
+    row = f"m-{ids['march']}"
+    driver.execute_script(
+        "document.getElementById(arguments[0]).querySelector('form button').click()",
+        row,
+    )
+    chromium.until(driver, "document.querySelector('dialog[open]')")
+    driver.execute_script(
+        "const row = document.getElementById(arguments[0]);"
+        "row.replaceWith(row.cloneNode(true))",
+        row,
+    )
+    press(driver, Keys.ESCAPE)
+    chromium.until(driver, "!document.querySelector('dialog[open]')")
+    inside = "return document.activeElement.closest('tr')?.id"
+    assert driver.execute_script(inside) == row
+    assert driver.switch_to.active_element.tag_name == "button"
+
+
 @pytest.mark.slow
 def test_what_has_the_focus_is_seen(shown):
     from selenium.webdriver.common.keys import Keys

@@ -38,6 +38,6 @@ def compile_once() -> None:
         return templates
 
     templating.environment = kept
-    templates = kept(SimpleNamespace(url=None, config=None))
+    templates = kept(SimpleNamespace(url=None, config=None, is_queue=None))
     for name in templates.list_templates():
         templates.get_template(name)

@@ -36,10 +36,13 @@ def page(web, queue, made_from):
 
 
 def test_both_ways_are_links(web, queue):
-    about = {"queue": "logs", "batch": "b", "messages": 9, "ids": [FIRST, SECOND]}
+    about = {"queue": "t", "batch": "b", "messages": 9, "ids": [FIRST, SECOND]}
     text = page(web, queue, about)
-    for place in (f"logs/{FIRST}", f"logs/{SECOND}", f"box/{FIRST}"):
+    for place in (f"t/{FIRST}", f"t/{SECOND}"):
         assert f'<a href="/q/{place}">{place}</a>' in text
+    # That queue is not here: an id of it is said, and leads nowhere.
+    assert f'href="/q/box/{FIRST}"' not in text
+    assert f'box/{FIRST} <span class="soft small">(no such queue)</span>' in text
     assert "and 7 more" in text
     assert "<dt>made from</dt>" in text
     assert "<dt>made_from</dt>" not in text

@@ -93,3 +93,9 @@ def test_a_tile_leads_to_the_queues_in_which_its_number_was_counted(web):
         "?show=closed&sort=name&find=a" not in kept
     )  # none is there: it is not offered
     assert "?show=&sort=name&find=a" in kept
+
+
+def test_a_find_says_how_many_of_all_it_has_found(queues, web):
+    a, _ = queues
+    page = web.get(f"/q/a?find={a.alone}", Accept=BROWSER).text
+    assert "1 of 2 found" in " ".join(page.split())

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 import orjson
 from falcon.asgi import Request, Response
 
-from rq import names
 from rq.access.roles import Principal, Role
 from rq.errors import NoSuchQueue
 from rq.relay.transfers import QUEUE
@@ -31,7 +30,7 @@ OF_A_FORM = f"{CONTENT_POLICY}; style-src-attr 'unsafe-hashes' '{_HIDES}'"
 
 def check_queue(site: Site, name: str) -> None:
     """Raise NoSuchQueue unless there is such a queue."""
-    if not names.is_queue_name(name) or not site.root.queue(name).config.is_file():
+    if not site.is_queue(name):
         raise NoSuchQueue(f"There is no queue {name!r:.80}.")
 
 

@@ -31,6 +31,8 @@ class Addresses(Protocol):
 
     def url(self, path: str) -> str: ...
 
+    def is_queue(self, name: str) -> bool: ...
+
 
 def environment(site: Addresses) -> Environment:
     """Return the environment that renders the pages of a site."""
@@ -44,6 +46,7 @@ def environment(site: Addresses) -> Environment:
     )
     templates.globals.update(
         url=site.url,
+        is_queue=site.is_queue,
         config=site.config,
         version=__version__,
         spark=sparklines.spark,

@@ -34,12 +34,28 @@ async function show(form, opener) {
       dialog.close();
     }
   });
+  showUntilClosed(dialog, opener);
+}
+
+// At its end the focus is again where it was. A live page may have made the opener again
+// meanwhile: then it is the one in the same row that leads to the same place.
+function showUntilClosed(dialog, opener) {
+  const row = opener?.closest("[id]")?.id;
+  const form = opener?.closest("form")?.getAttribute("action");
   dialog.addEventListener("close", () => {
     dialog.remove();
-    opener?.focus();
+    (opener?.isConnected ? opener : madeAgain(row, form))?.focus();
   });
   document.body.append(dialog);
   dialog.showModal();
+}
+
+function madeAgain(id, action) {
+  const place = document.getElementById(id ?? "");
+  const same = [...(place ?? document).querySelectorAll("form")].find(
+    (form) => form.getAttribute("action") === action,
+  );
+  return same?.querySelector("button") ?? place?.querySelector("a, button");
 }
 
 // Who acted on a list wants to be on that list again, unless the page will be gone.
@@ -69,7 +85,5 @@ export function openDialog(title, content) {
   box.append(head, content, actions);
   dialog.setAttribute("aria-labelledby", "dialog-title");
   dialog.append(box);
-  dialog.addEventListener("close", () => dialog.remove());
-  document.body.append(dialog);
-  dialog.showModal();
+  showUntilClosed(dialog, document.activeElement);
 }
