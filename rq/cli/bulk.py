@@ -20,7 +20,7 @@ from rq.words.nesting import Json
 from rq.words.states import State
 
 _PAUSE = 0.2  # seconds between looks at how far it is
-_GIVEN = ("cause", "text", "key", *PARAMS)
+_GIVEN = ("cause", "group", "text", "find", "key", *PARAMS)
 _SHORT = 1.0  # seconds that are too short for a line of progress
 
 
@@ -38,7 +38,13 @@ def options(parser: argparse.ArgumentParser, default: State | None = None) -> No
         "--older", metavar="TIME", help="for so long at least: 90 (seconds), 10m, 2d"
     )
     group.add_argument("--cause", metavar="WORD", help="with this cause")
+    group.add_argument(
+        "--group", metavar="GROUP", help="that failed alike, as `rq failures` names it"
+    )
     group.add_argument("--text", metavar="TEXT", help="whose last words contain TEXT")
+    group.add_argument(
+        "--find", metavar="WORDS", help="that hold each word, as `rq find` finds them"
+    )
     group.add_argument("--key", metavar="KEY", help="with this unique_key")
     for name in PARAMS:
         group.add_argument(f"--{name}", metavar="VALUE", help=argparse.SUPPRESS)

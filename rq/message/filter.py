@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from rq.errors import BadInput
 from rq.message.causes import Cause
+from rq.message.group import group
 from rq.message.table import PARAMS
 from rq.words import moments
 from rq.words.nesting import Json
@@ -15,7 +16,7 @@ from rq.words.states import COUNTED, State
 TEXT_LIMIT = 4096  # characters of a text that is looked for
 _TIMES = ("before", "after")
 OLDER = "older"  # as people say it: 90 (seconds), 10m, 2d
-_TEXTS = ("cause", "text", "key", *PARAMS)
+_TEXTS = ("cause", "group", "text", "find", "key", *PARAMS)
 NAMES = ("state", *_TIMES, *_TEXTS)
 _STATES = ", ".join(map(str, COUNTED))
 
@@ -24,6 +25,8 @@ _STATES = ", ".join(map(str, COUNTED))
 class Traits:
     """What a filter looks at in a message of its state."""
 
+    msg_id: str = ""
+    src: str = ""
     params: Mapping[str, str] = field(default_factory=dict)  # as a script gets them
     key: str = ""  # its unique_key
     cause: str = ""  # of its last end, or of its last return into que
@@ -39,19 +42,23 @@ class Filter:
     before: float | None = None  # epoch seconds: it came into its state earlier, …
     after: float | None = None  # … or not earlier
     cause: str | None = None
+    group: str | None = None  # of failures that are alike: `message.group` says which
     text: str | None = None  # a part of what was said, in any case of letters
+    find: str | None = (
+        None  # words, each a part of anything that Traits has, in any case
+    )
     key: str | None = None  # the whole unique_key
     params: Mapping[str, str] = field(default_factory=dict)  # whole values
 
     @property
     def wants_message(self) -> bool:
         """Whether the fields of a message decide."""
-        return bool(self.params) or self.key is not None
+        return bool(self.params or self.find) or self.key is not None
 
     @property
     def wants_status(self) -> bool:
         """Whether its last attempt decides."""
-        wanted = (self.before, self.after, self.cause, self.text)
+        wanted = (self.before, self.after, self.cause, self.group, self.text, self.find)
         return any(value is not None for value in wanted)
 
     def to_json(self) -> dict[str, Json]:
@@ -61,7 +68,9 @@ class Filter:
             "before": self.before,
             "after": self.after,
             "cause": self.cause,
+            "group": self.group,
             "text": self.text,
+            "find": self.find,
             "key": self.key,
             **self.params,
         }
@@ -81,14 +90,30 @@ def matches(wanted: Filter, traits: Traits) -> bool:
         return False
     if wanted.after is not None and traits.since < wanted.after:
         return False
-    if wanted.cause is not None and traits.cause != wanted.cause:
+    if not _ended_so(wanted, traits):
         return False
-    if wanted.text is not None and wanted.text.lower() not in traits.text.lower():
+    if wanted.find is not None and not _holds(wanted.find, traits):
         return False
     if wanted.key is not None and traits.key != wanted.key:
         return False
     params = wanted.params.items()
     return all(traits.params.get(name, "") == value for name, value in params)
+
+
+def _ended_so(wanted: Filter, traits: Traits) -> bool:
+    """Whether what a message's last end says of itself is what is wanted."""
+    if wanted.cause is not None and traits.cause != wanted.cause:
+        return False
+    if wanted.text is not None and wanted.text.lower() not in traits.text.lower():
+        return False
+    return wanted.group is None or group(traits.cause, traits.text) == wanted.group
+
+
+def _holds(words: str, traits: Traits) -> bool:
+    """Whether each word is a part of something that a message says of itself."""
+    said = (traits.msg_id, traits.src, traits.key, traits.cause, traits.text)
+    every = "\n".join((*said, *traits.params.values())).lower()
+    return all(word in every for word in words.lower().split())
 
 
 def from_json(fields: Json, now: float | None = None) -> Filter:
@@ -111,7 +136,9 @@ def from_json(fields: Json, now: float | None = None) -> Filter:
         before=_moment(given, "before"),
         after=_moment(given, "after"),
         cause=_cause(given),
+        group=_text(given, "group"),
         text=_text(given, "text"),
+        find=_text(given, "find"),
         key=_text(given, "key"),
         params={name: _text(given, name) or "" for name in PARAMS if name in given},
     )

@@ -39,6 +39,7 @@ from rq.replies.processes import (
     TimerView,
 )
 from rq.replies.queue import (
+    Alike,
     BulkChoice,
     BulkView,
     Checked,
@@ -60,6 +61,7 @@ from rq.replies.queue import (
 )
 
 __all__ = [
+    "Alike",
     "AttachmentView",
     "AttemptRow",
     "AttemptsView",

@@ -186,12 +186,28 @@ class RowsView(TypedDict, total=False):
     messages: int
 
 
-class BulkChoice(TypedDict):
-    """`bulk` with `dry_run`: what it would act on."""
+class Alike(TypedDict):
+    """Messages that failed alike."""
 
+    group: str  # as a filter takes it
+    cause: str
+    wording: str  # what their texts have in common
+    messages: int
+
+
+class _Counted(TypedDict):
     messages: int
     ids: Sequence[str]  # the first of them
     at: float  # when it began to count, as `before` of a filter takes it
+
+
+class BulkChoice(_Counted, total=False):
+    """`bulk` with `dry_run`: what it would act on. With `groups`, too, of messages that
+    have failed: how many there are of each cause, and of each group."""
+
+    causes: Mapping[str, int]  # the most frequent first
+    groups: Sequence[Alike]  # the same; the first of them
+    grouped: int  # messages that these counts are about, at most 10,000
 
 
 class BulkView(TypedDict, total=False):

@@ -386,3 +386,18 @@ def test_two_bulks_at_once_share_no_message(site, queue):
     ]
     assert len(gone) == changed[1]
     queue.prove(gone=tuple(gone))
+
+
+def test_failures_are_counted_by_cause_and_group_and_one_group_is_changed(queue):
+    failed(queue, 3), failed(queue, 2, "net")
+    wanted = {"dry_run": True, "filter": {"state": "err"}, "groups": True}
+    counted = queue.ok("bulk", wanted)  # no action is needed to count
+    assert (counted["messages"], counted["grouped"]) == (5, 5)
+    assert sum(counted["causes"].values()) == 5
+    sizes = [row["messages"] for row in counted["groups"]]
+    assert sizes == sorted(sizes, reverse=True)
+    alike = counted["groups"][-1]
+    ended(queue, begun(queue, "delete", group=alike["group"]))
+    left = queue.ok("bulk", wanted)["groups"]
+    assert left == counted["groups"][:-1]
+    assert queue.ask("num_messages")["err"] == 5 - alike["messages"]

@@ -10,9 +10,12 @@ from rq.errors import BadInput
 from rq.message import filter as filters
 from rq.message.causes import Cause
 from rq.message.filter import Filter, Traits, from_json, matches
+from rq.message.group import group
 from rq.words.states import COUNTED, State
 
 MESSAGE = Traits(
+    msg_id="20260102.0304.05.006.7",
+    src="shop",
     params={"param1": "blue"},
     cause="script",
     text="Timeout of host a",
@@ -43,6 +46,14 @@ def test_a_filter_of_a_state_alone_means_all_of_it():
         ({"param2": ""}, True),
         ({"param1": "blue", "cause": "crash"}, False),
         ({"cause": "script"}, True),
+        ({"group": group("script", "Timeout of host a")}, True),
+        ({"group": group("exit", "Timeout of host a")}, False),
+        ({"group": group("script", "Timeout of host b")}, False),
+        ({"group": ""}, False),
+        ({"find": "blu HOST"}, True),
+        ({"find": "0304.05"}, True),
+        ({"find": "shop sky script"}, True),
+        ({"find": "blue red"}, False),
         ({"text": "timeout"}, True),
         ({"text": "OF HOST"}, True),
         ({"text": "host b"}, False),

@@ -2,6 +2,7 @@
 
 import re
 import time
+from urllib.parse import urlencode
 
 import pytest
 from harness.queues import running_queue
@@ -55,6 +56,44 @@ def test_all_that_match_are_counted_then_changed(queue, web):
     [row] = [one for one in twin(web)["bulks"] if one["action"] == "ack"]
     assert (row["state"], row["changed"]) == ("done", 12)
     assert row["filter"] == {"state": "err", "text": "script"}
+
+
+def test_causes_and_groups_that_there_are_are_offered_with_their_counts(queue, web):
+    failed(queue, 3, "no host at 10.0.0.1")
+    for number in (4, 5):
+        queue.ask("create_message", {"dest": "t", "param1": f"bad line {number}"})
+    wait_until(lambda: queue.ask("num_messages")["err"] == 5)
+    shown = page(web, "/q/t/bulk?state=err&find=line")
+    assert "3 × said_err: no host at #" in shown
+    assert "2 × said_err: bad line #" in shown
+    assert "said_err (5)" in shown
+    assert 'value="line"' in shown  # the filter that one came with is kept …
+    assert "/q/t/bulk?state=done&find=line" in shown  # … also for another state
+    [lines] = [row for row in twin(web, "?state=err")["offer"]["groups"]
+               if row["wording"] == "bad line #"]  # fmt: skip
+    fields = {"state": "err", "group": lines["group"], "action": "ack"}
+    assert "2 messages match" in page(web, "/q/t/bulk?" + urlencode(fields))
+    web.post("/q/t/bulk", fields)
+    wait_until(lambda: queue.ask("num_messages")["err"] == 3)
+    rest = queue.ok("list", {"state": "err", "limit": 9})
+    assert {row["param1"] for row in rest} == {"no host at 10.0.0.1"}
+
+
+def test_no_field_is_shown_that_does_nothing_for_the_state(web):
+    shown = page(web, "/q/t/bulk?state=prep&group=x&cause=exit&text=y")
+    for name in ("group", "cause", "text"):
+        assert f'name="{name}"' not in shown
+    form = twin(web, "?state=prep&group=x&cause=exit&text=y")["form"]
+    assert (form["group"], form["cause"], form["text"]) == ("", "", "")
+
+
+def test_an_action_has_what_it_needs_beside_it(queue, web):
+    failed(queue, 1, "x")
+    shown = page(web, "/q/t/bulk?state=err")
+    assert 'name="to_move"' in shown
+    assert 'name="to_due"' not in shown
+    counted = twin(web, "?state=err&action=move&to_move=elsewhere&to_due=soon")
+    assert counted["form"]["to"] == "elsewhere"
 
 
 def test_what_failed_after_it_was_counted_is_not_meant_by_the_button(queue, web):

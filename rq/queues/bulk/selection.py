@@ -49,6 +49,8 @@ def _traits(spool: Spool, wanted: Filter, msg_id: str) -> Traits:
     entry = spool.entry_of(msg_id)
     since = entry.since if entry is not None else names.created(msg_id)
     return Traits(
+        msg_id=msg_id,
+        src=(message and message.src) or "",
         params={name: param_text(value) for name, value in params.items()},
         key=(message and message.unique_key) or "",
         cause=status.get("cause", ""),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import AsyncIterator, Awaitable
 
 from rq.errors import BadInput, Busy, Closed
@@ -12,6 +13,7 @@ from rq.message.filter import Filter
 from rq.proc.slices import in_slices
 from rq.queues.bulk import actions, selection
 from rq.queues.bulk.actions import Deed
+from rq.queues.bulk.tally import Tally
 from rq.queues.control.change import check_leaving
 from rq.queues.control.command import Context, Handler, Ok, Request, asker
 from rq.replies import BulkChoice, BulkView
@@ -30,24 +32,37 @@ _Answer = Ok[BulkView] | Ok[BulkChoice]
 def bulk(ctx: Context, request: Request) -> Awaitable[_Answer]:
     """Do one thing to all messages that a filter means now; with `dry_run` count them.
     The answer comes when the set is fixed, and durable."""
-    action = actions.of_many(request.get("action"))
+    is_count = bool(request.get("dry_run")) and request.get("action") is None
+    action = None if is_count else actions.of_many(request.get("action"))
     wanted = filters.from_json(request.get("filter"), ctx.owner.spool.clock())
-    actions.check_state(action, wanted.state)
-    if action.word is Word.MOVE:
-        check_leaving(ctx)
-    if request.get("dry_run"):
-        return _counted(ctx, action, wanted)
+    if action is not None:
+        _check(ctx, action, wanted)
+    if action is None or request.get("dry_run"):
+        counts = request.get("groups") and wanted.state in _FAILED
+        return _counted(ctx, action, wanted, Tally() if counts else None)
     by = asker(ctx, request)
     deed = actions.deed_of_many(ctx.owner, action, request.get("to"), by)
     return _begun(ctx, deed, wanted)
 
 
-async def _counted(ctx: Context, action: Action, wanted: Filter) -> Ok[BulkChoice]:
-    number, first, at = 0, list[str](), ctx.owner.spool.clock()
+def _check(ctx: Context, action: Action, wanted: Filter) -> None:
+    actions.check_state(action, wanted.state)
+    if action.word is Word.MOVE:
+        check_leaving(ctx)
+
+
+async def _counted(
+    ctx: Context, action: Action | None, wanted: Filter, tally: Tally | None
+) -> Ok[BulkChoice]:
+    number, first, spool = 0, list[str](), ctx.owner.spool
+    at = spool.clock()
     async for ids in _chosen(ctx, action, wanted):
         number += len(ids)
         first += ids[: _FIRST - len(first)]
-    return "ok", {"messages": number, "ids": first, "at": at}
+        if tally is not None:
+            await in_slices(tally.room_for(ids), functools.partial(tally.add, spool))
+    choice: BulkChoice = {"messages": number, "ids": first, "at": at}
+    return "ok", choice if tally is None else {**choice, **tally.view()}
 
 
 async def _begun(ctx: Context, deed: Deed, wanted: Filter) -> Ok[BulkView]:
@@ -77,15 +92,19 @@ async def _begun(ctx: Context, deed: Deed, wanted: Filter) -> Ok[BulkView]:
 
 
 async def _chosen(
-    ctx: Context, action: Action, wanted: Filter
+    ctx: Context, action: Action | None, wanted: Filter
 ) -> AsyncIterator[list[str]]:
-    """Give the messages that are meant, and not as they would be afterwards; BadInput
+    """Give the messages that are meant, and not as an action would leave them; BadInput
     when they are more than one bulk may have."""
     number, spool = 0, ctx.owner.spool
     _check_open(ctx)
     _check_all_there(ctx, wanted)
     async for meant in selection.chosen(ctx.owner, wanted):
-        ids = [msg_id for msg_id in meant if not actions.is_done(spool, action, msg_id)]
+        ids = [
+            msg_id
+            for msg_id in meant
+            if action is None or not actions.is_done(spool, action, msg_id)
+        ]
         _check_open(ctx)
         number += len(ids)
         if number > MOST:

@@ -43,7 +43,11 @@ class MessageFilter:
     ] = None
     after: Annotated[float | None, "epoch seconds: or not earlier"] = None
     cause: _Text = None
+    group: Annotated[_Text, "failures that are alike, as a count names them"] = None
     text: Annotated[_Text, "a part of what was said last"] = None
+    find: Annotated[
+        _Text, "words, each a part of id, params, text, cause, key or src"
+    ] = None
     key: Annotated[_Text, "the unique_key"] = None
     param1: _Text = None
     param2: _Text = None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC
 from typing import TypedDict, cast
+from urllib.parse import urlencode
 
 from falcon.asgi import Request, Response
 
@@ -14,6 +16,8 @@ from rq.access.roles import Principal, Role
 from rq.errors import BadInput, RQError
 from rq.message.action import Door
 from rq.message.actions import Word, at, offered_for_many
+from rq.message.causes import Cause
+from rq.message.table import PARAMS
 from rq.replies import BulkChoice, BulkView
 from rq.web import forms
 from rq.web.answers import for_asker, say
@@ -28,7 +32,18 @@ from rq.words.states import State
 _LONGEST = 4096  # characters of a field
 _ENDED = 20  # of those that have ended
 _ACTIONS = at(Door.BULK)
-FILTER = ("older", "cause", "text", "key", "param1", "param2", "param3", "param4")
+_OF_MESSAGE = ("find", "key", *PARAMS)
+# What a filter may say of messages of a state; the others have nothing that it looks at.
+FIELDS: Mapping[str, tuple[str, ...]] = {
+    "que": ("older", "cause", *_OF_MESSAGE),
+    "run": ("older", "text", *_OF_MESSAGE),
+    "err": ("group", "cause", "older", "text", *_OF_MESSAGE),
+    "dismissed": ("group", "cause", "older", "text", *_OF_MESSAGE),
+    "done": ("older", "text", *_OF_MESSAGE),
+    "relayed": ("older", "cause", "text", *_OF_MESSAGE),
+    "prep": ("older", *_OF_MESSAGE),
+}
+FILTER = FIELDS["err"]
 STATES = ("que", "run", "err", "dismissed", "done", "relayed", "prep")
 
 
@@ -38,6 +53,7 @@ class Facts(TypedDict):
     time: float
     queue: str
     form: dict[str, str]  # the fields of the form as they were filled in
+    offer: BulkChoice | None  # causes and groups that there are; None: not asked
     choice: BulkChoice | None  # what matches; None: nothing was asked
     why: str  # what is wrong with what was asked
     bulks: list[BulkView]
@@ -61,12 +77,14 @@ class BulkPage:
     async def on_get(self, req: Request, resp: Response, name: str) -> None:
         page.check_queue(self._site, name)
         form = _filled_in(req)
+        offer = await self._offer(req, name, form)
         choice, why = await self._choice(req, name, form)
         views = await self._site.owners.demand(name, "list_bulks", {})
         facts: Facts = {
             "time": time.time(),
             "queue": name,
             "form": form,
+            "offer": offer,
             "choice": choice,
             "why": why,
             "bulks": for_asker(req, _latest(cast(list[BulkView], views)), name),
@@ -75,11 +93,35 @@ class BulkPage:
             "facts": facts,
             "queue_name": name,
             "states": STATES,
+            "fields": FIELDS[form["state"]],
+            "causes": list(Cause),
+            "kept": kept(form),
             "actions": offered_for_many(State(form["state"])),
             "labels": {word: action.label for word, action in _ACTIONS.items()},
             "chosen": _ACTIONS.get(form["action"]),
         }
         await page.show(req, resp, self._site, "bulk.html", values)
+
+    async def _offer(
+        self, req: Request, name: str, form: dict[str, str]
+    ) -> BulkChoice | None:
+        """Count the failures of a state by cause and by group, for who may change them; a
+        page that only renews itself has been told."""
+        principal: Principal = req.context.principal
+        if "group" not in FIELDS[form["state"]] or req.get_header("X-RQ-Live"):
+            return None
+        if not principal.may(Role.OPERATOR):
+            return None
+        request: dict[str, Json] = {
+            "filter": {"state": form["state"]},
+            "dry_run": True,
+            "groups": True,
+        }
+        try:
+            choice = await self._site.owners.demand(name, "bulk", request)
+        except RQError:  # too many, or the queue is closed: its fields are still there
+            return None
+        return for_asker(req, cast(BulkChoice, choice), name)
 
     async def _choice(
         self, req: Request, name: str, form: dict[str, str]
@@ -118,17 +160,26 @@ class BulkPage:
 
 
 def _filled_in(req: Request) -> dict[str, str]:
-    """Return the fields of the form, "" for what is not filled in."""
-    names = ("state", "action", "to", *FILTER)
-    form = {name: req.get_param(name, default="") or "" for name in names}
+    """Return the fields of the form, "" for what is not filled in, or does nothing for
+    messages of the state."""
+    get = functools.partial(req.get_param, default="")
+    state = get("state")
+    form = {"state": state if state in STATES else "err"}
+    form["action"] = action = get("action")
+    form["to"] = get("to") or get(f"to_{action}")
+    fields = FIELDS[form["state"]]
+    form |= {name: get(name) if name in fields else "" for name in FILTER}
     if any(len(text) > _LONGEST for text in form.values()):
         raise BadInput(f"a field has more than {_LONGEST} characters")
-    if form["state"] not in STATES:
-        form["state"] = "err"
     may = [row.word for row in offered_for_many(State(form["state"]))]
-    if form["action"] not in may:
+    if action not in may:
         form["action"] = ""
     return form
+
+
+def kept(form: Mapping[str, str]) -> str:
+    """Return the filter as a part of an address, for the same one of another state."""
+    return urlencode({name: form[name] for name in _OF_MESSAGE if form[name]})
 
 
 def _latest(views: list[BulkView]) -> list[BulkView]:

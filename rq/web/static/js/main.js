@@ -69,7 +69,16 @@ function keepInAddress(input) {
   history.replaceState(history.state, "", address);
 }
 
+// Who fills in what an action needs means that action.
+function startChoosing() {
+  document.addEventListener("input", (event) => {
+    const deed = event.target.closest("[data-chooses]")?.closest(".deed");
+    if (deed) deed.querySelector("input[type=radio]").checked = true;
+  });
+}
+
 startTheme();
+startChoosing();
 startCopying();
 startFilter();
 confirmByDialog();
