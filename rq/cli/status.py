@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -9,13 +10,15 @@ from dataclasses import asdict, dataclass, replace
 from rq import config
 from rq.access import warnings
 from rq.cli import FAILED, OK, UNREACHABLE, broker_health, owner, place, term
-from rq.config import recipients
+from rq.config import recipients, room
 from rq.config.admin import Admin, admin_status, pause_of
-from rq.errors import BadConfig, RQError
+from rq.errors import BadConfig
 from rq.layout import Root
 from rq.message import waits
 from rq.outbound import past_hosts
-from rq.replies import Detail, SupervisorStatus, elsewhere, health
+from rq.replies import ChildView, Detail, SupervisorStatus, elsewhere, health, verdict
+from rq.replies.verdict import Fault, Trouble
+from rq.rpc.broker import health as broker
 from rq.words.wording import duration
 
 _COUNTED = ("prep", "que", "run", "done", "relayed", "err")
@@ -53,26 +56,27 @@ def status(root: Root, words: list[str]) -> int:
     with owner.Reader(root) as reader:
         rows = [queue_row(reader, name) for name in place.queue_names(root)]
     rows = _with_child_states(rows, supervisor)
-    troubles = list(_troubles(root, running, supervisor, rows))
-    broker, of_broker = _broker(root, supervisor) if running else (None, [])
-    troubles += of_broker
-    well = running and all(trouble.passing for trouble in troubles)
+    jobs, of_broker = broker.look(root, supervisor) if running else (None, [])
+    every = [*_troubles(root, running, supervisor, rows), *of_broker]
+    troubles = verdict.folded(every)
+    well = running and verdict.is_well(troubles)
     if args.json:
         term.print_json(
             {
                 "root": str(root.path),
                 "running": running,
                 "well": well,
+                "level": verdict.level(troubles).name,
                 "trouble": [trouble.to_json() for trouble in troubles],
                 "supervisor": supervisor,
                 "queues": [row.to_json() for row in rows],
-                "broker": broker,
+                "broker": jobs,
                 "warnings": _access(root),
             }
         )
     else:
         headline = _headline(root, running, supervisor)
-        _show(root, headline, rows, troubles, broker)
+        _show(root, headline, rows, troubles, jobs)
     return OK if well else FAILED if running else UNREACHABLE
 
 
@@ -80,20 +84,20 @@ def _show(
     root: Root,
     headline: str,
     rows: Sequence[QueueRow],
-    troubles: Sequence[health.Trouble],
-    broker: Mapping[str, str] | None,
+    troubles: Sequence[Trouble],
+    jobs: Mapping[str, str] | None,
 ) -> None:
     print(headline)
     _tell_hosts(root)
-    if broker is not None:
-        print(broker_health.headline(root, broker))
+    if jobs is not None:
+        print(broker_health.headline(root, jobs))
     if rows:
         print()
         queue_table(rows)
-    tell_paused(root, rows)
     for trouble in troubles:
-        colour = "yellow" if trouble.passing or trouble.kind == "warn" else "red"
-        print(f"{term.colour('!', colour)} {term.plain(trouble.sentence)}")
+        if trouble.fault is not Fault.NOT_RUNNING:  # the first line says it
+            colour = "yellow" if trouble.kind == "warn" else "red"
+            print(f"{term.colour('!', colour)} {term.plain(trouble.sentence)}")
     for row in rows:
         if row.detail is not None:
             _tell_elsewhere(row.name, row.detail)
@@ -105,40 +109,27 @@ def _show(
 
 def _troubles(
     root: Root, running: bool, supervisor: SupervisorStatus, rows: Sequence[QueueRow]
-) -> Iterator[health.Trouble]:
-    """Give what is not well: what keeps messages from going on, then what has failed."""
+) -> Iterator[Trouble]:
+    """Give what is not well, of all but the broker."""
     children = {child.get("name"): child for child in health.children(supervisor)}
-    yield from health.of_helpers(supervisor)
-    for row in rows:
-        if row.detail is not None:
-            yield from health.of_queue(row.name, row.detail)
-        elif running:
-            admin = str(admin_status(root, row.name))
-            why = (
-                f"log/queue-{row.name}.log may say why; `rq queue restart {row.name}` "
-                "starts it again"
-            )
-            child = children.get(row.name, {})
-            yield from health.of_silent(row.name, admin, child, why)
-    for row in rows:
-        yield from health.of_errors(row.name, row.counts)
+    queues = [_seen(root, row, children.get(row.name, {})) for row in rows]
+    with contextlib.suppress(BadConfig):  # `rq doctor` says it
+        yield from room.soon(root, config.read_root(root))
+    yield from health.of_all(supervisor, queues, is_running=running)
 
 
-def _broker(
-    root: Root, supervisor: SupervisorStatus
-) -> tuple[Mapping[str, str] | None, list[health.Trouble]]:
-    """Return what the broker tells of itself, if it should run and does, and what is
-    wrong with it beside what the supervisor says."""
-    try:
-        facts = broker_health.totals(root)
-    except BadConfig as error:
-        return None, [health.Trouble(who="broker", said="is not used", why=str(error))]
-    except RQError as error:
-        up = (child for child in health.children(supervisor) if child["state"] == "UP")
-        is_up = any(child["kind"] == "broker" for child in up)
-        silent = health.Trouble(who="broker", said="does not answer", why=str(error))
-        return None, [silent] if is_up else []
-    return facts, [] if facts is None else list(broker_health.troubles(root, facts))
+def _seen(root: Root, row: QueueRow, child: ChildView) -> health.Queue:
+    admin, pause = str(admin_status(root, row.name)), pause_of(root, row.name)
+    return health.Queue(
+        name=row.name,
+        admin=admin,
+        wish="" if pause is None else waits.pause(**asdict(pause)),
+        counts=row.counts,
+        detail=row.detail,
+        child=child,
+        silence=f"log/queue-{row.name}.log may say why; `rq queue restart {row.name}` "
+        "starts it again",
+    )
 
 
 def _access(root: Root) -> list[str]:

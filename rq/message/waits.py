@@ -139,6 +139,11 @@ def pause_view(
     return {"by": by, "why": why, "since": since, "until": until, "text": text}
 
 
+def pause_of_view(view: PauseView) -> str:
+    """Return `pause`, of a pause as it is told."""
+    return pause(view["by"], view["why"], view["since"], view["until"])
+
+
 def _span(since: float | None, until: float | None) -> str:
     """Return from when to when; the date, too, if it is not the same for both."""
     ends = [moment(at) for at in (since, until) if at is not None]

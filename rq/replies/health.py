@@ -1,46 +1,69 @@
-"""What is not well: one rule for `rq status`, for /readyz and for the pages.
+"""What is not well: the troubles that answers of owners, supervisor and timers hold.
 
-A queue that somebody paused or took down is well. Trouble that passes by itself is shown,
-and does not make RQ unwell.
+`replies.verdict` has the table of all kinds. A queue that somebody paused or took down is
+well. Trouble that passes by itself is shown, and does not make RQ unwell.
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import TypeAlias
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
+from rq.kinds import Kind
 from rq.replies import ChildView, Detail, SupervisorStatus
+from rq.replies.verdict import Fault, Trouble
 from rq.words.states import Child
 
 # A start takes a moment; one that takes long, or comes after a failure, has a reason.
 _PASSING = (Child.STARTING, Child.STOPPING)
 _MUCH_LAG = 1000  # folders
+_SAMPLE = "demo"  # the queue whose failures are samples, if it is RQ's own
+_DISKS = {
+    str(Kind.NO_ROOM): Fault.DISK_FULL,
+    str(Kind.DISK_FAILED): Fault.DISK_FAILED,
+}
+_STALLS = {"outside": Fault.HOSTS_AWAY, "workers": Fault.NO_WORKERS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trouble:
-    """Something that a person should look at."""
+class Queue:
+    """A queue, as whoever asks for the verdict sees it."""
 
-    who: str  # a queue, a helper, a file
-    said: str
-    why: str = ""
-    queue: str = ""  # its name, if it is about one
-    kind: str = "bad"  # or "warn"
-    passing: bool = False  # it ends by itself
-    stops: bool = False  # messages cannot be taken, or cannot run
-
-    @property
-    def sentence(self) -> str:
-        text = f"{self.who} {self.said}" if self.said else self.who
-        return f"{text}: {self.why}" if self.why else text
-
-    def to_json(self) -> dict[str, object]:
-        return asdict(self)
+    name: str
+    admin: str  # what a person wants: UP, PAUSE, DOWN
+    wish: str  # that in a sentence: by whom, why, until when
+    counts: Mapping[str, int]  # messages by state
+    detail: Detail | None  # None: its owner does not answer
+    child: ChildView  # its process, as the supervisor tells of it
+    silence: str = ""  # why it does not answer
 
 
-_Make: TypeAlias = Callable[..., Trouble]
+def of_all(
+    facts: SupervisorStatus, queues: Iterable[Queue], *, is_running: bool
+) -> Iterator[Trouble]:
+    """Give all that is wrong: what keeps messages from going on, then what has failed,
+    then what a person wants so. `is_running`: a supervisor answers; without it no queue
+    is missed."""
+    seen = list(queues)
+    if not is_running:
+        yield Trouble(fault=Fault.NOT_RUNNING, who="RQ")
+    yield from of_helpers(facts)
+    for queue in seen:
+        if queue.detail is not None:
+            yield from of_queue(queue.name, queue.detail)
+        elif is_running:
+            yield from of_silent(queue.name, queue.admin, queue.child, queue.silence)
+    for queue in seen:
+        yield from of_counts(queue)
+    for queue in seen:
+        yield from of_wishes(queue.name, queue.admin, queue.wish)
+
+
+def of_counts(queue: Queue) -> Iterator[Trouble]:
+    """Give that messages of a queue have failed."""
+    detail = queue.detail
+    is_sample = detail.get("is_sample", False) if detail else queue.name == _SAMPLE
+    yield from of_errors(queue.name, queue.counts, is_sample=is_sample)
 
 
 def of_helpers(facts: SupervisorStatus) -> Iterator[Trouble]:
@@ -51,16 +74,12 @@ def of_helpers(facts: SupervisorStatus) -> Iterator[Trouble]:
             yield trouble
     yield from of_held(facts)
     for name, why in (facts.get("unusable") or {}).items():
-        yield Trouble(who=f"queue/{name}", said="is not used", why=why, kind="warn")
+        yield Trouble(fault=Fault.UNUSED, who=f"queue/{name}", why=why)
     for name, why in (facts.get("scripts") or {}).items():
-        yield Trouble(who=name, said="has the wrong script", why=why, queue=name)
+        yield Trouble(fault=Fault.WRONG_SCRIPT, who=name, why=why, queue=name)
     yield from _of_displaced(facts)
     for name in facts.get("held_timers") or ():
-        why = (
-            "the Ruby RQ left it, and it may start what RQ does itself (cleaner): `rq timer "
-            f"resume {name}` lets it fire, `rq restore accept` all that waits"
-        )
-        yield Trouble(who=f"timers/{name}", said="waits for you", why=why, kind="warn")
+        yield Trouble(fault=Fault.TIMER_WAITS, who=f"timers/{name}", what=name)
     yield from _of_files(facts)
 
 
@@ -68,13 +87,12 @@ def _of_files(facts: SupervisorStatus) -> Iterator[Trouble]:
     """Give what is wrong with links and timers; of a queue that is held `_of_displaced`
     says more."""
     held = facts.get("displaced") or {}
-    helpers = {"scandir": facts.get("scandir"), "timers": facts.get("timers")}
-    for helper, state in helpers.items():
+    helpers = {Fault.LINK: facts.get("scandir"), Fault.TIMER: facts.get("timers")}
+    for fault, state in helpers.items():
+        place = "scandir" if fault is Fault.LINK else "timers"
         for name, text in ((state or {}).get("errors") or {}).items():
             if name not in held:
-                yield Trouble(
-                    who=f"{helper}/{name}", said="", why=str(text), kind="warn"
-                )
+                yield Trouble(fault=fault, who=f"{place}/{name}", why=str(text))
 
 
 def children(facts: SupervisorStatus) -> Sequence[ChildView]:
@@ -88,7 +106,9 @@ def _of_displaced(facts: SupervisorStatus) -> Iterator[Trouble]:
         minded.add("broker/")  # the directory; a queue may be called broker
     for name, why in (facts.get("displaced") or {}).items():
         if name not in minded:  # else its child says so
-            yield Trouble(who=name, said="is held", why=why, stops=True)
+            yield Trouble(
+                fault=Fault.DISPLACED, who=name, what=name, why=why, stops=True
+            )
 
 
 def _of_helper(child: ChildView) -> Trouble | None:
@@ -96,26 +116,15 @@ def _of_helper(child: ChildView) -> Trouble | None:
     if state in (Child.UP, Child.DOWN) or child.get("wanted") == "DOWN":
         return None
     passing = state in _PASSING and not reason
-    kind = "warn" if passing else "bad"
     who = str(child.get("name", "?"))
-    return Trouble(who=who, said=f"is {state}", why=reason, kind=kind, passing=passing)
+    return Trouble(fault=Fault.HELPER, who=who, what=state, why=reason, passing=passing)
 
 
 def of_held(facts: SupervisorStatus) -> Iterator[Trouble]:
     """Give where a helper should listen, and another process does."""
     for child in children(facts):
         if child.get("state") == Child.UP and child.get("held"):
-            yield _held(child["name"], child["held"])
-
-
-def _held(name: str, place: str) -> Trouble:
-    return Trouble(
-        who=name,
-        said=f"does not listen on {place}, for another process does",
-        why="who says `localhost` may come to that one, and show it a password: end it "
-        "(as root, `ss -ltnp` names it), then start RQ again",
-        kind="warn",
-    )
+            yield Trouble(fault=Fault.PORT_HELD, who=child["name"], what=child["held"])
 
 
 def of_silent(name: str, admin: str, child: ChildView, why: str) -> Iterator[Trouble]:
@@ -127,11 +136,11 @@ def of_silent(name: str, admin: str, child: ChildView, why: str) -> Iterator[Tro
     state, reason = str(child.get("state") or ""), str(child.get("reason") or "")
     passing = state in _PASSING and not reason
     yield Trouble(
+        fault=Fault.SILENT if state in ("", Child.UP) else Fault.QUEUE_STATE,
         who=name,
-        said="does not answer" if state in ("", Child.UP) else f"is {state}",
+        what=state,
         why=reason or ("" if passing else why),
         queue=name,
-        kind="warn" if passing else "bad",
         passing=passing,
         stops=True,
     )
@@ -141,41 +150,41 @@ def of_queue(name: str, detail: Detail) -> Iterator[Trouble]:
     """Give what is wrong with a queue, by its answer to `detail`; not its errors."""
     if detail["admin"] == "DOWN":
         return
-    trouble = functools.partial(Trouble, who=name, queue=name)
-    yield from _stops(detail, trouble)
+    yield from _stops(name, detail)
     yield from of_files(name, detail)
-    yield from _hampers(detail, trouble)
+    yield from _hampers(name, detail)
 
 
-def _stops(detail: Detail, trouble: _Make) -> Iterator[Trouble]:
+def _stops(name: str, detail: Detail) -> Iterator[Trouble]:
     """Give what keeps a queue from taking messages, or from running them."""
-    if detail["closed_reason"]:
-        why = detail["closed_reason"]
-        yield trouble(said="accepts no messages", why=why, stops=True)
+    if why := detail["closed_reason"]:
+        fault = _DISKS.get(detail.get("closed_kind") or "", Fault.CLOSED)
+        yield Trouble(fault=fault, who=name, queue=name, why=why, stops=True)
     if detail["oper"] != "UP":
         why = detail["reason"] or ""
-        yield trouble(said="cannot start its script", why=why, stops=True)
-    if detail.get("stalled"):
+        fault = Fault.SCRIPT_ERROR
+        yield Trouble(fault=fault, who=name, queue=name, why=why, stops=True)
+    if why := detail.get("stalled"):
         # What waits for others runs as soon as they are there; it is not this machine.
-        here = detail.get("stalled_by") not in ("outside", "workers")
-        yield trouble(said="makes no progress", why=detail["stalled"], stops=here)
+        fault = _STALLS.get(detail.get("stalled_by") or "", Fault.STALLED)
+        here = fault is Fault.STALLED
+        yield Trouble(fault=fault, who=name, queue=name, why=why, stops=here)
 
 
-def _hampers(detail: Detail, trouble: _Make) -> Iterator[Trouble]:
+def _hampers(name: str, detail: Detail) -> Iterator[Trouble]:
     """Give what else a person should look at."""
-    if detail.get("stuck") and not detail["closed_reason"]:
-        yield trouble(said="cannot make folders", why=str(detail["stuck"]))
+    if (stuck := detail.get("stuck")) and not detail["closed_reason"]:
+        yield Trouble(fault=Fault.NO_FOLDERS, who=name, queue=name, why=stuck)
     if number := detail.get("in_doubt"):
-        what = "a copy or webhook" if number == 1 else f"{number:,} copies or webhooks"
-        yield trouble(said=f"could not deliver {what} in six days (`rq owed ls`)")
-    for name, why in (detail.get("left_at_door") or {}).items():
-        yield trouble(said=f"cannot take new/{name}", why=str(why), kind="warn")
+        yield Trouble(fault=Fault.IN_DOUBT, who=name, queue=name, number=number)
+    for file, why in (detail.get("left_at_door") or {}).items():
+        yield Trouble(fault=Fault.DOOR, who=name, queue=name, what=file, why=str(why))
     for held in detail.get("held") or ():
-        said = f"cannot end the attempt of {held['msg_id']}"
-        yield trouble(said=said, why=held["by"], kind="warn")
+        fault, msg_id, by = Fault.HELD_ATTEMPT, held["msg_id"], held["by"]
+        yield Trouble(fault=fault, who=name, queue=name, what=msg_id, why=by)
     if (lag := detail.get("lag") or 0) > _MUCH_LAG:
-        said = f"is behind with {lag:,} folders, which are still to be made or moved"
-        yield trouble(said=said, kind="warn", passing=True)
+        fault = Fault.LAG
+        yield Trouble(fault=fault, who=name, queue=name, number=lag, passing=True)
 
 
 def of_files(name: str, detail: Detail) -> Iterator[Trouble]:
@@ -183,12 +192,23 @@ def of_files(name: str, detail: Detail) -> Iterator[Trouble]:
     to become messages."""
     why = detail["reason"]
     if why and detail["oper"] == "UP":
-        yield Trouble(who=name, queue=name, said="has a problem", why=why)
+        yield Trouble(fault=Fault.PROBLEM, who=name, queue=name, why=why)
 
 
-def of_errors(name: str, counts: Mapping[str, int]) -> Iterator[Trouble]:
-    """Give that messages of a queue have failed, and nobody has acknowledged them."""
+def of_wishes(name: str, admin: str, text: str) -> Iterator[Trouble]:
+    """Give that a person has paused a queue, or taken it down; `text` says how. It is as
+    they want it, and they may have forgotten it."""
+    faults = {"PAUSE": Fault.PAUSED, "DOWN": Fault.DOWN}
+    if fault := faults.get(admin):
+        what = text or "paused"
+        yield Trouble(fault=fault, who=name, queue=name, what=what, passing=True)
+
+
+def of_errors(
+    name: str, counts: Mapping[str, int], *, is_sample: bool = False
+) -> Iterator[Trouble]:
+    """Give that messages of a queue have failed, and nobody has acknowledged them;
+    `is_sample`: its script does so when it is asked to."""
     if number := counts.get("err", 0):
-        what = "a message" if number == 1 else f"{number:,} messages"
-        todo = f"`rq ls {name} --state err`, then `rq retry` or `rq ack`"
-        yield Trouble(who=name, queue=name, said=f"has {what} that failed", why=todo)
+        fault = Fault.SAMPLE if is_sample else Fault.FAILED
+        yield Trouble(fault=fault, who=name, queue=name, number=number)

@@ -85,6 +85,8 @@ class Detail(TypedDict):
     counts: Counts
     accepting: bool
     closed_reason: str | None
+    closed_kind: str | None  # the kind of that failure
+    is_sample: bool  # RQ's own `demo`, whose messages fail when they are asked to
     restored: str | None
     stopping: bool
     rows: int  # of `que`: lines of files, which have still to become messages

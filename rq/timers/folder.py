@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from rq import config
 from rq.config import adopted
+from rq.config.values import did_you_mean
 from rq.errors import BadConfig, CannotRead
 from rq.layout import Root
 from rq.timers.past import Past, not_ahead, with_rule
@@ -30,6 +31,7 @@ class Timers:
     past: dict[str, Past]
     timers: dict[str, Timer] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)  # file, visibly: sentence
+    queueless: dict[str, str] = field(default_factory=dict)  # timer: sentence
     broken: int = 0  # timers that were and whose file is wrong now
     gone_since: dict[str, float] = field(default_factory=dict)
     stamps: dict[str, config.Stamp] = field(default_factory=dict)
@@ -56,6 +58,7 @@ class Timers:
         for name in present:
             self._take(name, now)
         self._forget({name.removesuffix(".json") for name in present}, elapsed)
+        self.queueless = self._without_queue()
 
     def _take(self, name: str, now: float) -> None:
         path = self.root.timers / name
@@ -138,6 +141,21 @@ class Timers:
         self.state.save_errors(self.past, self.all_errors())
 
     def all_errors(self) -> dict[str, str]:
-        """Return what is wrong, with files and with sending."""
+        """Return what is wrong, with files and with sending; also with what will be sent:
+        a job of the night is not to be missed before it is said that it has no queue."""
         failing = {name: past.error for name, past in self.past.items() if past.error}
-        return failing | self.errors
+        return self.queueless | failing | self.errors
+
+    def _without_queue(self) -> dict[str, str]:
+        """Return why timers that are to fire cannot: there is no such queue."""
+        firing = (name for name in self.timers if self.past[name].paused is None)
+        whys = ((name, no_queue(self.root, self.timers[name].queue)) for name in firing)
+        return {name: why for name, why in whys if why}
+
+
+def no_queue(root: Root, name: str) -> str:
+    """Return that there is no queue of that name, and which is near; "" if it is."""
+    if root.queue(name).path.is_dir():
+        return ""
+    queues = os.listdir(root.queues) if root.queues.is_dir() else []
+    return f"there is no queue {name!r}{did_you_mean(name, queues)}"

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import time
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from rq import names
-from rq.config.values import did_you_mean
 from rq.errors import NoSuchMessage, NotUnique, Refused, RQError, Unreachable
 from rq.kinds import Kind
 from rq.layout import Root
 from rq.message import guarded
 from rq.message.guarded import Sender
 from rq.rpc import client, loop_client
-from rq.timers.folder import Timers
+from rq.timers.folder import Timers, no_queue
 from rq.timers.past import Fire, Past, noted
 from rq.timers.rule import Overlap, Timer
 from rq.timers.when import counts_from, due, nominal
@@ -245,14 +243,6 @@ class Sending:
 
 async def _of(work: Coroutine[object, object, object]) -> object:
     return await work
-
-
-def no_queue(root: Root, name: str) -> str:
-    """Return that there is no queue of that name, and which is near; "" if it is."""
-    if root.queue(name).path.is_dir():
-        return ""
-    queues = os.listdir(root.queues) if root.queues.is_dir() else []
-    return f"there is no queue {name!r}{did_you_mean(name, queues)}"
 
 
 def _why(queue: str, error: Exception) -> str:

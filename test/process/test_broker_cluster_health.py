@@ -9,9 +9,8 @@ from harness.cli import rq
 from harness.ports import free_port
 from harness.waiting import wait_until
 
-from rq.cli import broker_health
 from rq.layout import Root
-from rq.rpc.broker import questions
+from rq.rpc.broker import health, questions
 
 pytestmark = pytest.mark.process
 
@@ -106,7 +105,7 @@ def test_who_is_alone_or_leaves_is_named(pair):
 def doctor_running(broker):
     """Return what `rq doctor` says of a broker that runs."""
     root = Root(broker.directory)
-    found = broker_health.troubles(root, questions.totals(root))
+    found = health.troubles(root, questions.totals(root))
     return "\n".join(each.sentence for each in found)
 
 

@@ -328,11 +328,16 @@ class Server(ThreadingHTTPServer):
 
     daemon_threads = True
     queues: dict
+    verdict = None  # as the Ruby RQ, which gives none
 
 
 class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
         queues = self.server.queues
+        if self.path == "/api/v1/verdict":
+            view = self.server.verdict
+            self.answer(*((404, "") if view is None else (200, json.dumps(view))))
+            return
         if self.path == "/q.txt":
             self.answer(200, "".join(f"q/{name}.txt\n" for name in queues) + "\n")
             return
@@ -372,8 +377,8 @@ def a_queue(**values):
 @pytest.mark.parametrize(
     ("queues", "code", "said"),
     [
-        ({"a": a_queue()}, 0, "OK: 1 queues"),
-        ({"a": a_queue(que=24)}, 0, "OK: 1 queues"),
+        ({"a": a_queue()}, 0, "OK: 1 queue"),
+        ({"a": a_queue(que=24)}, 0, "OK: 1 queue"),
         ({"a": a_queue(que=20, run=5)}, 1, "WARNING: a has 25 messages"),
         ({"a": a_queue(que=40)}, 2, "CRITICAL: a has 40 messages"),
         ({"a": a_queue(err=1)}, 2, "CRITICAL: a has 1 in err"),
@@ -383,13 +388,13 @@ def a_queue(**values):
         (
             {"a": a_queue(que=50, err=1, done=3100), "b": a_queue(que=30)},
             2,
-            "CRITICAL: a has 50 messages, a has 1 in err, a has 3100 done, "
+            "CRITICAL: a has 1 in err, a has 50 messages, a has 3100 done, "
             "b has 30 messages",
         ),
         ({"a": None}, 2, "CRITICAL: "),
     ],
 )
-def test_check_rq_tells_the_worst_of_all_queues(web, queues, code, said):
+def test_check_rq_tells_the_worst_of_an_rq_without_verdict(web, queues, code, said):
     web.queues = queues
     port = web.server_address[1]
     done = run("rq.cli.check_rq", "-s", "127.0.0.1", "-p", port)
@@ -404,6 +409,58 @@ def test_check_rq_takes_its_port_from_the_environment_and_limits_from_t(web):
     done = run("rq.cli.check_rq", *words, env={"RQ_PORT": port})
     assert done.returncode == 1
     assert "a: status=UP uptime=5" in done.stdout
+
+
+def trouble(fault, level, **more):
+    texts = {"who": "a", "said": "is so", "why": "", "todo": "", **more}
+    return {"fault": fault, "level": level, **texts}
+
+
+def view(*troubles, **figures):
+    zeros = {"queues": 2, "failed": 0, "oldest_due_age": 0.0}
+    return {"troubles": list(troubles), "figures": {**zeros, **figures}}
+
+
+FAILED = trouble("failed", "CRITICAL", said="has 3 messages that failed")
+
+
+@pytest.mark.parametrize(
+    ("seen", "words", "code", "said"),
+    [
+        (view(), [], 0, "OK: 2 queues | queues=2 failed=0 oldest_due_age=0s\n"),
+        (view(trouble("sample", "OK")), [], 0, "OK: 2 queues | "),
+        (view(trouble("disk_full", "CRITICAL", why="x|y")), [], 2, "CRITICAL: a is so: x/y | "),
+        (view(trouble("paused", "WARNING")), [], 1, "WARNING: a is so | "),
+        (view(FAILED, failed=3), [], 2, "CRITICAL: a has 3 messages that failed"),
+        (view(FAILED, failed=3), ["--errors", "3:9"], 1, "WARNING: 3 messages failed"),
+        (view(FAILED, failed=3), ["--errors", "4:9"], 0, "OK: 2 queues"),
+        (view(oldest_due_age=700), ["--age", "10m:2h"], 1, "WARNING: a message is overdue"),
+        (view(oldest_due_age=700), ["--age", "5m:10m"], 2, "CRITICAL: a message is overdue"),
+        (view(), ["-t", "3:9:9:9"], 1, "WARNING: q has 3 messages | "),
+        (view(), ["--errors", "x"], 3, "UNKNOWN: --errors x: say WARNING:CRITICAL"),
+        (view(), ["--wrong"], 3, ""),
+    ],
+)  # fmt: skip
+def test_check_rq_tells_the_verdict_and_what_the_operator_wants_told(
+    web, seen, words, code, said
+):
+    web.queues, web.verdict = {"q": a_queue(que=3)}, seen
+    port = str(web.server_address[1])
+    done = run("rq.cli.check_rq", "-s", "127.0.0.1", "-p", port, *words)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert done.stdout.startswith(said)
+
+
+def test_check_rq_gives_each_trouble_beyond_the_first_a_line(web):
+    many = [trouble("silent", "CRITICAL", who=f"q{number}") for number in range(6)]
+    web.queues, web.verdict = {}, view(trouble("lag", "WARNING"), *many)
+    port = str(web.server_address[1])
+    done = run("rq.cli.check_rq", "-s", "127.0.0.1", "-p", port)
+    first, *rest = done.stdout.splitlines()
+    assert first.startswith(
+        "CRITICAL: q0 is so, q1 is so, q2 is so, q3 is so, and 3 more | "
+    )
+    assert rest == ["CRITICAL: q4 is so", "CRITICAL: q5 is so", "WARNING: a is so"]
 
 
 def test_check_rq_calls_an_unreachable_rq_critical():

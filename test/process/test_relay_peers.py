@@ -128,8 +128,8 @@ def test_nothing_is_sent_to_a_host_whose_certificate_does_not_fit(
 def test_check_rq_logs_in_as_the_relay_does(pair, settings, capfd):
     port = str(pair.web.port)
     words = ["-s", "127.0.0.1", "-p", port, "--root", str(pair.sender.root.path)]
-    assert check_rq.main(words) == 2
-    assert "answered 401" in capfd.readouterr().out
+    assert check_rq.main(words) == 3
+    assert "answered 401: it does not know the login" in capfd.readouterr().out
     settings(peers={f"http://127.0.0.1:{port}": LOGIN})
     check_rq.main(words)
     assert "answered" not in capfd.readouterr().out

@@ -43,7 +43,7 @@ def test_a_queue_that_runs_is_well():
          "q makes no progress: they wait for h", False),
         ({"stuck": "EIO"}, "q cannot make folders: EIO", False),
         ({"in_doubt": 1},
-         "q could not deliver a copy or webhook in six days (`rq owed ls`)", False),
+         "q could not deliver a copy or webhook in six days: `rq owed ls` lists them", False),
         ({"left_at_door": {"x": "no msg"}}, "q cannot take new/x: no msg", False),
         ({"held": [{"msg_id": "1", "by": "pid 7"}]}, "q cannot end the attempt of 1: pid 7", False),
     ],

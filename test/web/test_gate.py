@@ -242,6 +242,7 @@ SHARED = {
     "/overview.json",
     "/api/v1/openapi.json",
     "/api/v1/queues",
+    "/api/v1/verdict",
     "/q.txt",
     "/q.json",
     "/css/rq.css",

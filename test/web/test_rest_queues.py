@@ -255,7 +255,7 @@ def test_back_leads_nowhere_else(web):
         assert (answer.status, answer.headers["location"]) == (303, "/q/plain"), bad
 
 
-def test_check_rq_reads_the_text_routes(web):
+def test_check_rq_reads_the_verdict_and_the_text_routes(web):
     def check(*words):
         command = [sys.executable, "-m", "rq.cli.check_rq", "-p", str(web.port), *words]
         env = {"PYTHONPATH": str(CHECKOUT)}
@@ -269,7 +269,8 @@ def test_check_rq_reads_the_text_routes(web):
     wait_until(lambda: web.state(name, msg_id) == "err")
     status, said = check("-d")
     assert status == 2
-    assert f"{name} has 1 in err" in said
+    assert " that failed: `rq ls " in said
+    assert f"{name}: status=UP" in said
     web.post(f"/q/{name}/ack_errs")
     for other in web.get("/q.json").json:
         web.post(f"/q/{other}/adminoper", {"resume": "1"})

@@ -6,7 +6,9 @@ import itertools
 import os
 import time
 from dataclasses import asdict
+from pathlib import Path
 
+import rq
 from rq.message import waits
 from rq.queues.attempts.attempt import Attempt, Batch, PoolWorker
 from rq.queues.attempts.lease import Lease
@@ -18,6 +20,7 @@ from rq.replies import Counts, Detail, Elsewhere, Held, PauseView, Running, Work
 from rq.words import visible
 from rq.words.states import COUNTED, State
 
+_SAMPLE = Path(rq.__file__).resolve().parent / "bundled" / "demo" / "run"
 LEASED = 20  # messages under leases that `detail` lists; `leases` has all
 TEXT = 1000  # characters of what a script last said; `get_message` has all of it
 
@@ -34,7 +37,7 @@ def counts(owner: Owner) -> Counts:
 def detail(owner: Owner, stall: Stall, checkpoint_seq: int) -> Detail:
     """Return what an operator wants to know of the queue."""
     spool = owner.spool
-    closed = owner.admission.closed()
+    closed = owner.admission.failure()
     first = owner.backlog.first_due()
     stalled = stall.sentence()
     return {
@@ -48,7 +51,9 @@ def detail(owner: Owner, stall: Stall, checkpoint_seq: int) -> Detail:
         "reason": _reason(owner),
         "counts": {**counts(owner), "errack": spool.counts.of(State.DISMISSED)},
         "accepting": closed is None,
-        "closed_reason": closed,
+        "closed_reason": None if closed is None else str(closed),
+        "closed_kind": None if closed is None else str(closed.kind),
+        "is_sample": _is_sample(owner),
         "restored": owner.admission.restored,
         "stopping": owner.admission.stopping,
         "rows": spool.txns.stock.left,
@@ -77,6 +82,14 @@ def detail(owner: Owner, stall: Stall, checkpoint_seq: int) -> Detail:
         "seq": spool.durable_seq,
         "checkpoint_seq": checkpoint_seq,
     }
+
+
+def _is_sample(owner: Owner) -> bool:
+    """Whether it is the `demo` that RQ brings, and not a queue of that name."""
+    if owner.name != _SAMPLE.parent.name:
+        return False
+    script = os.path.join(owner.root.path, owner.config.script)
+    return os.path.realpath(script) == str(_SAMPLE)
 
 
 def _reason(owner: Owner) -> str | None:

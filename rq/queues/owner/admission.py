@@ -7,12 +7,12 @@ from __future__ import annotations
 import os
 import time
 
+from rq.config import room
 from rq.config.admin import Admin, AdminFiles, Pause
 from rq.config.settings import RootConfig
 from rq.errors import Closed, DiskFailed, Displaced, NoRoom, RQError
 from rq.queues.owner.settings import Settings
 from rq.spool import LAG_BYTES, LAG_MESSAGES, Spool
-from rq.words.wording import size
 
 HOLDS = 1.0  # seconds that an answer holds
 
@@ -67,14 +67,15 @@ class Admission:
     @property
     def takes_deposits(self) -> bool:
         """Whether what lies in new/ may come in."""
-        return self.admin is not Admin.DOWN and self._failure() is None
+        return self.admin is not Admin.DOWN and self.failure() is None
 
     def closed(self) -> str | None:
         """Return why nothing new can be accepted; None while it can."""
-        failure = self._failure()
+        failure = self.failure()
         return None if failure is None else str(failure)
 
-    def _failure(self) -> RQError | None:
+    def failure(self) -> RQError | None:
+        """Return the failure with which what is new is refused; None: it is taken."""
         if self.restored:
             return Closed(self.restored)
         if self.displaced:
@@ -94,7 +95,7 @@ class Admission:
 
     def check_open(self) -> None:
         """Raise why nothing new can be accepted, if it cannot."""
-        failure = self._failure()
+        failure = self.failure()
         if failure is not None:
             raise type(failure)(f"not accepted: {failure}")
 
@@ -117,18 +118,4 @@ class DiskRoom:
         return self._lacking
 
     def _look(self) -> str | None:
-        room, kept = os.statvfs(self._dir_fd), self._kept
-        free = room.f_bavail * room.f_frsize
-        if free < kept.min_free_bytes:
-            return (
-                f"the disk is full: {size(free)} free, and RQ keeps "
-                f"{size(kept.min_free_bytes)}; free some, or lower min_free_bytes in "
-                "config/config.json"
-            )
-        if room.f_files and room.f_favail < kept.min_free_inodes:
-            return (
-                f"the disk is out of inodes: {room.f_favail:,} free, and RQ keeps "
-                f"{kept.min_free_inodes:,}; free some, or lower min_free_inodes in "
-                "config/config.json"
-            )
-        return None
+        return room.lacking(os.statvfs(self._dir_fd), self._kept)

@@ -24,6 +24,7 @@ from rq.web.api import (
     requests,
     timers,
     transactions,
+    verdict,
 )
 from rq.web.api.operation import PREFIX, Answer, Operation
 from rq.web.routes import Handler, Right, Routes
@@ -61,6 +62,7 @@ ROWS: tuple[Operation, ...] = (
     *leases.ROWS,
     *lease_bytes.ROWS,
     *timers.ROWS,
+    *verdict.ROWS,
 )
 
 

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from typing import TypedDict, cast
 
 from rq import names
+from rq.config import room
 from rq.config.admin import admin_status, pause_of
 from rq.errors import RQError, Unreachable
 from rq.files import disk
@@ -27,7 +28,10 @@ from rq.replies import (
     SupervisorStatus,
     TimersStatus,
     health,
+    verdict,
 )
+from rq.replies.verdict import Trouble, TroubleView
+from rq.rpc.broker import health as broker
 from rq.web import progress, views
 from rq.web.pages import sparklines
 from rq.web.site import Site
@@ -225,18 +229,45 @@ def _running(queue: str, message: Running, now: float) -> RunningRow:
     return cast(RunningRow, row)
 
 
-def trouble(
-    status: SupervisorStatus, rows: Sequence[QueueRow]
-) -> list[dict[str, object]]:
-    """Return what a person should look at, a sentence each, worst first; not what has
-    failed: the counts tell that."""
+async def troubles(
+    site: Site, status: SupervisorStatus, rows: Sequence[QueueRow]
+) -> list[Trouble]:
+    """Return the verdict on all: what a person should look at, the worst first."""
+    _, of_broker = await asyncio.to_thread(broker.look, site.root, status)
+    seen = [_seen(row) for row in rows]
+    every = health.of_all(status, seen, is_running=bool(status))
+    return verdict.folded([*room.soon(site.root, site.config), *every, *of_broker])
+
+
+def troubles_of(rows: Sequence[QueueRow], *, is_running: bool) -> list[Trouble]:
+    """Return the verdict on some queues, for whoever sees no others."""
+    seen = [_seen(row) for row in rows]
+    return verdict.folded(health.of_all({}, seen, is_running=is_running))
+
+
+def _seen(row: QueueRow) -> health.Queue:
+    pause = row["paused"]
+    return health.Queue(
+        name=row["name"],
+        admin=row["admin"],
+        wish="" if pause is None else waits.pause_of_view(pause),
+        counts=row["counts"],
+        detail=row if row["answers"] else None,
+        child=row.get("child", {}),
+        silence=row["reason"] or "",
+    )
+
+
+def trouble(status: SupervisorStatus, rows: Sequence[QueueRow]) -> list[TroubleView]:
+    """Return what keeps helpers or queues from their work, the worst first; not what has
+    failed, and what a person wants: the page about them says that itself."""
     every = list(health.of_helpers(status))
     for row in rows:
         every.extend(queue_trouble(row))
-    return [item.to_json() for item in sorted(every, key=lambda item: item.kind)]
+    return [item.to_json() for item in verdict.folded(every)]
 
 
-def queue_trouble(row: QueueRow) -> Iterator[health.Trouble]:
+def queue_trouble(row: QueueRow) -> Iterator[Trouble]:
     """Give what is wrong with a queue, by its row."""
     name = row["name"]
     if row["answers"]:

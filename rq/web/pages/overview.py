@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TypedDict, cast
 
 from falcon import HTTP_303
@@ -13,7 +13,8 @@ from falcon.asgi import Request, Response
 from rq import names
 from rq.access.roles import Principal, Role
 from rq.errors import BadInput
-from rq.replies import SupervisorStatus
+from rq.replies import SupervisorStatus, verdict
+from rq.replies.verdict import Fault, TroubleView
 from rq.web import views
 from rq.web.pages import chosen_queues, facts, page
 from rq.web.pages.facts import QueueRow
@@ -50,7 +51,8 @@ class Facts(TypedDict, total=False):
     operational: bool
     supervisor: SupervisorFacts
     totals: facts.Totals
-    trouble: list[dict[str, object]]
+    level: str  # OK, WARNING or CRITICAL
+    trouble: list[TroubleView]
     warnings: list[str]
     queues: list[QueueRow]
     running: list[facts.RunningRow]
@@ -131,12 +133,14 @@ class Overview:
             self._disk.facts(site.root),
         )
         rows = await facts.queues(site, status)
+        troubles = await facts.troubles(site, status, rows)
         return {
             "time": now,
             "operational": bool(status),
             "supervisor": supervisor_facts(status),
             "totals": facts.totals(rows),
-            "trouble": facts.trouble(status, rows),
+            "level": verdict.level(troubles).name,
+            "trouble": [item.to_json() for item in troubles],
             "warnings": site.warnings(),
             "queues": rows,
             "running": facts.running(rows, now),
@@ -165,9 +169,14 @@ def _listed(req: Request, overview: Facts, find: str) -> dict[str, object]:
     }
 
 
-def queues_of(trouble: Sequence[Mapping[str, object]]) -> set[str]:
-    """Return the names of the queues that troubles are about."""
-    return {str(item["queue"]) for item in trouble if item["queue"]}
+def queues_of(trouble: Sequence[TroubleView]) -> set[str]:
+    """Return the names of the queues that do not work as they should: not of those that a
+    person has paused, nor of those whose messages have failed, which have a list."""
+    items = (item for item in trouble if not item["passing"])
+    items = (
+        item for item in items if item["fault"] not in (Fault.FAILED, Fault.SAMPLE)
+    )
+    return {name for item in items for name in (item["queue"], *item["queues"]) if name}
 
 
 def supervisor_facts(status: SupervisorStatus) -> SupervisorFacts:
@@ -183,10 +192,12 @@ def seen_by(principal: Principal, overview: Facts) -> Facts:
     if not principal.is_limited:
         return overview
     rows = [row for row in overview["queues"] if principal.sees(row["name"])]
+    troubles = facts.troubles_of(rows, is_running=overview["operational"])
     return {
         **overview,
         "totals": facts.totals(rows),
-        "trouble": facts.trouble({}, rows) if overview["operational"] else [],
+        "level": verdict.level(troubles).name,
+        "trouble": [item.to_json() for item in troubles],
         "warnings": [],
         "queues": rows,
         "running": facts.running(rows, overview["time"]),

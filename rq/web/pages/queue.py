@@ -27,6 +27,7 @@ from rq.replies import (
     RemoteWorker,
     elsewhere,
 )
+from rq.replies.verdict import TroubleView
 from rq.web import progress, reading, views
 from rq.web.answers import for_asker, sees_secrets
 from rq.web.pages import deliveries, facts, notices, page
@@ -87,7 +88,7 @@ class Facts(TypedDict):
     queue: QueueRow
     child: ChildView
     silent: str  # why the folders are read, and not the owner asked
-    trouble: list[dict[str, object]]
+    trouble: list[TroubleView]
     running: list[facts.RunningRow]
     sections: list[Section]
     owed: list[deliveries.OwedRow]

@@ -17,6 +17,7 @@ from rq.message.actions import ACTIONS, Word
 from rq.relay import host_back_off, transfers
 from rq.relay.host_back_off import BackOff
 from rq.relay.transfers import QUEUE, Transfer
+from rq.replies.verdict import TroubleView
 from rq.rpc import wire
 from rq.rpc.lines.owners import Reply
 from rq.web import forms, views
@@ -273,7 +274,7 @@ class Facts(TypedDict):
 
     time: float
     queue: QueueRow | None
-    trouble: list[dict[str, object]]
+    trouble: list[TroubleView]
     not_looked_at: int
     in_doubt: int
     transfers: list[Transfer]
