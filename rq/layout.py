@@ -81,6 +81,11 @@ class Root:
         return self.path / "config" / "timers.journal"
 
     @property
+    def timers_fires(self) -> Path:
+        """Each fire of the timers, and what became of it."""
+        return self.path / "config" / "timers.fires"
+
+    @property
     def timers_state(self) -> Path:
         return self.path / "config" / "timers.state"
 

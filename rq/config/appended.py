@@ -25,11 +25,22 @@ class Appended:
 
     def __init__(self, path: Path, name: str) -> None:
         """Begin it anew, durably."""
-        head = _line(name)
         self._path = path
-        durable.write_durable(path, head)
+        self.size = write(path, name, ())
         self._fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-        self.size = len(head)
+
+    @classmethod
+    def going_on(cls, path: Path, size: int) -> Appended:
+        """Go on behind the first `size` bytes of a file that is there, which `scan` has
+        found whole; what stands behind them, a cut write has left."""
+        if os.stat(path).st_size != size:
+            durable.cut(str(path), size)
+        appended = cls.__new__(cls)
+        appended._path, appended.size = path, size
+        appended._fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        # A kill may have left lines that are not on disk yet; they are believed now.
+        durable.sync_open(appended._fd)
+        return appended
 
     def append(self, values: Iterable[object]) -> None:
         """Append a line for each value; durable when it returns. OSError: it is closed,
@@ -48,6 +59,25 @@ class Appended:
 
     def close(self) -> None:
         os.close(self._fd)
+
+
+def write(path: Path, name: str, values: Iterable[object]) -> int:
+    """Write a file of that name with a line for each value, durably, in place of what is
+    there; return its bytes."""
+    data = b"".join(map(_line, (name, *values)))
+    durable.write_durable(path, data)
+    return len(data)
+
+
+def scan(path: Path) -> Iterator[tuple[object, int]]:
+    """Give what each line holds, the name of the file with them, and where it ends. A
+    damaged line holds None: those behind it are given all the same. OSError when the
+    file cannot be read now."""
+    end = 0
+    with path.open("rb") as file:
+        for line in file:
+            end += len(line)
+            yield (_value(line[:-1]) if line.endswith(b"\n") else None), end
 
 
 def read(path: Path, name: str) -> Iterator[object]:

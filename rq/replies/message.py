@@ -57,6 +57,15 @@ class Standing(TypedDict):
     state: str
 
 
+class EndView(TypedDict):
+    """`get_ends`: what became of a message; the last three say so of one that has ended."""
+
+    state: str
+    cause: str
+    text: str  # the last that was said
+    ended: float | None  # epoch seconds
+
+
 class StoryView(TypedDict):
     """What happened, why, and what to do, a sentence each."""
 

@@ -61,6 +61,10 @@ class TimerRow(TypedDict, total=False):
     last: float | None  # epoch seconds
     result: str
     error: str
+    outcome: str  # the state in which the message of the last fire was last seen
+    outcome_why: str  # why it failed, in what its script or RQ said last
+    last_success: float | None  # epoch seconds
+    missed: int  # fires without a message, since the process began
 
 
 class NextFire(TypedDict):
@@ -74,11 +78,32 @@ class NextFire(TypedDict):
 class FireView(TypedDict):
     """A fire that was."""
 
+    number: int  # of its line in config/timers.fires
     nominal: float  # epoch seconds; what names it
+    planned: float  # epoch seconds at which it should have been
     tried: float  # epoch seconds
-    said: str  # sent, run, or why there is no message
-    url: str  # of its message; "": there is none
+    said: str  # sent, or run: by a person's word
+    url: str  # of its message
     outcome: str  # the state in which the message was last seen
+    cause: str
+    text: str  # the last that was said
+    ended: float | None  # epoch seconds
+
+
+# A span of fires that were missed; a key of it is a word that Python keeps for itself.
+MissView = TypedDict(
+    "MissView",
+    {
+        "number": int,
+        "from": float,  # epoch seconds of the first
+        "to": float,  # epoch seconds of the last
+        "count": int,
+        "more": bool,  # there are more than were counted
+        "why": str,
+        "text": str,
+        "at": float,  # epoch seconds at which it was noted
+    },
+)
 
 
 class TimerView(TimerRow, total=False):
@@ -86,6 +111,7 @@ class TimerView(TimerRow, total=False):
 
     next: Sequence[NextFire]
     fires: Sequence[FireView]  # the newest first
+    misses: Sequence[MissView]  # as well
 
 
 class TimersStatus(TypedDict):

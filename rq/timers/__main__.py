@@ -55,6 +55,7 @@ async def _run(started: Helper, timers: Sending) -> None:
     server = control.Server(sock, _policy(started), answer, wire.MAGIC2)
     server.start()
     started.say_ready()
+    questions = loop.create_task(timers.outcomes.run())
     while not stopped.is_set():
         timers.woken.clear()
         try:
@@ -63,6 +64,7 @@ async def _run(started: Helper, timers: Sending) -> None:
             log.exception("a pass failed; the next one is in a second")
             await asyncio.sleep(LOOK)
         await _rest(timers)
+    questions.cancel()
     server.close()
     files.remove_link(started.root.timers_socket)
 

@@ -12,13 +12,14 @@ from rq.access.sockets import Asker
 from rq.config import adopted
 from rq.errors import BadInput, NoSuchMessage
 from rq.replies import (
-    FireView,
     NextFire,
     TimerRow,
     TimersStatus,
     TimerView,
 )
+from rq.timers import views
 from rq.timers.cron import DEFAULT_ZONE, local
+from rq.timers.missed import Why
 from rq.timers.past import Past
 from rq.timers.rule import Timer
 from rq.timers.sending import Sending
@@ -83,26 +84,13 @@ def row(sending: Sending, timer: Timer, now: float) -> TimerRow:
     """Return what a list of timers shows of one."""
     past = sending.held.past[timer.name]
     return {
-        **settings(timer),
+        **views.settings(timer),
         "due": None if past.paused else due(timer, past, now),
         "paused": past.paused,
         "last": past.last,
         "result": past.result,
         "error": past.error,
-    }
-
-
-def settings(timer: Timer) -> TimerRow:
-    """Return what the file of a timer says, defaults included."""
-    return {
-        "name": timer.name,
-        "period": timer.period or None,
-        "cron": timer.cron.expression if timer.cron else None,
-        "timezone": timer.cron.zone if timer.cron else None,
-        "jitter": timer.jitter,
-        "catch_up": str(timer.catch_up),
-        "overlap": str(timer.overlap),
-        "dest": timer.dest,
+        **views.outcome(sending.held.fires.of(timer.name)),
     }
 
 
@@ -112,19 +100,15 @@ def timer(sending: Sending, value: Json, now: float) -> Awaitable[TimerView]:
 
 
 async def _view(sending: Sending, named: Timer, now: float) -> TimerView:
-    await sending.refresh(named)
-    past = sending.held.past.get(named.name, Past())
-    fires: list[FireView] = [
-        {
-            "nominal": fire.nominal,
-            "tried": fire.tried,
-            "said": fire.said,
-            "url": fire.msg,
-            "outcome": fire.outcome,
-        }
-        for fire in reversed(past.fires)
-    ]
-    return {**row(sending, named, now), "next": _next(named, past, now), "fires": fires}
+    await sending.outcomes.of(named.name)
+    past, held = sending.held.past.get(named.name, Past()), sending.held.fires
+    rows = held.of(named.name)
+    return {
+        **row(sending, named, now),
+        "next": _next(named, past, now),
+        "fires": views.fires(rows),
+        "misses": views.misses(rows),
+    }
 
 
 def _next(timer: Timer, past: Past, now: float, count: int = _SOON) -> list[NextFire]:
@@ -176,7 +160,8 @@ def resume(sending: Sending, value: Json, now: float) -> TimerRow:
     named = _named(sending, value)
     past = sending.held.past[named.name]
     if past.paused is not None:
-        sending.held.past[named.name] = resumed(named, past, now)
+        went_on = resumed(named, past, now)
+        sending.held.over(named, went_on, (Why.PAUSED, ""), now)
     sending.held.save()
     adopted.release(sending.held.root, named.name)
     sending.woken.set()

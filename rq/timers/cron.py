@@ -48,6 +48,10 @@ class Cron:
         """Return the first fire after `moment`, NEVER when none is in 50 years."""
         return _after(self, moment)
 
+    def all_after(self, moment: float) -> Iterator[float]:
+        """Give the fires after `moment`, one after the other."""
+        return _from(self, moment)
+
     def until(self, base: float, now: float, most: int) -> list[float]:
         """Return the newest fires in (base, now], `most` of them at most, oldest first."""
         span = _SPAN

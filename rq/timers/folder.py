@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from dataclasses import dataclass, field, replace
 
 from rq import config
@@ -11,6 +12,8 @@ from rq.config import adopted
 from rq.config.values import did_you_mean
 from rq.errors import BadConfig, CannotRead
 from rq.layout import Root
+from rq.timers import missed
+from rq.timers.fires import Fires
 from rq.timers.past import Past, not_ahead, with_rule
 from rq.timers.rule import Timer
 from rq.timers.state import State
@@ -36,9 +39,11 @@ class Timers:
     gone_since: dict[str, float] = field(default_factory=dict)
     stamps: dict[str, config.Stamp] = field(default_factory=dict)
     state: State = field(init=False)
+    fires: Fires = field(init=False)
 
     def __post_init__(self) -> None:
         self.state = State(self.root)
+        self.fires = Fires(self.root, self.past)
 
     # ---- the directory
 
@@ -109,6 +114,7 @@ class Timers:
             # `ln -sfn` may remove a link for a moment: that is not a new timer.
             if now - self.gone_since[name] >= GONE_FOR:
                 self.past.pop(name, None)
+                self.fires.removed(name)
                 adopted.release(self.root, name)
 
     # ---- what was done
@@ -124,7 +130,24 @@ class Timers:
             past = without_missed(timer, self.past[name], now)
             if past is not self.past[name]:
                 log.warning("timer %s: %s", name, past.result)
-                self.past[name] = past
+                self.over(timer, past, missed.why(self.past[name], now), now)
+
+    def over(
+        self, timer: Timer, past: Past, why: tuple[missed.Why, str], now: float
+    ) -> None:
+        """Note the past of a timer for which fires are over that were not sent."""
+        base = self.base_of(timer)
+        if past.over is not None:
+            span = missed.until(timer, base, past.over)
+            self.fires.missed(timer.name, span, why, now)
+        self.past[timer.name] = past
+
+    def base_of(self, timer: Timer) -> float | None:
+        """Return up to when it is noted what became of the fires of a timer."""
+        base = self.past[timer.name].base
+        if base is None:
+            return None
+        return max(base, self.fires.of(timer.name).noted_to())
 
     def note(self, name: str, **changes: object) -> None:
         """Note what has changed in the past of a timer; what else was noted since
@@ -133,7 +156,9 @@ class Timers:
             self.past[name] = replace(self.past[name], **changes)  # type: ignore[arg-type]
 
     def save(self) -> None:
-        """Keep what outlives a restart, when it changed."""
+        """Keep what outlives a restart, when it changed. Fires come first: what a crash
+        leaves out of the state is sent again under its key, and noted once."""
+        self.fires.flush(time.time())
         self.state.save(self.past, self.all_errors())
 
     def save_errors(self) -> None:

@@ -28,6 +28,7 @@ class Past:
     result: str = ""  # of the last attempt: sent ID, skipped, or an error
     error: str = ""
     failures: int = 0  # in a row; a failed fire is tried again
+    why: str = ""  # the last of them, in a word of `missed.Why`
     tried: float = 0.0  # epoch seconds
     # Of the fire that was begun and of which it is not known whether it was sent: its
     # time, which names its message.

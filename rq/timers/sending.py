@@ -15,21 +15,22 @@ from rq.layout import Root
 from rq.message import guarded
 from rq.message.guarded import Sender
 from rq.rpc import client, loop_client
+from rq.timers import missed
 from rq.timers.folder import Timers, no_queue
+from rq.timers.missed import Span, Why
+from rq.timers.outcomes import Outcomes
 from rq.timers.past import Fire, Past, noted
+from rq.timers.rows import RUN, SENT
 from rq.timers.rule import Overlap, Timer
 from rq.timers.when import counts_from, due, nominal
 from rq.words.states import LIVE, State
 
 _ERRORS = 3.0  # seconds between two writes for the sake of errors
 LOOK = 1.0  # seconds between looks at the directory and at the clock
-SENT, RUN = (
-    "sent",
-    "run",
-)  # what a fire says that has a message: by the clock, by a person
 # Failures that say for sure that no message was made.
 _NOT_SENT = frozenset({Kind.DOWN, Kind.CLOSED, Kind.NO_SUCH_QUEUE, Kind.UNREACHABLE})
 _WAITS = frozenset({Kind.DOWN, Kind.CLOSED})  # for a person, and no fault
+_SILENT = frozenset({Kind.UNREACHABLE, Kind.OUTCOME_UNKNOWN})
 
 log = logging.getLogger(__name__)
 ASK_TIMEOUT = 10.0  # seconds
@@ -45,8 +46,12 @@ class Sending:
     failed: int = 0
     busy: dict[str, asyncio.Task[object]] = field(default_factory=dict)
     woken: asyncio.Event = field(default_factory=asyncio.Event)
+    outcomes: Outcomes = field(init=False)
     _saving: asyncio.Task[None] | None = None
     _errors_saved: float = 0.0  # of the monotonic clock
+
+    def __post_init__(self) -> None:
+        self.outcomes = Outcomes(self.held.root, self.held.fires, self.woken)
 
     def ready(self, now: float) -> list[Timer]:
         """Return the timers to fire now."""
@@ -82,19 +87,9 @@ class Sending:
         fires = self._past(timer).fires
         fire = Fire(nominal=now, tried=now, said=RUN, msg=url)
         self.held.note(timer.name, fires=noted(fires, fire))
+        self.held.fires.fired(timer.name, now, now, now, RUN, url)
+        await self._saved()
         return url
-
-    async def refresh(self, timer: Timer) -> None:
-        """Note what has become of the messages of a timer, as far as its queue tells."""
-        try:
-            fires = self._past(timer).fires
-            states = await states_of(self.held.root, fires)
-        except RQError as error:
-            log.debug("timer %s: %s", timer.name, error)
-            return
-        fires = with_states(self._past(timer).fires, states)
-        if fires != self._past(timer).fires:
-            self.held.note(timer.name, fires=fires)
 
     def _alone(
         self, name: str, work: Coroutine[object, object, object]
@@ -136,18 +131,20 @@ class Sending:
         if past.begun is None:
             why = await self._in_the_way(timer, past, begun)
             if why:
-                return self._is_over(timer, begun, now, Fire(begun, now, why))
+                return self._left_out(timer, Fire(begun, now, why), Why.OVERLAP)
             self.held.note(timer.name, begun=begun)
         await self._saved()
         url = await self._send(timer, timer.key(begun))
         self.sent += 1
         accepted = min(names.created(place_of(url)[1]), time.time())
+        self._note_fire(timer, begun, now, url)
         return self._is_over(timer, begun, accepted, Fire(begun, now, SENT, url))
 
     def _refused(self, timer: Timer, now: float, error: NotUnique) -> None:
         """An equal message stands, so the fire is left out: it is not tried again."""
         begun = self._past(timer).begun or now
-        result = self._is_over(timer, begun, now, Fire(begun, now, f"refused: {error}"))
+        fire = Fire(begun, now, f"refused: {error}")
+        result = self._left_out(timer, fire, Why.REFUSED)
         log.info("timer %s: %s", timer.name, result)
 
     async def _saved(self) -> None:
@@ -167,6 +164,26 @@ class Sending:
         if elapsed - self._errors_saved >= _ERRORS or not self._errors_saved:
             self._errors_saved = elapsed
             self.held.save_errors()
+
+    def _note_fire(self, timer: Timer, begun: float, now: float, url: str) -> None:
+        """Note that a fire was sent, and those that it leaves behind."""
+        base = self.held.base_of(timer)
+        planned = missed.planned(timer, base, begun)
+        self._note_missed(timer, missed.before(timer, base, begun), now)
+        self.held.fires.fired(timer.name, begun, planned, now, SENT, url)
+
+    def _note_missed(self, timer: Timer, span: Span | None, now: float) -> None:
+        why = missed.why(self._past(timer), now)
+        self.held.fires.missed(timer.name, span, why, now)
+
+    def _left_out(self, timer: Timer, fire: Fire, why: Why) -> str:
+        """Note that a fire is left out, and those before it; return what is said of it."""
+        base, begun = self.held.base_of(timer), fire.nominal
+        self._note_missed(timer, missed.before(timer, base, begun), fire.tried)
+        moment = missed.planned(timer, base, begun)
+        span = Span(moment, moment, 1)
+        self.held.fires.missed(timer.name, span, (why, fire.said), fire.tried)
+        return self._is_over(timer, begun, fire.tried, fire)
 
     def _is_over(self, timer: Timer, begun: float, at: float, fire: Fire) -> str:
         result = f"{fire.said} {fire.msg}".rstrip()
@@ -221,7 +238,13 @@ class Sending:
         if kind in _NOT_SENT and not in_doubt:
             # What it is to catch up is decided when its queue takes messages again.
             self.held.note(timer.name, begun=None)
-        why = no_queue(self.held.root, timer.queue) or _why(timer.queue, error)
+        past, lacks = self._past(timer), no_queue(self.held.root, timer.queue)
+        if past.begun is None:  # those before the newest are over; that is tried again
+            newest = nominal(timer, past, now)
+            span = missed.before(timer, self.held.base_of(timer), newest)
+            self._note_missed(timer, span, now)
+        why = lacks or _why(timer.queue, error)
+        self.held.note(timer.name, why=_reason(kind, lacks))
         self._not_sent(timer, now, why, waits=kind in _WAITS)
 
     def _not_sent(
@@ -243,6 +266,13 @@ class Sending:
 
 async def _of(work: Coroutine[object, object, object]) -> object:
     return await work
+
+
+def _reason(kind: Kind, lacks: str) -> Why:
+    """Return in a word why a queue did not take the message of a timer."""
+    if lacks:
+        return Why.NO_QUEUE
+    return Why.DOWN if kind in _SILENT else Why.REFUSED
 
 
 def _why(queue: str, error: Exception) -> str:

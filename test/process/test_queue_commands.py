@@ -104,6 +104,7 @@ def test_a_queue_that_is_down_answers_questions_about_itself_only(down):
     }
     always |= {"owed", "resolve_owed", "restored", "restore"}
     always |= {"show_txn", "list_txns", "show_bulk", "list_bulks"}
+    always.add("get_ends")
     always |= {"lease", "start", "renew", "progress", "log", "file", "finish"}
     always |= {"release", "leases", "notices"}
     assert down.ask("status") == ["DOWN"]
@@ -271,6 +272,17 @@ def test_a_message_can_be_looked_at_in_three_ways(queue):
         "state": "done",
     }
     assert queue.get(msg_id)["path"] == path
+
+
+def test_how_many_messages_ended_is_told_at_once(queue):
+    done = queue.run(param1=DONE)["msg_id"]
+    ends = queue.ok("get_ends", {"msg_ids": [done, NOBODY]})
+    assert ends[NOBODY] == {"state": "gone", "cause": "", "text": "", "ended": None}
+    said = {"state": "done", "cause": "done", "text": "fine"}
+    assert {**ends[done], **said} == ends[done]
+    assert abs(ends[done]["ended"] - time.time()) < 60
+    for wrong in ({}, {"msg_ids": [done] * 101}, {"msg_ids": ["x"]}):
+        assert queue.refused("get_ends", wrong)
 
 
 def test_messages_are_counted_and_listed_by_state(paused):

@@ -12,6 +12,8 @@ from harness.timers import past, sent, timers, write
 from harness.waiting import wait_until
 
 from rq.rpc import client
+from rq.timers import fires, rows
+from rq.timers.rows import Fired, Missed
 
 pytestmark = pytest.mark.process
 
@@ -24,15 +26,21 @@ def site(tmp_path):
         yield site
 
 
-# All that is written first, the state and its journal; then what each fire appends.
+# All that is written first, the fires, the state and its journal; then what each fire
+# appends: to the state that it is begun, its row, to the state that it was sent, and to
+# its row how it ended.
 WRITES = [
     *(
         f"durable:{place}-rename#{nth}"
-        for nth in (1, 2)
+        for nth in (1, 2, 3)
         for place in ("before", "after")
     ),
-    *(f"journal:{place}-sync#{nth}" for nth in (1, 2) for place in ("before", "after")),
-    *(f"append:before-write#{nth}" for nth in (1, 2)),
+    *(
+        f"journal:{place}-sync#{nth}"
+        for nth in (1, 2, 3, 4)
+        for place in ("before", "after")
+    ),
+    *(f"append:before-write#{nth}" for nth in (1, 2, 3, 4)),
 ]
 
 
@@ -43,14 +51,51 @@ def test_a_kill_at_each_write_of_the_state_doubles_and_loses_nothing(site, point
         assert process.wait(60) == -signal.SIGKILL
     with timers(site):
         wait_until(lambda: past(site).get("result", "").startswith("sent"), 60)
+        wait_until(lambda: outcomes(site) == ["done"], 60)
     assert sent(site) == 1
     assert past(site).get("begun") is None
+    numbers = [line["n"] for line in fires.read(site.root.timers_fires)]
+    assert numbers == list(range(1, len(numbers) + 1))
+
+
+def rows_of(site):
+    return rows.rows_of(fires.read(site.root.timers_fires), "daily")
+
+
+def outcomes(site):
+    return [row.outcome.state for row in rows_of(site) if isinstance(row, Fired)]
+
+
+def misses(site):
+    return [
+        (row.span.first, row.span.to, row.span.count, row.why)
+        for row in rows_of(site)
+        if isinstance(row, Missed)
+    ]
+
+
+# Here the state is there already when the first fire is due.
+@pytest.mark.slow
+@pytest.mark.parametrize("point", WRITES)
+def test_a_kill_while_missed_fires_are_noted_counts_each_once(site, point):
+    write(site, cron="0 * * * *")
+    hour = time.time() // 3600 * 3600
+    state = {"rule": "0 * * * * UTC", "over": hour - 5 * 3600}
+    site.root.timers_state.write_text(json.dumps({"timers": {"daily": state}}))
+    with timers(site, point) as process:
+        assert process.wait(60) == -signal.SIGKILL
+    with timers(site):
+        wait_until(lambda: (past(site).get("last") or 0) >= hour, 60)
+        wait_until(lambda: outcomes(site) == ["done"] * sent(site), 60)
+    [(first, to, count, why)] = misses(site)
+    assert (first, why) == (hour - 4 * 3600, "down")
+    assert (to - first) / 3600 + 1 == count == 4
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "point",
-    [*WRITES, *(f"journal:{p}-sync#{n}" for n in (3, 4) for p in ("before", "after"))],
+    [*WRITES, *(f"journal:{p}-sync#{n}" for n in (5, 6) for p in ("before", "after"))],
 )
 def test_a_kill_while_fires_are_made_up_for_doubles_and_loses_none(site, point):
     write(site, cron="0 * * * *", catch_up="all")
@@ -62,9 +107,9 @@ def test_a_kill_while_fires_are_made_up_for_doubles_and_loses_none(site, point):
         assert process.wait(60) == -signal.SIGKILL
     with timers(site):
         wait_until(lambda: (past(site).get("last") or 0) >= hour, 60)
-    fires = [one["nominal"] for one in past(site)["fires"]]
-    assert fires[:3] == made_up
-    assert sent(site) == len(fires)  # one more when the hour has ended meanwhile
+    nominals = [fire["nominal"] for fire in past(site)["fires"]]
+    assert nominals[:3] == made_up
+    assert sent(site) == len(nominals)  # one more when the hour has ended meanwhile
 
 
 def test_the_fires_after_a_kill_are_other_messages(site):

@@ -8,6 +8,8 @@ from harness.kills import site_at
 from harness.timers import past, sent, timers, write
 from harness.waiting import wait_until
 
+from rq.timers import fires
+from rq.timers.rows import Missed, rows_of
 from rq.timers.sending import place_of as place
 
 pytestmark = pytest.mark.process
@@ -38,14 +40,22 @@ def due_again(site):
     site.root.timers_state.write_text(json.dumps({"timers": {"daily": saved}}))
 
 
+def misses(site):
+    lines = fires.read(site.root.timers_fires)
+    return [row for row in rows_of(lines, "daily") if isinstance(row, Missed)]
+
+
 def test_skip_leaves_a_fire_out_while_the_earlier_message_runs_and_says_so(site):
     first = first_runs(site, overlap="skip")
     due_again(site)
     with timers(site):
         said = f"skipped: {first} has not ended"
         wait_until(lambda: past(site).get("result") == said, 60)
+        wait_until(lambda: misses(site), 60)
     assert sent(site) == 1
     assert [one["outcome"] for one in past(site)["fires"]] == ["run", ""]
+    [row] = misses(site)
+    assert (row.span.count, row.why, row.text) == (1, "overlap", said)
     site.go()
     site.queues["q"].until(first, "done")
     due_again(site)

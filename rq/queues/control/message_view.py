@@ -23,6 +23,7 @@ from rq.replies import (
     AttachmentView,
     AttemptsView,
     BatchView,
+    EndView,
     MessageView,
     NextAttempt,
     Result,
@@ -30,7 +31,7 @@ from rq.replies import (
     StoryView,
 )
 from rq.spool import attempts_kept
-from rq.words.states import LIVE, State
+from rq.words.states import FINAL, LIVE, State
 from rq.words.wording import duration
 
 LEASED = "leased"  # the phase of an attempt elsewhere
@@ -64,6 +65,18 @@ def status(owner: Owner, msg_id: str) -> Standing:
         "path": _path(owner, msg_id, state),
         "status": f"{public} - {text}" if text else public,
         "state": public,
+    }
+
+
+def end(owner: Owner, msg_id: str) -> EndView:
+    """Return what became of a message."""
+    state = owner.spool.find(msg_id) or State.GONE
+    result = owner.spool.status(msg_id) if state in FINAL else {}
+    return {
+        "state": public_state(state),
+        "cause": result.get("cause", ""),
+        "text": result.get("job_status", ""),
+        "ended": result.get("finished"),
     }
 
 

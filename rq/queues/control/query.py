@@ -11,6 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Literal, TypeVar
 
+from rq import names
 from rq.access.roles import Role
 from rq.config import secrets
 from rq.errors import BadInput, Busy, Closed, Torn
@@ -35,6 +36,7 @@ from rq.replies import (
     Checked,
     Counts,
     Detail,
+    EndView,
     Expired,
     MessageRow,
     MessageView,
@@ -56,6 +58,7 @@ _Rows = Ok[list[MessageRow]] | tuple[Literal["ok"], list[MessageRow], Literal["m
 # ---- looking
 MOST_AWAITED = 500  # messages of a queue that are waited for
 LONGEST_WAIT = 60.0  # seconds
+MOST_ENDS = 100  # messages of a question for their ends
 
 
 def kinds(ctx: Context, request: Request) -> Reply:
@@ -95,6 +98,15 @@ def get_message_state(ctx: Context, request: Request) -> Ok[str]:
 def get_message_status(ctx: Context, request: Request) -> Ok[Standing]:
     msg_id = msg_id_in(request)
     return "ok", message_view.status(ctx.owner, msg_id)
+
+
+def get_ends(ctx: Context, request: Request) -> Ok[Mapping[str, EndView]]:
+    """Answer what became of messages; one that is not there is gone."""
+    msg_ids = request.get("msg_ids")
+    if not isinstance(msg_ids, list) or len(msg_ids) > MOST_ENDS:
+        raise BadInput(f"'msg_ids' is no list of {MOST_ENDS} messages at most")
+    checked_ids = [names.msg_id(msg_id) for msg_id in msg_ids]
+    return "ok", {msg_id: message_view.end(ctx.owner, msg_id) for msg_id in checked_ids}
 
 
 def num_messages(ctx: Context, request: Request) -> Counts:
@@ -288,6 +300,7 @@ HANDLERS: dict[str, Handler] = {
     "get_attempts": get_attempts,
     "get_message_state": get_message_state,
     "get_message_status": get_message_status,
+    "get_ends": get_ends,
     "num_messages": num_messages,
     "messages": messages,
     "list": listed,
