@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from rq import names
 from rq.errors import BadInput
 from rq.message.causes import Cause
 from rq.message.group import group
@@ -16,8 +17,9 @@ from rq.words.states import COUNTED, State
 TEXT_LIMIT = 4096  # characters of a text that is looked for
 _TIMES = ("before", "after")
 OLDER = "older"  # as people say it: 90 (seconds), 10m, 2d
+MOST_IDS = 1000  # that one filter names
 _TEXTS = ("cause", "group", "text", "find", "key", *PARAMS)
-NAMES = ("state", *_TIMES, *_TEXTS)
+NAMES = ("state", "ids", *_TIMES, *_TEXTS)
 _STATES = ", ".join(map(str, COUNTED))
 
 
@@ -39,6 +41,7 @@ class Filter:
     """Messages of one state; each further field that is given makes them fewer."""
 
     state: State
+    ids: frozenset[str] | None = None  # one of these
     before: float | None = None  # epoch seconds: it came into its state earlier, …
     after: float | None = None  # … or not earlier
     cause: str | None = None
@@ -65,6 +68,7 @@ class Filter:
         """Return the JSON object that `from_json` takes."""
         given: dict[str, Json] = {
             "state": str(self.state),
+            "ids": None if self.ids is None else sorted(self.ids),
             "before": self.before,
             "after": self.after,
             "cause": self.cause,
@@ -86,9 +90,9 @@ def matches(wanted: Filter, traits: Traits) -> bool:
     >>> matches(timed_out, Traits(params={"param1": "ab"}, text="a timeout of 3 s"))
     False
     """
-    if wanted.before is not None and traits.since >= wanted.before:
+    if wanted.ids is not None and traits.msg_id not in wanted.ids:
         return False
-    if wanted.after is not None and traits.since < wanted.after:
+    if not _is_of_then(wanted, traits.since):
         return False
     if not _ended_so(wanted, traits):
         return False
@@ -98,6 +102,12 @@ def matches(wanted: Filter, traits: Traits) -> bool:
         return False
     params = wanted.params.items()
     return all(traits.params.get(name, "") == value for name, value in params)
+
+
+def _is_of_then(wanted: Filter, since: float) -> bool:
+    if wanted.before is not None and since >= wanted.before:
+        return False
+    return wanted.after is None or since >= wanted.after
 
 
 def _ended_so(wanted: Filter, traits: Traits) -> bool:
@@ -110,9 +120,13 @@ def _ended_so(wanted: Filter, traits: Traits) -> bool:
 
 
 def _holds(words: str, traits: Traits) -> bool:
-    """Whether each word is a part of something that a message says of itself."""
     said = (traits.msg_id, traits.src, traits.key, traits.cause, traits.text)
-    every = "\n".join((*said, *traits.params.values())).lower()
+    return holds(words, (*said, *traits.params.values()))
+
+
+def holds(words: str, texts: Iterable[str]) -> bool:
+    """Whether each word is a part of something that a message says of itself."""
+    every = "\n".join(texts).lower()
     return all(word in every for word in words.lower().split())
 
 
@@ -133,6 +147,7 @@ def from_json(fields: Json, now: float | None = None) -> Filter:
             raise BadInput(f"a filter has no field {name:.40}, only {', '.join(NAMES)}")
     return Filter(
         state=_state(given.get("state")),
+        ids=_ids(given.get("ids")),
         before=_moment(given, "before"),
         after=_moment(given, "after"),
         cause=_cause(given),
@@ -160,6 +175,14 @@ def _state(value: Json) -> State:
     if isinstance(value, str) and value in COUNTED:
         return State(value)
     raise BadInput(f"the state of a filter is one of {_STATES}")
+
+
+def _ids(value: Json) -> frozenset[str] | None:
+    if value is None:
+        return None
+    if not isinstance(value, list) or len(value) > MOST_IDS:
+        raise BadInput(f"ids of a filter is not a list of at most {MOST_IDS:,} ids")
+    return frozenset(names.msg_id(msg_id) for msg_id in value)
 
 
 def _moment(given: Mapping[str, Json], name: str) -> float | None:

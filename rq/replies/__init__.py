@@ -28,6 +28,7 @@ from rq.replies.message import (
     Standing,
     StoryView,
     WhyView,
+    of_end,
 )
 from rq.replies.processes import (
     ChildView,
@@ -112,4 +113,5 @@ __all__ = [
     "WhyView",
     "WordResult",
     "WorkerView",
+    "of_end",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypedDict
+from typing import TypedDict, cast
 
 from rq.replies.leases import LeaseView
 
@@ -43,6 +43,11 @@ class MessageRow(TypedDict, total=False):
     messages: int
     left: int
     leased_by: str  # who works on it elsewhere
+    started: float  # epoch seconds: its attempt, which runs
+    ended: float  # epoch seconds
+    run_us: int  # its last attempt
+    wait_us: int
+    cause: str
     param1: object
     param2: object
     param3: object
@@ -162,3 +167,15 @@ class MessageView(TypedDict, total=False):
     _why: WhyView  # it waits
     _txn: str  # the open transaction that it belongs to
     _restored: str  # why its queue waits for a person
+
+
+def of_end(status: Result) -> MessageRow:
+    """Return what a list shows of an end: when, how long the attempt ran and waited."""
+    facts = {
+        "ended": status.get("finished"),
+        "run_us": status.get("run_us"),
+        "wait_us": status.get("wait_us"),
+        "cause": status.get("cause"),
+    }
+    given = {name: value for name, value in facts.items() if value is not None}
+    return cast(MessageRow, given)

@@ -31,10 +31,11 @@ from rq.replies import (
     MessageView,
     NextAttempt,
     Result,
+    of_end,
 )
 from rq.spool import attempts_kept, folders, rows_counted, script_files
 from rq.words.nesting import Json
-from rq.words.states import State
+from rq.words.states import LIVE, State
 from rq.words.wording import duration
 
 SILENT = "nobody answers for it"
@@ -160,6 +161,8 @@ def _is_meant(queue: QueueDir, wanted: Filter, msg_id: str) -> bool:
     return matches(
         wanted,
         Traits(
+            msg_id=msg_id,
+            src=message.src or "",
             params={name: param_text(value) for name, value in message.params.items()},
             key=message.unique_key or "",
             cause=status.get("cause", ""),
@@ -237,6 +240,7 @@ def _row(queue: QueueDir, state: State, msg_id: str, silent: str) -> MessageRow:
         "attempt": _attempts(message, status),
         "status": _status_line(state, status),
         **({} if again is None else {"next_attempt": again["text"]}),
+        **(of_end(status) if state not in LIVE else {}),
         **message.params,
     }
     if state is State.QUE:

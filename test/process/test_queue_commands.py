@@ -327,6 +327,38 @@ def test_a_list_is_cut_to_what_a_filter_means(queue):
     assert "JSON object" in queue.refused("list", {**wanted, "filter": "kind1"})
 
 
+def test_a_filter_names_messages(queue):
+    queue.ask("ack_errs")
+    ids = [queue.run(param1=ERR)["msg_id"] for _ in range(3)]
+    wanted = {"state": "err", "filter": {"ids": [ids[2], ids[0], NOBODY]}}
+    assert [row["msg_id"] for row in queue.ok("list", wanted)] == [ids[2], ids[0]]
+    count = {"dry_run": True, "filter": {"state": "err", "ids": ids[:1]}}
+    assert queue.ok("bulk", {**count, "action": "ack"})["ids"] == ids[:1]
+    begun = queue.ok("bulk", {**count, "action": "ack", "dry_run": False})
+    assert begun["messages"] == 1
+    wait_until(lambda: queue.get(ids[0]).get("acknowledged"))
+    assert queue.ask("num_messages")["err"] == 2
+    for bad in ("x", ["../x"], [5], [NOBODY] * 1001):
+        assert queue.refused("list", {"state": "err", "filter": {"ids": bad}})
+
+
+def test_a_list_says_how_long_an_attempt_ran_and_waited(queue):
+    ended = queue.run(param1=DONE)["msg_id"]
+    row = queue.ok("list", {"state": "done", "limit": 1})[0]
+    assert row["msg_id"] == ended
+    assert 0 <= row["run_us"] < 60e6
+    assert 0 <= row["wait_us"] < 60e6
+    assert abs(row["ended"] - time.time()) < 60
+    assert row["cause"] == "done"
+    running = queue.send(param1=HOLD)
+    queue.until(running, "run")
+    row = queue.ok("list", {"state": "run"})[0]
+    assert abs(row["started"] - time.time()) < 60
+    assert "ended" not in row
+    queue.ok("cancel_message", {"msg_id": running})
+    queue.until(running, "err")
+
+
 @pytest.mark.parametrize("state", [None, "", "nowhere", 5, [], "errackk"])
 def test_a_state_that_is_none_is_refused(queue, state):
     text = f"invalid or missing 'state' field ({state})"

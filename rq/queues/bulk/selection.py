@@ -63,7 +63,7 @@ async def chosen(owner: Owner, wanted: Filter) -> AsyncIterator[list[str]]:
     """Give the messages that are meant, a batch at a time: of done and relayed the newest
     first, of the other states the oldest. Who asks has to look again: some may have moved
     on by now."""
-    async for ids in _in_state(owner, wanted.state):
+    async for ids in _candidates(owner, wanted):
         meant: list[str] = []
 
         def look(msg_id: str, meant: list[str] = meant) -> None:
@@ -75,13 +75,21 @@ async def chosen(owner: Owner, wanted: Filter) -> AsyncIterator[list[str]]:
         await asyncio.sleep(0)  # a batch alone may take less than a slice
 
 
+async def _candidates(owner: Owner, wanted: Filter) -> AsyncIterator[list[str]]:
+    """Give what may be meant: no more is looked at than a filter names."""
+    if wanted.ids is not None:
+        yield sorted(wanted.ids, reverse=wanted.state in HASHED)
+        return
+    async for ids in _in_state(owner, wanted.state):
+        yield ids
+
+
 async def _in_state(owner: Owner, state: State) -> AsyncIterator[list[str]]:
     """Give the messages of a state, and perhaps some that have just left it."""
     spool, moving = owner.spool, owner.spool.moving()
     if state in LIVE:
-        live = spool.live()
-        for at in range(0, len(live), BATCH):
-            yield live[at : at + BATCH]
+        for ids in _batches(spool.live()):
+            yield ids
         return
     coming: list[str] = []
 
@@ -90,12 +98,22 @@ async def _in_state(owner: Owner, state: State) -> AsyncIterator[list[str]]:
             coming.append(pair[0])
 
     await in_slices(moving.items(), look)
-    for at in range(0, len(coming), BATCH):
-        yield coming[at : at + BATCH]
+    # What is still moving has ended last: of done and relayed it comes first.
+    coming.sort(reverse=state in HASHED)
+    first, last = (coming, []) if state in HASHED else ([], coming)
+    for ids in _batches(first):
+        yield ids
     there = _there(spool.queue, state, moving)
     run = owner.loop.run_in_executor
     while ids := await run(owner.pools.looks, _take, there):
         yield ids
+    for ids in _batches(last):
+        yield ids
+
+
+def _batches(ids: list[str]) -> Iterator[list[str]]:
+    for at in range(0, len(ids), BATCH):
+        yield ids[at : at + BATCH]
 
 
 def _there(queue: QueueDir, state: State, but: Container[str]) -> Iterator[str]:

@@ -15,19 +15,19 @@ from rq.errors import BadInput, NoSuchMessage, NotPermitted
 from rq.layout import QueueDir
 from rq.message import filter as filters
 from rq.message import next_attempt
-from rq.message.fields import JsonObject
+from rq.message.fields import JsonObject, param_text
 from rq.message.filter import Filter
-from rq.message.message import Message
+from rq.message.table import PARAMS
 from rq.proc.slices import in_slices
 from rq.queues import arguments
 from rq.queues.attempts.attempt import starts_of_ended
 from rq.queues.bulk import selection
 from rq.queues.control import message_view, waiting_view
 from rq.queues.owner.owner import Owner
-from rq.replies import MessageRow
+from rq.replies import MessageRow, Result, of_end
 from rq.spool import folders
 from rq.spool.entry import Entry
-from rq.words.states import COUNTED, HASHED, State
+from rq.words.states import COUNTED, HASHED, LIVE, State
 
 LIMIT = 20
 MOST = 10_000
@@ -248,18 +248,27 @@ async def _matching(
 def _shows(owner: Owner, row: MessageRow, wanted: Filter) -> bool:
     """Whether a text that is looked for stands in what the asker is shown of a row: a
     secret must not be found letter by letter."""
-    if wanted.text is None and not wanted.params:
+    if wanted.text is None and wanted.find is None and not wanted.params:
         return True
     visible = secrets.below_admin(row, owner.name)
-    text = wanted.text is None or wanted.text.lower() in str(visible["status"]).lower()
-    same = all(visible.get(name) == row.get(name) for name in wanted.params)
-    return text and same
+    if any(visible.get(name) != row.get(name) for name in wanted.params):
+        return False
+    if (wanted.text or "").lower() not in str(visible["status"]).lower():
+        return False
+    return filters.holds(wanted.find or "", _texts(visible))
+
+
+def _texts(row: MessageRow) -> list[str]:
+    fields = cast(JsonObject, row)
+    params = (param_text(fields[name]) for name in PARAMS if name in fields)
+    return [row["msg_id"], row["status"], row.get("cause", ""), *params]
 
 
 def _row(owner: Owner, msg_id: str) -> MessageRow | None:
     try:
         message = message_view.read(owner, msg_id)
-        status = message_view.status(owner, msg_id)
+        result = owner.spool.status(msg_id)
+        status = message_view.status(owner, msg_id, result)
     except (BadInput, NoSuchMessage):
         return None
     entry = owner.spool.entry_of(msg_id)
@@ -267,7 +276,7 @@ def _row(owner: Owner, msg_id: str) -> MessageRow | None:
         "msg_id": msg_id,
         "due": entry.due if entry else message.due,
         "count": entry.count if entry else message.count,
-        "attempt": entry.attempt if entry else _attempts(owner, message),
+        "attempt": entry.attempt if entry else starts_of_ended(message, result),
         "status": status["status"],
         "state": status["state"],
     }
@@ -279,14 +288,22 @@ def _row(owner: Owner, msg_id: str) -> MessageRow | None:
     if entry is not None and entry.state is State.QUE:
         why = waiting_view.why_waiting(owner, msg_id)
         row["waiting"], row["why"] = why.text, why.to_json()
-        result = owner.spool.status(msg_id) if row["attempt"] else {}
         again = next_attempt.of(result, row["count"], message.max_count, row["due"])
         if again is not None:
             row["next_attempt"] = again["text"]
     if (txn := owner.spool.txns.of(msg_id)) is not None:
         row["txn"] = txn.txn_id
-    return cast(MessageRow, {**row, **message.params})
+    times = _times(owner, msg_id, result)
+    return cast(MessageRow, {**row, **times, **message.params})
 
 
-def _attempts(owner: Owner, message: Message) -> int:
-    return starts_of_ended(message, owner.spool.status(message.msg_id))
+def _times(owner: Owner, msg_id: str, result: Result) -> MessageRow:
+    """Return since when a message runs, or how its last attempt ended."""
+    attempt, lease = owner.attempts.of(msg_id), owner.leases.of(msg_id)
+    if attempt is not None:
+        return {"started": attempt.work.began_at}
+    if lease is not None:
+        return {"started": lease.held.since}
+    if owner.spool.state_of(msg_id) in LIVE:
+        return {}
+    return of_end(result)

@@ -56,10 +56,11 @@ def version(owner: Owner, msg_id: str) -> str:
     return f"{state}-{starts_of_ended(read(owner, msg_id), status)}"
 
 
-def status(owner: Owner, msg_id: str) -> Standing:
-    """Return path, state and status of a message."""
+def status(owner: Owner, msg_id: str, result: Result | None = None) -> Standing:
+    """Return path, state and status of a message; `result`: what its file `status` says,
+    for who has read it."""
     state = owner.spool.state_of(msg_id)
-    text = _text(owner, msg_id, state)
+    text = _text(owner, msg_id, state, result)
     public = public_state(state)
     return {
         "path": _path(owner, msg_id, state),
@@ -85,13 +86,14 @@ def _path(owner: Owner, msg_id: str, state: State) -> str:
     return f"queue/{owner.name}/{place}"
 
 
-def _text(owner: Owner, msg_id: str, state: State) -> str:
+def _text(owner: Owner, msg_id: str, state: State, result: Result | None) -> str:
     attempt, lease = owner.attempts.of(msg_id), owner.leases.of(msg_id)
     if attempt is not None or lease is not None:
         return attempt.text if attempt else lease.text if lease else ""
     if state is State.PREP:
         return ""
-    return owner.spool.status(msg_id).get("job_status", "")
+    said = owner.spool.status(msg_id) if result is None else result
+    return said.get("job_status", "")
 
 
 def message(owner: Owner, msg_id: str) -> MessageView:
