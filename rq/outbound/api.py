@@ -25,8 +25,10 @@ _KIND_OF: dict[int, Kind] = {
     401: Kind.LOGIN_NEEDED,
     403: Kind.NOT_ALLOWED,
     404: Kind.NO_SUCH_QUEUE,
+    408: Kind.BUSY,  # the request came too slowly to be read
     409: Kind.WRONG_STATE,
     413: Kind.TOO_LARGE,
+    425: Kind.BUSY,
     429: Kind.BUSY,
     502: Kind.UNREACHABLE,
     504: Kind.OUTCOME_UNKNOWN,

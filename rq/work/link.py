@@ -22,7 +22,6 @@ from rq.outbound.host import Request
 Heard = TypeVar("Heard")
 
 FIRST, LONGEST = 0.1, 5.0  # seconds between tries
-_PASSING = frozenset({429, 500, 502, 503, 504})
 
 log = logging.getLogger(__name__)
 
@@ -86,4 +85,4 @@ def _as_it_came(reply: Reply) -> Reply:
 
 
 def _passes(reply: Reply) -> bool:
-    return reply.status in _PASSING if reply.kind is None else reply.kind in PASSING
+    return reply.status >= 400 and failure_of(reply).kind in PASSING

@@ -36,7 +36,10 @@ def test_an_answer_that_breaks_off_is_asked_for_again(host, agent, word):
 @pytest.mark.parametrize("word", ["start", "renew", "finish", "release"])
 @pytest.mark.parametrize(
     "answer",
-    [(200, PAGE), (500, PAGE), (502, b""), (200, {"results": []}), (200, [])],
+    [
+        *((200, PAGE), (500, PAGE), (502, b""), (200, {"results": []}), (200, [])),
+        *((408, b"it came too slowly"), (520, PAGE)),  # of a web or a proxy
+    ],
     ids=repr,
 )
 def test_an_answer_that_is_none_changes_no_end(host, agent, word, answer):
