@@ -7,6 +7,7 @@ import shutil
 import socket
 import ssl
 import stat
+import struct
 import subprocess
 import threading
 import time
@@ -298,6 +299,24 @@ def test_a_receiver_that_is_not_there_is_tried_again(queue):
     told = tell(queue, "http://127.0.0.1:1/x")
     assert told["state"] == "que"
     assert "Connection refused" in told["result"]["job_status"]
+
+
+def test_a_receiver_that_resets_behind_its_answer_has_answered(queue):
+    """It would be told again and again what it has taken."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=answer_and_reset, args=(server,))
+        thread.start()
+        ended = tell(queue, f"http://127.0.0.1:{server.getsockname()[1]}/")
+        thread.join()
+    assert ended["state"] == "done", ended["result"]
+
+
+def answer_and_reset(server):
+    sock, _ = server.accept()
+    with sock:
+        sock.recv(100)  # the rest of the request stays unread
+        sock.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
 def test_a_slow_receiver_is_left_in_time(queue, hook):

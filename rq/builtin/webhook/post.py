@@ -18,7 +18,7 @@ from rq.builtin.webhook.settings import Settings
 from rq.builtin.webhook.tries import Answer
 from rq.message.table import PARAMS
 from rq.outbound import connection, page
-from rq.outbound.exchange import HungUp, NotHttp
+from rq.outbound.exchange import NotHttp
 from rq.outbound.page import Rules
 from rq.words.nesting import Json
 
@@ -97,7 +97,7 @@ def _post_once(
         file="webhooks.json",
     )
     with contextlib.closing(page.ask("POST", url, rules, body, headers)) as answer:
-        with contextlib.suppress(HungUp, NotHttp):  # its head was the answer
+        with contextlib.suppress(ConnectionError, NotHttp):  # its head was the answer
             answer.read(_BODY)
         return Answer(
             status=answer.status,
