@@ -20,6 +20,12 @@ VERBS: dict[str, tuple[str, str]] = {
     ),
     "send": ("send:send", "send a message to a queue"),
     "ls": ("listing:ls", "list messages"),
+    "runs": ("indexed:runs", "what ran since yesterday 18:00, or in another span"),
+    "failures": (
+        "indexed:failures",
+        "what failed, by what the failures have in common",
+    ),
+    "find": ("indexed:find", "find messages of all queues by words"),
     "show": ("show:show", "what happened to a message, why, and what to do"),
     "why": ("show:why", "what waiting messages wait for, and what to do"),
     "logs": ("output:logs", "what a message's script has written; -f follows it"),

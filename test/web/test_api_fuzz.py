@@ -10,6 +10,7 @@ import json
 
 import pytest
 import schemathesis
+from harness.index import fill
 from harness.waiting import wait_until
 from harness.web_server import served
 from hypothesis import HealthCheck, given, settings
@@ -240,6 +241,9 @@ RECIPES = {
     "runTimer": of_timer,
     "pauseTimer": of_timer,
     "resumeTimer": of_timer,
+    "listRuns": lambda world: {"query": {"since": "2d", "sort": "-ran"}},
+    "listFailures": lambda world: {},
+    "search": lambda world: {"query": {"words": "order"}},
     "getScript": lambda world: {"path_parameters": SCRIPT},
 }
 
@@ -247,6 +251,8 @@ RECIPES = {
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
     with served(tmp_path_factory.mktemp("fuzz")) as web:
+        if not web.daemon.root.index.exists():
+            fill(web.daemon.root)  # an index without rows answers, too
         yield World(web)
 
 

@@ -31,6 +31,7 @@ FIELDS = {
     "{bulk}": "20260102.0304.05.006.9",
     "{token}": "20260102.0304.05.006.9~1~" + "0" * 32,
     "{verb}": "delete",
+    "{group}": "exit-9d3d54b0f8",
     "{timer}": "daily",
     "{key}": "0badcafe-1-0",
     "{queue}": "mail",
@@ -186,6 +187,13 @@ PAGES = {
     "/css/rq.css": "viewer",
     "/favicon.ico": "viewer",
     "/static/{path:path}": "viewer",
+    "/runs": "viewer",
+    "/runs.json": "viewer",
+    "/failures": "viewer",
+    "/failures.json": "viewer",
+    "/failures/{group}": "viewer",
+    "/search": "viewer",
+    "/search.json": "viewer",
     "/timers": "viewer",
     "/timers.json": "viewer",
     "/timers/{timer}": "viewer",
@@ -231,7 +239,8 @@ def test_each_page_names_the_role_that_may_see_it():
         for method in routes.methods(path):
             right = routes.right(path, method)
             assert right.role in Role, (path, method)
-            shows = method in ("GET", "HEAD") or path in LOGIN
+            marks = path == "/failures"  # for the reader alone, that they have looked
+            shows = method in ("GET", "HEAD") or path in LOGIN or marks
             assert shows or right.role is not Role.VIEWER
 
 
@@ -240,6 +249,16 @@ SHARED = {
     "/logout",
     "/",
     "/overview.json",
+    "/runs",
+    "/runs.json",
+    "/failures",
+    "/failures.json",
+    "/failures/{group}",
+    "/search",
+    "/search.json",
+    "/api/v1/runs",
+    "/api/v1/failures",
+    "/api/v1/search",
     "/api/v1/openapi.json",
     "/api/v1/queues",
     "/api/v1/verdict",

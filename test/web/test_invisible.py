@@ -40,7 +40,10 @@ def told(tmp_path_factory):
 
 PAGES = (
     "/",
-    "/?find={name}",
+    "/?find=%E2%80%AE",
+    "/search?words={name}",
+    "/runs?queue={name}",
+    "/failures?queue={name}",
     "/q/hidden",
     "/q/hidden?state=err",
     "/q/hidden?find={name}",

@@ -16,6 +16,7 @@ from rq.web.api import (
     actions,
     bulk,
     bulks,
+    index,
     lease_bytes,
     leases,
     messages,
@@ -63,6 +64,7 @@ ROWS: tuple[Operation, ...] = (
     *lease_bytes.ROWS,
     *timers.ROWS,
     *verdict.ROWS,
+    *index.ROWS,
 )
 
 

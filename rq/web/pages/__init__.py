@@ -9,6 +9,7 @@ from rq.web.pages import (
     bulk,
     confirm,
     deliveries,
+    failures,
     forms,
     history,
     log,
@@ -18,6 +19,8 @@ from rq.web.pages import (
     queue,
     queue_admin,
     relay,
+    runs,
+    search,
     system,
     timers,
     txn,
@@ -30,6 +33,9 @@ def add_routes(routes: Routes, site: Site) -> None:
     """Add every page, its twin, and the files that pages load."""
     for page in (
         overview,
+        runs,
+        failures,
+        search,
         timers,
         system,
         broker,

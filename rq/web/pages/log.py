@@ -15,7 +15,7 @@ from falcon.asgi import Request, Response
 from rq import names
 from rq.access.roles import Role
 from rq.errors import NoSuchMessage
-from rq.layout import ATTACH, JOB, STDIO_LOG
+from rq.layout import ATTACH, JOB, STDIO_LOG, QueueDir
 from rq.spool import attempts_kept, folders
 from rq.spool.folders import File
 from rq.web import livelog, reading
@@ -243,6 +243,17 @@ def begin_of(file: File | None, from_byte: int, size: int) -> int:
         # The byte before: a view that begins with a line begins where it was asked to.
         piece = os.pread(fd, most + 1, start - 1)
         return start - 1 + livelog.line_start(piece)
+
+
+def last_lines(queue: QueueDir, msg_id: str, most: int) -> str:
+    """Return the last lines that a message's script has written; "" when there are none."""
+    state = folders.find(queue, msg_id)
+    if state is None:
+        return ""
+    file = folders.file_of(queue, state, msg_id, f"{JOB}/{STDIO_LOG}")
+    size = _size(file)
+    lines = plain_text(file, max(0, size - _BEFORE)).rstrip().split("\n")
+    return "\n".join(lines[-most:])
 
 
 def plain_text(file: File | None, start: int, end: int | None = None) -> str:

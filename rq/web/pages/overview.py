@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 from typing import TypedDict, cast
+from urllib.parse import urlencode
 
 from falcon import HTTP_303
 from falcon.asgi import Request, Response
@@ -13,6 +14,7 @@ from falcon.asgi import Request, Response
 from rq import names
 from rq.access.roles import Principal, Role
 from rq.errors import BadInput
+from rq.index import doors
 from rq.replies import SupervisorStatus, verdict
 from rq.replies.verdict import Fault, TroubleView
 from rq.web import views
@@ -94,6 +96,11 @@ class Overview:
             resp.status = HTTP_303
             resp.set_header("Location", self._site.url(places[0]["path"]))
             return
+        if follows and self._is_searched(wanted, named, overview["queues"]):
+            resp.status = HTTP_303
+            words = urlencode({"words": wanted})
+            resp.set_header("Location", self._site.url(f"/search?{words}"))
+            return
         values = {
             "facts": {**overview, "found": places} if named else overview,
             "messages": places,
@@ -105,6 +112,17 @@ class Overview:
             **_listed(req, overview, "" if named else wanted),
         }
         await page.show(req, resp, self._site, "overview.html", values)
+
+    def _is_searched(
+        self, wanted: str, named: tuple[str, str] | None, rows: Sequence[QueueRow]
+    ) -> bool:
+        """Whether what is looked for is neither an id nor a part of a queue's name: then
+        it may be a word of a message."""
+        if named or self._site.config.index is None:
+            return False
+        if not wanted or min(map(len, wanted.split())) < doors.SHORTEST:
+            return False
+        return not chosen_queues.chosen(rows, wanted, "", ())
 
     async def _having(
         self, rows: list[QueueRow], queue: str, msg_id: str

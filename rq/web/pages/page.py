@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from urllib.parse import urlencode
 
 import orjson
 from falcon.asgi import Request, Response
@@ -15,7 +16,9 @@ from rq.web.site import Site
 
 HTML = "text/html; charset=utf-8"
 JSON = "application/json"
+_LONGEST = 255  # characters of a field of an address
 THEMES = ("light", "dark")
+_INDEXED = (("/runs", "Runs"), ("/failures", "Failures"))  # what the index answers
 # What a page may load, and from where.
 CONTENT_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -91,11 +94,12 @@ def places(site: Site, principal: Principal | None) -> list[tuple[str, str]]:
     sees = principal is None or principal.sees(QUEUE)
     there = sees and site.root.queue(QUEUE).config.is_file()
     relay = [("/relay", "Relay")] if there else []
+    first = [("/", "Overview"), *(_INDEXED if site.config.index is not None else ())]
     if principal is not None and principal.is_limited:
-        return [("/", "Overview"), *relay]
+        return [*first, *relay]
     broker = [("/broker", "Broker")] if site.root.broker_config.is_file() else []
     rest = [("/history", "History"), ("/timers", "Timers"), ("/system", "System")]
-    return [("/", "Overview"), *relay, *broker, *rest]
+    return [*first, *relay, *broker, *rest]
 
 
 def back(req: Request) -> str:
@@ -107,3 +111,13 @@ def error_html(site: Site, req: Request, status: int, title: str, sentence: str)
     """Return the page of a failure; it asks no other process and cannot fail."""
     values = {"status": status, "title": title, "sentence": sentence}
     return html(req, site, "error.html", values)
+
+
+def filled_in(req: Request, names: tuple[str, ...]) -> dict[str, str]:
+    """Return the fields of an address, "" for what it does not say."""
+    return {name: req.get_param(name, default="")[:_LONGEST].strip() for name in names}
+
+
+def address(fields: Mapping[str, str]) -> str:
+    """Return fields as the query of an address; those that say nothing are left out."""
+    return "?" + urlencode({name: text for name, text in fields.items() if text})

@@ -63,6 +63,7 @@ def environment(site: Addresses) -> Environment:
         rows_still=waits.rows,
         took=plots.took,
         moment=moment,
+        clock=clock,
         iso=iso,
         size=size,
         count=count,
@@ -96,6 +97,18 @@ def span(seconds: float) -> str:
     ['0 s', '12 s', '60 s', '1 min 23 s', '0 s']
     """
     return f"{max(seconds, 0):.0f} s" if seconds < 60 else duration(seconds)
+
+
+def clock(seconds: float, now: float) -> str:
+    """Return a moment of the last or next hours as a clock in UTC shows it, any other
+    with its date.
+
+    >>> clock(3600, 7200), clock(3600, 200_000)
+    ('01:00:00', '1970-01-01 01:00')
+    """
+    at = datetime.fromtimestamp(seconds, UTC)
+    is_near = at.date() == datetime.fromtimestamp(now, UTC).date()
+    return f"{at:%H:%M:%S}" if is_near else f"{at:%Y-%m-%d %H:%M}"
 
 
 def iso(seconds: float) -> str:

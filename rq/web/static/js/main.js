@@ -5,6 +5,7 @@ import { confirmByDialog } from "./dialog.js";
 import { startKeys } from "./keys.js";
 import { startLive } from "./live.js";
 import { startTheme } from "./theme.js";
+import { startTimes } from "./times.js";
 
 function startCopying() {
   const unhide = () => {
@@ -83,4 +84,5 @@ startCopying();
 startFilter();
 confirmByDialog();
 startLive();
+startTimes();
 startKeys();

@@ -1,0 +1,48 @@
+"""Asks the index for a reader: in a thread, and only of queues that the reader may see."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar, cast
+
+from falcon.asgi import Request
+
+from rq.access.roles import Principal
+from rq.index.questions import Index
+from rq.index.rows import Freshness
+from rq.web.answers import for_asker
+from rq.web.site import Site
+
+T = TypeVar("T")
+Visible = frozenset[str] | None  # the queues that the reader may see; None: all
+Question = Callable[[Index, Visible], T]
+Row = TypeVar("Row")
+
+
+async def answer(
+    site: Site, req: Request, question: Question[T]
+) -> tuple[T, Freshness]:
+    """Return what the index answers, and how far it has read. Refused: it is off.
+    Unreachable: it is not there yet."""
+    seen = visible(site, req.context.principal)
+    return await site.pools.search(_ask, site, question, seen)
+
+
+def _ask(site: Site, question: Question[T], seen: Visible) -> tuple[T, Freshness]:
+    with Index.at(site.root) as index:
+        return question(index, seen), index.freshness()
+
+
+def visible(site: Site, principal: Principal) -> Visible:
+    """Return the queues of which a reader may hear anything."""
+    if not principal.is_limited:
+        return None
+    return frozenset(name for name in site.queue_names() if principal.sees(name))
+
+
+def for_reader(req: Request, rows: Sequence[Row]) -> list[Row]:
+    """Return rows, each of a `queue`, as the reader may see them."""
+    return [
+        for_asker(req, row, str(cast(Mapping[str, object], row)["queue"]))
+        for row in rows
+    ]
