@@ -36,27 +36,30 @@ from rq.index.schema import Cell, SqlRow
 from rq.layout import Root
 
 MOST_DURATIONS = 10_000  # of the newest attempts, of which percentiles are made
+_COLUMNS = ("attempt", "started", "ended", "waited", "ran", "outcome", "cause", "timer")
 RUN_ORDERS: Mapping[str, str] = {
-    name: name
-    for name in (
-        *("queue", "msg_id", "attempt", "started", "ended", "waited", "ran"),
-        *("outcome", "cause", "timer"),
-    )
+    "queue": "(SELECT name FROM queues WHERE id = q)",
+    "msg_id": "(SELECT msg FROM messages WHERE id = message)",
+    **dict(zip(_COLUMNS, _COLUMNS, strict=True)),
 }
 HIT_ORDERS = search.ORDERS
 _HOUR = 3_600_000_000  # µs
 
-# Attempts that have ended, and those that run, with the same columns.
+# Attempts that have ended, and those that run, with the same columns. Names and ids are
+# joined to the few rows of a page only: a night may have 100,000 runs.
 _RUNS = f"""
-SELECT q.name AS queue, m.msg AS msg_id, r.attempt, r.started, r.ended, r.waited, r.ran,
-       r.outcome, r.cause, r.text, r.timer, r.queue AS q
-FROM runs r JOIN messages m ON m.id = r.message JOIN queues q ON q.id = r.queue
-WHERE r.ended >= :since AND r.started <= :until
+SELECT queue AS q, message, attempt, started, ended, waited, ran, outcome, cause, text,
+       timer
+FROM runs WHERE ended >= :since AND started <= :until
 UNION ALL
-SELECT q.name, m.msg, m.attempt, m.started, NULL, NULL, max(:now - m.started, 0),
-       '{RUNNING}', NULL, NULL, m.timer, m.queue
-FROM messages m JOIN queues q ON q.id = m.queue
-WHERE m.state = 'run' AND m.started <= :until"""
+SELECT queue, id, attempt, started, NULL, NULL, max(:now - started, 0), '{RUNNING}', NULL,
+       NULL, timer
+FROM messages WHERE state = 'run' AND started <= :until"""
+_NAMED = """
+SELECT queues.name, messages.msg, n.attempt, n.started, n.ended, n.waited, n.ran,
+       n.outcome, n.cause, n.text, n.timer
+FROM ({}) n JOIN messages ON messages.id = n.message JOIN queues ON queues.id = n.q
+ORDER BY n.place"""
 
 
 class Index:
@@ -114,10 +117,12 @@ class Index:
         values = self._values_of(question, visible)
         chosen = f"SELECT * FROM ({_RUNS}) WHERE {_conditions(question)}"
         way = "DESC" if question.is_descending else "ASC"
-        rows = self._all(
-            f"{chosen} ORDER BY {order} {way}, started DESC, msg_id LIMIT :limit OFFSET :offset",
-            values,
+        by = f"{order} {way}, started DESC, message"
+        page = (
+            f"SELECT *, row_number() OVER () AS place FROM ({chosen} ORDER BY {by} "
+            "LIMIT :limit OFFSET :offset)"
         )
+        rows = self._all(_NAMED.format(page), values)
         sums = self._sums(chosen, values)
         listed = tuple(_run(row) for row in rows[: question.limit])
         return Runs(rows=listed, sums=sums, more=len(rows) > question.limit)
@@ -152,16 +157,27 @@ class Index:
         return orjson.dumps(limits).decode()
 
     def _sums(self, chosen: str, values: Mapping[str, Cell]) -> Sums:
-        counted = self._all(
-            f"SELECT count(*), total(outcome = 'err') FROM ({chosen})", values
+        runs, failed, longest, *slowest = self._all(
+            "SELECT count(*), total(outcome = 'err'), max(ran), q, message, attempt, "
+            f"started, ended, waited, ran, outcome, cause, text, timer FROM ({chosen})",
+            values,
         )[0]
-        slowest = self._all(f"{chosen} ORDER BY ran DESC LIMIT 1", values)
         return Sums(
-            runs=counted[0],
-            failed=int(counted[1]),
+            runs=runs,
+            failed=int(failed),
             missed=0,
-            slowest=_run(slowest[0]) if slowest else None,
+            slowest=None if longest is None else self._named(slowest),
         )
+
+    def _named(self, row: Sequence[Cell]) -> Run:
+        """Return a run of which queue and message are numbers."""
+        queue, message, *rest = row
+        names = self._all(
+            "SELECT (SELECT name FROM queues WHERE id = ?), "
+            "(SELECT msg FROM messages WHERE id = ?)",
+            (queue, message),
+        )
+        return _run((*names[0], *rest))
 
     # ---- what failed
 
@@ -219,7 +235,7 @@ class Index:
         this_hour = int(time.time() * 1e6) // _HOUR
         rows = self._all(
             "SELECT grp, max(?1 - changed / ?2, 0) AS back, count(*) FROM messages "
-            "WHERE state = 'err' AND changed >= (?1 - ?3) * ?2 "
+            "INDEXED BY failing WHERE state = 'err' AND changed >= (?1 - ?3) * ?2 "
             "AND queue IN (SELECT value FROM json_each(?4)) GROUP BY grp, back",
             (this_hour, _HOUR, TREND_HOURS - 1, _json(names)),
         )
@@ -320,7 +336,7 @@ def _conditions(question: RunsQuestion) -> str:
 
 
 def _run(row: SqlRow) -> Run:
-    queue, msg_id, attempt, started, ended, waited, ran, *rest, _ = row
+    queue, msg_id, attempt, started, ended, waited, ran, *rest = row
     outcome, cause, text, timer = rest
     return Run(
         queue=queue,
