@@ -30,6 +30,8 @@ class Traits:
     msg_id: str = ""
     src: str = ""
     params: Mapping[str, str] = field(default_factory=dict)  # as a script gets them
+    # As those see them who are no admins; None: the same.
+    visible: Mapping[str, str] | None = None
     key: str = ""  # its unique_key
     cause: str = ""  # of its last end, or of its last return into que
     text: str = ""  # what was said then
@@ -121,7 +123,8 @@ def _ended_so(wanted: Filter, traits: Traits) -> bool:
 
 def _holds(words: str, traits: Traits) -> bool:
     said = (traits.msg_id, traits.src, traits.key, traits.cause, traits.text)
-    return holds(words, (*said, *traits.params.values()))
+    params = traits.params if traits.visible is None else traits.visible
+    return holds(words, (*said, *params.values()))
 
 
 def holds(words: str, texts: Iterable[str]) -> bool:

@@ -41,7 +41,7 @@ ROLES = {
     "queue": {
         Role.VIEWER: "kinds owes ping uptime config status detail get_message get_message_state "
         "get_message_status num_messages messages list owed show_txn list_txns "
-        "restored await_end leases show_bulk list_bulks get_attempts notices",
+        "restored await_end leases show_bulk list_bulks get_attempts get_ends notices",
         Role.PRODUCER: "wake create_message create_messages prep_message single_que "
         "attach_message "
         "delete_attach_message commit_message take_copy open_txn prepare_txn "
@@ -325,6 +325,22 @@ def test_addresses_in_messages_are_for_admins(tmp_path):
         shown += str(reader.messages("webhook", State.QUE, 9))
     assert "hooks.example/(hidden)" in shown
     assert "sesame" not in shown
+
+
+def test_no_count_tells_an_operator_what_an_address_holds(tmp_path):
+    url = "https://hooks.example/T00/sesame"
+    with running_queue(tmp_path, name="webhook") as queue:
+        open_to_others(queue.root.path)
+        queue.send(param1=url, param2="{}", due=4e9)
+
+        def counted(**wanted):
+            asked = {"action": "hold", "filter": {"state": "que", **wanted}}
+            return queue.ok("bulk", {**asked, "dry_run": True})["messages"]
+
+        with acting_as(STRANGER, 0):
+            assert counted(find="HOOKS.example") == 1
+            assert counted(find="T00/s") == 0
+            assert counted(param1=url, find="hooks") == 1
 
 
 def test_what_an_asker_may_not_see_is_not_found_by_a_filter(tmp_path):

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Container, Iterator
 from itertools import islice
 
 from rq import names
+from rq.config import secrets
 from rq.errors import BadMessage, NoSuchMessage
 from rq.layout import QueueDir
 from rq.message import filter as filters
@@ -44,14 +45,17 @@ def failure(spool: Spool, msg_id: str) -> str:
 
 def _traits(spool: Spool, wanted: Filter, msg_id: str) -> Traits:
     message = spool.read(msg_id) if wanted.wants_message else None
-    params = message.params if message else {}
+    fields = message.params if message else {}
+    params = {name: param_text(value) for name, value in fields.items()}
     status = spool.status(msg_id) if wanted.wants_status else {}
     entry = spool.entry_of(msg_id)
     since = entry.since if entry is not None else names.created(msg_id)
     return Traits(
         msg_id=msg_id,
         src=(message and message.src) or "",
-        params={name: param_text(value) for name, value in params.items()},
+        params=params,
+        # Who may count what is meant must not find a secret letter by letter.
+        visible=secrets.below_admin(params, spool.queue.name) if wanted.find else None,
         key=(message and message.unique_key) or "",
         cause=status.get("cause", ""),
         text=status.get("job_status", ""),
