@@ -69,6 +69,10 @@ class Begun:
         """Whether one has begun, and nothing of it is found; as `lost`."""
         return name in self._read() and not self._is_found(name)
 
+    def has(self, name: str) -> bool:
+        """Whether one has begun and was not deleted; as `lost`."""
+        return name in self._read()
+
     def _is_found(self, name: str) -> bool:
         if name == BROKER:
             return _has_entries(self._root.broker / "journal")

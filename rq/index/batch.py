@@ -20,7 +20,7 @@ too, as soon as the queue's own history does not hold its acceptance any more
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import orjson
@@ -48,6 +48,8 @@ OUTCOMES: dict[str, str] = {
     Event.RECOVER: "lost",
     Event.REQUEUE: "requeued",
 }
+_NOTHING: frozenset[str] = frozenset()
+_ORIGINS = ("orig_msg_id", "cloned_from", "dup")  # fields that name another message
 _TIMER_KEYS = ("timer/", "timer-run/")
 
 
@@ -88,12 +90,12 @@ class Row:
         return "\n".join(part for part in (cause, self.text) if part)
 
 
-_NAMES = tuple(Row.__slots__)
-_SELECT = f"SELECT {', '.join(_NAMES)} FROM messages WHERE queue = ? AND msg = ?"
-_INSERT = f"INSERT INTO messages ({', '.join(_NAMES)}) VALUES ({', '.join('?' * len(_NAMES))})"
+ROW_NAMES = tuple(Row.__slots__)
+_SELECT = f"SELECT {', '.join(ROW_NAMES)} FROM messages WHERE queue = ? AND msg = ?"
+_INSERT = f"INSERT INTO messages ({', '.join(ROW_NAMES)}) VALUES ({', '.join('?' * len(ROW_NAMES))})"
 _UPDATE = (
     "UPDATE messages SET "
-    + ", ".join(f"{name} = ?" for name in _NAMES[3:])
+    + ", ".join(f"{name} = ?" for name in ROW_NAMES[3:])
     + " WHERE id = ?"
 )
 
@@ -119,7 +121,19 @@ class Source:
 
     number: int
     name: str
-    hidden: frozenset[str] = frozenset()  # params that are not kept
+    hides: Mapping[str, frozenset[str]] = field(default_factory=dict)  # by any queue
+
+    def hidden(self, content: Mapping[str, object]) -> frozenset[str]:
+        """Return the params of a message that are not kept: what its queue hides, and
+        what those hide that it was copied or forwarded from."""
+        if self.name in BUNDLED:
+            return frozenset(PARAMS)
+        hidden = self.hides.get(self.name, _NOTHING)
+        for name in _ORIGINS:
+            place = content.get(name)
+            if self.hides and isinstance(place, str):
+                hidden |= self.hides.get(_queue_in(place), _NOTHING)
+        return hidden
 
 
 @dataclass(slots=True)
@@ -181,7 +195,8 @@ class Batch:
         self, source: Source, key: tuple[int, str], record: Record
     ) -> Row | None:
         """Make the row of a message that the index does not know yet; None: it is gone."""
-        content = record.get("message") or self._take_prepared(key)
+        content = self._take_prepared(key)
+        content = record.get("message") or content
         if record["state"] == State.GONE:
             return None
         row = Row(
@@ -215,7 +230,7 @@ class Batch:
             values = self.base.execute(_SELECT, key).fetchone()
             if values is None:
                 return None
-            row = Row(**dict(zip(_NAMES, values, strict=True)))
+            row = Row(**dict(zip(ROW_NAMES, values, strict=True)))
             self._rows[key], self._before[key] = row, replace(row)
         return row
 
@@ -398,7 +413,7 @@ _COMMITTED: Record = {"ev": Event.COMMIT, "state": State.QUE, "was": State.PREP}
 
 
 def _values(row: Row) -> list[Cell]:
-    return [getattr(row, name) for name in _NAMES]
+    return [getattr(row, name) for name in ROW_NAMES]
 
 
 def _run_values(attempt: Attempt) -> tuple[Cell, ...]:
@@ -414,14 +429,24 @@ def _fill(row: Row, source: Source, content: object) -> None:
     """Take what the content of a message says and may be kept."""
     if not isinstance(content, dict):
         return
+    hidden = source.hidden(content)
     params = [
-        "" if name in source.hidden or name not in content else _text(content[name])
+        "" if name in hidden or name not in content else _text(content[name])
         for name in PARAMS
     ]
     row.params = SEPARATOR.join(params) if any(params) else None
     row.src = content.get("src") or None
     key = content.get("unique_key")
     row.key = key[:MOST_TEXT] if isinstance(key, str) and key else None
+
+
+def _queue_in(place: str) -> str:
+    """Return the queue that a message's address names; "": it names none.
+
+    >>> _queue_in("http://host:3333/q/mail/20260102.0304.05.006.7")
+    'mail'
+    """
+    return place.rpartition("/q/")[2].partition("/")[0] if "/q/" in place else ""
 
 
 def _text(value: Json) -> str:

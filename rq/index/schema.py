@@ -39,7 +39,7 @@ CREATE TABLE queues (
     checksum TEXT,     -- … whose line has this checksum all is read
     file TEXT,         -- in which it stands: hints, no more
     inode INTEGER,
-    at INTEGER         -- where the next line begins
+    at INTEGER         -- where that line begins
 );
 CREATE TABLE messages (
     id INTEGER PRIMARY KEY,
@@ -58,7 +58,9 @@ CREATE TABLE messages (
 CREATE UNIQUE INDEX by_msg ON messages (queue, msg);
 CREATE INDEX failing ON messages (grp, changed, queue) WHERE state = 'err';
 CREATE INDEX running ON messages (queue) WHERE state = 'run';
-CREATE INDEX by_change ON messages (changed) WHERE state = 'gone';
+CREATE INDEX ended ON messages (changed)
+    WHERE state IN ('done', 'relayed', 'dismissed', 'gone');
+CREATE INDEX lost ON messages (queue, seq) WHERE state = 'gone' AND params IS NOT NULL;
 CREATE TABLE prepared (
     queue INTEGER NOT NULL, msg TEXT NOT NULL, content BLOB NOT NULL,
     PRIMARY KEY (queue, msg)
@@ -146,8 +148,8 @@ def reader(root: Root) -> sqlite3.Connection:
     if version != VERSION:
         base.close()
         raise Unreachable(
-            f"the index is of version {version}, this RQ reads {VERSION}: it is being "
-            "made again, or `rq restart` does so"
+            f"the index is of version {version}, this RQ reads {VERSION}: it is made "
+            "again as soon as its process starts"
         )
     return base
 

@@ -6,18 +6,20 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from rq.errors import Damaged
 from rq.index import schema
-from rq.index.batch import Batch
+from rq.index.batch import ROW_NAMES, Batch, Row
 from rq.index.schema import Cell
 from rq.layout import Root
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Up to where a queue was read: the event, and hints where its line stands."""
+    """Up to where a queue was read: the event, and hints where its line stands (`at`: it
+    begins there in the file)."""
 
     journal: str | None = None
     seq: int = 0
@@ -92,12 +94,47 @@ class Store:
                 "INSERT OR REPLACE INTO facts VALUES (?, ?)", list(facts.items())
             )
 
+    def place(self, number: int, place: Place) -> None:
+        """Note a place by itself: a queue is read from its beginning."""
+        self.write(self.batch(), {number: place}, {})
+
+    def rows(self, statement: str, values: Sequence[Cell] = ()) -> list[Row]:
+        """Return messages, by a statement that names all of their columns."""
+        kept = self._base.execute(statement, values).fetchall()
+        return [Row(**dict(zip(ROW_NAMES, row, strict=True))) for row in kept]
+
+    # ---- the file
+
+    def facts(self) -> dict[str, Cell]:
+        """Return what is noted of the index as a whole."""
+        return dict(self._base.execute("SELECT name, value FROM facts"))
+
+    def note(self, **facts: Cell) -> None:
+        with self.transaction() as base:
+            base.executemany(
+                "INSERT OR REPLACE INTO facts VALUES (?, ?)", [*facts.items()]
+            )
+
+    def size(self) -> int:
+        """Return how many bytes of the file hold something."""
+        count, free, size = (
+            int(self._base.execute(f"PRAGMA {name}").fetchone()[0])
+            for name in ("page_count", "freelist_count", "page_size")
+        )
+        return (count - free) * size
+
+    def check(self) -> None:
+        """Damaged: pages of the file do not fit together."""
+        words = self._base.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if words != "ok":
+            raise Damaged(f"{schema.place(self.root)}: {words}")
+
     @contextlib.contextmanager
-    def transaction(self) -> Iterator[None]:
+    def transaction(self) -> Iterator[sqlite3.Connection]:
         """All that is written within, or nothing."""
         self._base.execute("BEGIN IMMEDIATE")
         try:
-            yield
+            yield self._base
         except BaseException:
             with contextlib.suppress(sqlite3.Error):
                 self._base.execute("ROLLBACK")

@@ -13,6 +13,7 @@ The order within a turn, and what each step may rely on
 3. `commit`: one sync for all that came in since the last turn.
 4. Replies leave, and tasks that wait for the sync (`committed`) go on. Not before: a reply tells what
    memory held, and a power cut must not take that back.
+   Then the index may hear up to where the journal is durable (`index.word`).
 5. Scripts start whose messages became durable just now.
 6. Folders are made for some milliseconds, oldest first; how many still wait sets how fast
    requests are taken. Checkpoint, index and rows (messages that still lie as lines of a
@@ -46,6 +47,7 @@ from collections.abc import Callable
 
 from rq import back_off
 from rq.errors import DiskFailed, Displaced
+from rq.index.word import Teller
 from rq.queues import housekeeping
 from rq.queues.control.connections import Clients
 from rq.queues.delivery.delivery import Delivery
@@ -95,12 +97,16 @@ class Loop:
         self._failures = 0
         self._sync_at: float | None = None  # when what is written has to be synced
         self._wakeup = owner.wakeup
+        self._teller = Teller(
+            owner.root, owner.queue.name, lambda: owner.spool.durable, owner.loop
+        )
 
     async def run(self) -> int:
         """Take turns until `end`; return the exit status."""
         while True:
             await self._wakeup.wanted()
             if self._status is not None:
+                self._teller.close()
                 return self._status
             self._turn()
 
@@ -137,6 +143,7 @@ class Loop:
         if spool.pending and not self._commit():
             return
         self._answer()
+        self._teller.tell()
         owner.admission.forget_admin()
         self.runner.launch(spool.durable_seq)
         lag = spool.lag

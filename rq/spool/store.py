@@ -52,6 +52,7 @@ from typing import Unpack
 from rq import names
 from rq.errors import BadMessage, TooLate
 from rq.files import durable
+from rq.journal.segments import Position
 from rq.journal.writer import DryRun, Journal
 from rq.layout import JOB, STDIO_LOG, QueueDir
 from rq.logs import fields
@@ -241,6 +242,11 @@ class Spool:
     def durable_seq(self) -> int:
         """The last event that is durable."""
         return self.journal.position.seq
+
+    @property
+    def durable(self) -> Position:
+        """Up to where the journal is durable."""
+        return self.journal.position
 
     @property
     def pending(self) -> bool:

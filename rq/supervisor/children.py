@@ -28,6 +28,7 @@ class Kind(StrEnum):
     SCANDIR = "scandir"
     TIMERS = "timers"
     WEB = "web"
+    INDEX = "index"
     BROKER = "broker"
 
 

@@ -180,7 +180,7 @@ class _Program:
         for name in definitions.half_deleted(self._root):
             self._table.delete(name)
         self._minder.adopt()
-        self._table.mind_helpers(self._settings.web, _wants_broker(self._root))
+        self._table.mind_helpers(self._settings, _wants_broker(self._root))
         server.start()
         log.info("started %s", logs.fields(root=self._root.path, pid=os.getpid()))
         daemon.notify("READY=1")

@@ -20,6 +20,7 @@ HELPERS = {
     Kind.SCANDIR: "rq.scandir",
     Kind.TIMERS: "rq.timers",
     Kind.WEB: "rq.web",
+    Kind.INDEX: "rq.index",
     Kind.BROKER: "rq.broker",
 }
 HELPER_PATIENCE = 10.0  # seconds from TERM to KILL of a helper
@@ -44,8 +45,9 @@ class Table:
 
     # ---- what is wanted
 
-    def mind_helpers(self, web: bool, broker: bool) -> None:
-        wanted = {Kind.WEB: web, Kind.BROKER: broker}
+    def mind_helpers(self, settings: RootConfig, broker: bool) -> None:
+        index = settings.index is not None
+        wanted = {Kind.WEB: settings.web, Kind.INDEX: index, Kind.BROKER: broker}
         for kind in HELPERS:
             if wanted.get(kind, True):
                 self._mind(kind, kind)
@@ -60,12 +62,15 @@ class Table:
             self.wake()
 
     def use(self, settings: RootConfig) -> None:
-        """Mind the children by settings that have changed; the web starts again."""
+        """Mind the children by settings that have changed; the web and the index
+        start again."""
         self._grace = settings.grace
-        process = self._mind(Kind.WEB, Kind.WEB)
-        process.wanted = settings.web
-        process.stop_again = process.running
-        process.revive()
+        wanted = {Kind.WEB: settings.web, Kind.INDEX: settings.index is not None}
+        for kind, is_wanted in wanted.items():
+            process = self._mind(kind, kind)
+            process.wanted = is_wanted
+            process.stop_again = process.running
+            process.revive()
         self.wake()
 
     def mind_queues(self) -> None:

@@ -55,14 +55,14 @@ class Lines:
         self.run(msg_id, "fail", "err", cause, text)
 
 
-def fill(root, *queues, hidden=frozenset(), is_built=True):
+def fill(root, *queues, hides=None, is_built=True):
     """Write the lines of queues into the index of a root."""
     store = Store(root)
     batch, places = store.batch(), {}
     for lines in queues:
         number = store.number(lines.queue)
         for line in lines.lines:
-            batch.take(Source(number, lines.queue, hidden), line)
+            batch.take(Source(number, lines.queue, hides or {}), line)
         last = lines.lines[-1]["seq"] if lines.lines else 0
         places[number] = Place(journal="0badcafe", seq=last, checksum="00000000")
     store.write(

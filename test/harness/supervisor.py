@@ -46,6 +46,7 @@ class Daemon:
             "port": 3333,
             "grace": 1,
             "web": False,
+            "index": False,
             "worker_env": script_environment(),
         }
         files.write_state(self.root.config, settings)

@@ -225,9 +225,15 @@ def rows_of(root, *tables):
 def test_hidden_params_are_not_kept(root):
     lines = Lines("mail")
     lines.accept(ONE, param1="secret", param2="open")
-    fill(root, lines, hidden=frozenset({"param1"}))
+    origin = "http://127.0.0.1:3333/q/mail/" + ONE
+    copy, webhook = Lines("bank"), Lines("webhook")
+    copy.accept(TWO, param1="secret", param3="copied", orig_msg_id=origin)
+    webhook.accept(THREE, param1="secret", param3="posted")
+    fill(root, lines, copy, webhook, hides={"mail": frozenset({"param1"})})
     assert found_ids(root, "secret") == []
     assert found_ids(root, "open") == [ONE]
+    assert found_ids(root, "copied") == [TWO]
+    assert found_ids(root, "posted") == []
 
 
 def test_hits_are_counted_up_to_a_number(root):

@@ -87,6 +87,9 @@ def test_a_turn_in_which_rq_fails_is_followed_by_another(caplog):
         admission=SimpleNamespace(restored=None),
         spool=SimpleNamespace(displaced=None),
         wakeup=SimpleNamespace(ask_in=asked.append),
+        root=SimpleNamespace(index_socket=None),
+        queue=SimpleNamespace(name="q"),
+        loop=None,
     )
     feed = SimpleNamespace(some=fail)
     clients = SimpleNamespace(replies=None, pace=None)
