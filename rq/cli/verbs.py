@@ -64,6 +64,10 @@ VERBS: dict[str, tuple[str, str]] = {
     "worker": ("worker:worker", "ls: who works on messages under leases"),
     "txn": ("txn:txn", "ls | abort: messages that are accepted all at once"),
     "spark": ("spark:spark", "doctor | try | history | work: on Spark"),
+    "index": (
+        "index:index",
+        "status | rebuild: what questions about many are asked of",
+    ),
     "trash": ("trash:trash", "ls | empty | keep: the queues that were removed"),
     "check": ("check:check", "check that journal, folders and counters agree"),
     "doctor": ("doctor:doctor", "measure the disk and say what RQ can promise here"),

@@ -161,11 +161,11 @@ class Follower:
                 yield from group
                 group = []
             group.append(text)
-        told = [text for text in group if self._is_told(part, text.line["seq"])]
-        yield from told
-        self.has_tail = len(told) < len(group)
+        said = [text for text in group if self._is_said(part, text.line["seq"])]
+        yield from said
+        self.has_tail = len(said) < len(group)
 
-    def _is_told(self, part: _Part, seq: int) -> bool:
+    def _is_said(self, part: _Part, seq: int) -> bool:
         word = self.word
         return (
             word is not None

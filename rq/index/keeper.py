@@ -183,25 +183,25 @@ class Keeper:
 
     def _look(self) -> None:
         """See which queues there are, and which of them have something new."""
-        known = self._store.queues()
+        held = self._store.queues()
         on_disk = [
             path.name for path in _listed(self._root) if is_queue_name(path.name)
         ]
-        if self._hide_others(on_disk, known):
-            known = {}
+        if self._hide_others(on_disk, held):
+            held = {}
         for name in on_disk:
             if name not in self._queues:
-                self._follow(name, known.get(name))
+                self._follow(name, held.get(name))
             if self._queues[name].follower.has_changed():
                 self._due.setdefault(name)
-        for name in known.keys() - set(on_disk):
+        for name in held.keys() - set(on_disk):
             self._queues.pop(name, None)
             self._due.pop(name, None)
-            self._forget_deleted(name, known[name][0])
+            self._forget_deleted(name, held[name][0])
         if not self._is_built:
             self._measure()
 
-    def _hide_others(self, names: Sequence[str], known: Iterable[str]) -> bool:
+    def _hide_others(self, names: Sequence[str], held: Iterable[str]) -> bool:
         """Note what queues hide; whether the index was made again for that."""
         kept = orjson.loads(str(self._store.facts().get("hides", "{}")))
         hides = {name: hidden for name, hidden in kept.items() if name not in names}
@@ -210,14 +210,14 @@ class Keeper:
                 hides[name] = sorted(hidden)
         if hides == kept:
             return False
-        is_late = any(hides.get(name) != kept.get(name) for name in known)
+        is_late = any(hides.get(name) != kept.get(name) for name in held)
         if is_late:
             self.make_again()
         self._store.note(hides=orjson.dumps(hides).decode())
         return is_late
 
-    def _follow(self, name: str, known: tuple[int, Place] | None) -> None:
-        number, place = known or (self._store.number(name), Place())
+    def _follow(self, name: str, held: tuple[int, Place] | None) -> None:
+        number, place = held or (self._store.number(name), Place())
         follower = Follower(self._root.queue(name).journal_dir, place)
         self._queues[name] = Queue(number, follower, place.journal is not None)
 
