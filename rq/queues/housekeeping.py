@@ -96,6 +96,7 @@ class Housekeeping:
         self._rates_saved = time.monotonic()
         saved = _saved(owner.queue)
         owner.rates.restored(saved, time.monotonic(), time.time())
+        owner.spool.figures.durations.restored(saved.get("durations"))
 
     # ---- looking at files
 
@@ -219,7 +220,10 @@ class Housekeeping:
 
     def _rates(self) -> Mapping[str, object]:
         depth = self.owner.spool.depth
-        return self.owner.rates.saved(time.monotonic(), time.time(), depth)
+        return {
+            **self.owner.rates.saved(time.monotonic(), time.time(), depth),
+            "durations": self.owner.spool.figures.durations.saved(),
+        }
 
     def _watch_clocks(self) -> None:
         wall, mono = time.time(), time.monotonic()

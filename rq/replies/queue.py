@@ -114,6 +114,40 @@ class Detail(TypedDict):
     checkpoint_seq: int
 
 
+# Seconds that part the values of a histogram: 10 ms to 6 h.
+BUCKETS = (
+    0.01,
+    0.05,
+    0.25,
+    1.0,
+    5.0,
+    15.0,
+    60.0,
+    300.0,
+    900.0,
+    3600.0,
+    10800.0,
+    21600.0,
+)
+
+
+class FiguresView(TypedDict):
+    """`figures`: what monitors measure of a queue; counters since its process began."""
+
+    status: str
+    counts: Counts
+    rows: int
+    lag: int  # folders
+    oldest_due_age: float  # seconds; 0: nothing is due
+    slots_used: int
+    elsewhere: int  # workers that ask for leases
+    accepted: int
+    attempts: Mapping[str, int]  # by outcome
+    ended: Sequence[tuple[str, str, int]]  # state, cause, number
+    wait: Sequence[float]  # numbers in each bucket, then the sum of seconds
+    run: Sequence[float]
+
+
 class Problem(TypedDict):
     """Something that is not as it should be."""
 

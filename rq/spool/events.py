@@ -51,6 +51,7 @@ from rq.message.message import Message
 from rq.message.rank import Rank, prior
 from rq.spool import attempt_files, folders, outbox
 from rq.spool.entry import Entry
+from rq.spool.figures import Figures
 from rq.spool.lag import Lag
 from rq.spool.memory import Accepted, Memory
 from rq.spool.news import SUCCESS
@@ -78,6 +79,7 @@ class Events:
         self._memory = memory
         self._lagging = lagging
         self._clock = clock
+        self.figures = Figures()
         # Each is told in which state a message was before it changed.
         self.watches: list[dict[str, State]] = []
         self._at_end: dict[str, list[Callable[[], None]]] = {}  # by msg_id
@@ -138,6 +140,7 @@ class Events:
             self._lagging.keep_spare(msg_id, spare)
         if more or event in SUCCESS:
             self._remember(record, now, entry)
+        self.figures.take(record)
         self.changed(msg_id, entry, source, target)
         return record
 
@@ -252,6 +255,8 @@ class Events:
         for msg_id, entry in zip(ids, entries, strict=True):
             if entry.unique:
                 self._memory.uniques.moved(entry.unique, msg_id, source, target)
+        if target is State.QUE:
+            self.figures.accepted += len(ids)
         self._lagging.add_all(ids, entries)
         self._memory.counts.moved(source, target, len(ids))
 

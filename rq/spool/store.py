@@ -137,6 +137,7 @@ class Spool:
         # Its parts answer these themselves: a call in between would cost at each event.
         self.fire, self.note, self.expire = events.fire, events.note, events.expire
         self.tell_people = events.tell_people
+        self.figures = events.figures
         self.join = events.join
         self.find, self.state_of, self.free_id = (
             reader.find,
@@ -432,6 +433,7 @@ class Spool:
             _log.error("a rider cannot be read: %s", fields(msg_id=rider, reason=error))
         entry.status = status_file(record)
         self.events.changed(rider, entry, source, target)
+        self.figures.take(record)
 
     def rest(self, msg_id: str) -> None:
         """Do not move the folder of a message to run/ yet, for REST_SECONDS: most

@@ -14,7 +14,7 @@ from rq.web import (
     attachments,
     downloads,
     messages,
-    monitoring,
+    metrics,
     resumable_uploads,
     views,
 )
@@ -45,7 +45,7 @@ def add_routes(routes: Routes, site: Site) -> None:
     attachments.add_routes(routes, site)
     downloads.add_routes(routes, site)
     resumable_uploads.add_routes(routes, site)
-    monitoring.add_routes(routes, site)
+    metrics.add_routes(routes, site)
 
 
 class Queues:

@@ -9,6 +9,7 @@ from rq.errors import RQError
 from rq.replies import (
     AttemptsView,
     Detail,
+    FiguresView,
     LeasesView,
     MessageRow,
     MessageView,
@@ -30,6 +31,23 @@ async def details(
     """Return how each queue is, or why its owner does not say it within so many seconds."""
     replies = await owners.each(queues, "detail", seconds=seconds)
     return [_detail(reply) for reply in replies]
+
+
+async def figures(
+    owners: Owners, queues: Sequence[str], seconds: float
+) -> list[FiguresView | RQError]:
+    """Return what monitors measure of each queue, or why its owner does not say it."""
+    replies = await owners.each(queues, "figures", seconds=seconds)
+    return [
+        reply if isinstance(reply, RQError) else _figures(reply) for reply in replies
+    ]
+
+
+def _figures(reply: Reply) -> FiguresView | RQError:
+    try:
+        return cast(FiguresView, client.demanded(reply))
+    except RQError as error:
+        return error
 
 
 def _detail(reply: Reply | RQError) -> Detail | RQError:

@@ -38,6 +38,7 @@ from rq.replies import (
     Detail,
     EndView,
     Expired,
+    FiguresView,
     MessageRow,
     MessageView,
     Problem,
@@ -151,6 +152,11 @@ def config(ctx: Context, request: Request) -> Ok[Mapping[str, object]]:
 def status(ctx: Context, request: Request) -> Reply:
     ctx.owner.admission.forget_admin()
     return [ctx.owner.status]
+
+
+def figures(ctx: Context, request: Request) -> Ok[FiguresView]:
+    """Answer what monitors measure."""
+    return "ok", details.figures(ctx.owner)
 
 
 def detail(ctx: Context, request: Request) -> Ok[Detail]:
@@ -293,6 +299,7 @@ HANDLERS: dict[str, Handler] = {
     "config": config,
     "status": status,
     "detail": detail,
+    "figures": figures,
     "shutdown": shutdown,
     "mind": mind,
     "wake": wake,

@@ -16,7 +16,16 @@ from rq.queues.control import message_view
 from rq.queues.delivery import owed
 from rq.queues.maintenance.stall import Stall
 from rq.queues.owner.owner import Owner
-from rq.replies import Counts, Detail, Elsewhere, Held, PauseView, Running, WorkerView
+from rq.replies import (
+    Counts,
+    Detail,
+    Elsewhere,
+    FiguresView,
+    Held,
+    PauseView,
+    Running,
+    WorkerView,
+)
 from rq.words import visible
 from rq.words.states import COUNTED, State
 
@@ -81,6 +90,28 @@ def detail(owner: Owner, stall: Stall, checkpoint_seq: int) -> Detail:
         "journal_id": spool.journal_id,
         "seq": spool.durable_seq,
         "checkpoint_seq": checkpoint_seq,
+    }
+
+
+def figures(owner: Owner) -> FiguresView:
+    """Return what monitors measure."""
+    spool = owner.spool
+    first = owner.backlog.first_due()
+    remote = elsewhere(owner)
+    figures = spool.figures
+    return {
+        "status": owner.status,
+        "counts": {**counts(owner), "errack": spool.counts.of(State.DISMISSED)},
+        "rows": spool.txns.stock.left,
+        "lag": spool.lag,
+        "oldest_due_age": 0.0 if first is None else max(0.0, spool.clock() - first),
+        "slots_used": owner.config.num_workers - owner.slots_free,
+        "elsewhere": 0 if remote is None else remote["workers"],
+        "accepted": figures.accepted,
+        "attempts": figures.attempts,
+        "ended": [(*key, number) for key, number in figures.ended.items()],
+        "wait": [*figures.wait.counts, figures.wait.sum],
+        "run": [*figures.run.counts, figures.run.sum],
     }
 
 

@@ -108,6 +108,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "config": _look(_ALWAYS, _ANYTHING),
     "status": _look(_ALWAYS, _ANYTHING),
     "detail": _look(_ALWAYS, _ANYTHING),
+    "figures": _look(_ALWAYS, _ANYTHING),
     "wake": Command(role=Role.PRODUCER, answered=_ALWAYS, takes=_ANYTHING),
     "shutdown": Command(role=Role.ADMIN, answered=_ALWAYS, takes=_ANYTHING),
     "mind": Command(role=Role.ADMIN, answered=_ALWAYS, takes=_ANYTHING, own=True),
