@@ -6,6 +6,7 @@ import sqlite3
 import time
 
 import pytest
+from harness.filled import fill
 from harness.spool import Owner
 
 from rq.index import keeper as keeper_module
@@ -353,3 +354,14 @@ def test_what_ran_is_told(root, queue, keep):
 def rows_of(root, statement):
     with Index.at(root) as index:
         return index._base.execute(statement).fetchall()
+
+
+def test_a_filled_root_is_read_as_it_was_filled(tmp_path, keep, root):
+    fill(tmp_path, queues=3, messages=60, failures=7)
+    read_all(keep())
+    with Index.at(root) as index:
+        runs = index.runs(RunsQuestion(since=0), None)
+        groups = index.failures(None, None)
+    assert (runs.sums.runs, runs.sums.failed) == (57, 7)
+    assert sum(group.count for group in groups) == 7
+    assert len(ids_of(root, state=State.QUE)) == 3
