@@ -26,6 +26,7 @@ from rq.index.rows import (
     Freshness,
     Hits,
     Hour,
+    ListQuestion,
     Run,
     Runs,
     RunsQuestion,
@@ -41,6 +42,13 @@ RUN_ORDERS: Mapping[str, str] = {
     "queue": "(SELECT name FROM queues WHERE id = q)",
     "msg_id": "(SELECT msg FROM messages WHERE id = message)",
     **dict(zip(_COLUMNS, _COLUMNS, strict=True)),
+}
+LIST_ORDERS: Mapping[str, str] = {
+    "accepted": "m.id",
+    "ended": "m.changed",
+    "ran": "r.ran",
+    "waited": "r.waited",
+    "attempt": "m.attempt",
 }
 HIT_ORDERS = search.ORDERS
 _HOUR = 3_600_000_000  # µs
@@ -250,6 +258,24 @@ class Index:
         """Return the messages that hold all of some words."""
         names = self._names(question.queue, visible)
         return search.hits(self._base, question, names)
+
+    def listed(
+        self, question: ListQuestion, visible: frozenset[str] | None
+    ) -> tuple[str, ...]:
+        """Return the ids of a page of a queue's messages, for who asks the owner then."""
+        order = LIST_ORDERS.get(question.order)
+        if order is None:
+            raise BadInput(f"messages are sorted by one of {', '.join(LIST_ORDERS)}")
+        number = self._queues(question.queue, visible).get(question.queue)
+        way = "DESC" if question.is_descending else "ASC"
+        rows = self._all(
+            "SELECT m.msg FROM messages m LEFT JOIN runs r "
+            "ON r.message = m.id AND r.attempt = m.attempt "
+            f"WHERE m.queue = ? AND m.state = ? ORDER BY {order} {way}, m.id DESC "
+            "LIMIT ? OFFSET ?",
+            (number, str(question.state), question.limit, question.offset),
+        )
+        return tuple(row[0] for row in rows)
 
     # ---- how long
 

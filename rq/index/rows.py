@@ -106,6 +106,18 @@ class SearchQuestion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ListQuestion:
+    """Messages of a queue that are in a state, in an order of their last attempts."""
+
+    queue: str
+    state: State
+    order: str  # a key of `questions.LIST_ORDERS`
+    is_descending: bool = True
+    limit: int = 100
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Hit:
     """A message as it is now; what the index does not keep of it is empty."""
 

@@ -7,8 +7,9 @@ from harness.index import Lines, fill, message_id
 
 from rq.errors import BadInput, NoSuchQueue, Refused, Unreachable
 from rq.index.questions import Index
-from rq.index.rows import MOST_HITS, RunsQuestion, SearchQuestion
+from rq.index.rows import MOST_HITS, ListQuestion, RunsQuestion, SearchQuestion
 from rq.layout import Root
+from rq.words.states import State
 
 ONE, TWO, THREE, FOUR = map(message_id, range(4))
 SEEN = frozenset({"mail"})
@@ -264,3 +265,25 @@ def test_messages_of_a_transaction_count_when_it_is_decided(root):
     fill(root, lines)
     assert sorted(found_ids(root, "abc")) == [ONE, TWO]
     assert rows_of(root, "prepared") == []
+
+
+def test_a_queue_is_listed_by_how_long_its_messages_ran(root):
+    mail, bank = Lines("mail"), Lines("bank")
+    for msg_id, ran in ((ONE, 4.0), (TWO, 9.0), (THREE, 1.0)):
+        mail.accept(msg_id)
+        mail.run(msg_id, ran=ran)
+    bank.accept(FOUR)
+    bank.run(FOUR, ran=99.0)
+    fill(root, mail, bank)
+    ask = {"queue": "mail", "state": State.DONE}
+    with Index.at(root) as index:
+        for order, ids in (("ran", (TWO, ONE, THREE)), ("ended", (THREE, TWO, ONE))):
+            assert index.listed(ListQuestion(order=order, **ask), None) == ids
+            up = ListQuestion(order=order, is_descending=False, **ask)
+            assert index.listed(up, None) == ids[::-1]
+        part = ListQuestion(order="ran", limit=1, offset=1, **ask)
+        assert index.listed(part, frozenset({"mail"})) == (ONE,)
+        with pytest.raises(NoSuchQueue):
+            index.listed(part, frozenset({"bank"}))
+        with pytest.raises(BadInput, match="sorted by one of"):
+            index.listed(ListQuestion(order="colour", **ask), None)

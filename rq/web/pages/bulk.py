@@ -30,6 +30,7 @@ from rq.words.nesting import Json
 from rq.words.states import State
 
 _LONGEST = 4096  # characters of a field
+_MOST_IDS = 64 * 1024  # of all ids that were chosen in a list
 _ENDED = 20  # of those that have ended
 _ACTIONS = at(Door.BULK)
 _OF_MESSAGE = ("find", "key", *PARAMS)
@@ -169,12 +170,17 @@ def _filled_in(req: Request) -> dict[str, str]:
     form["to"] = get("to") or get(f"to_{action}")
     fields = FIELDS[form["state"]]
     form |= {name: get(name) if name in fields else "" for name in FILTER}
-    if any(len(text) > _LONGEST for text in form.values()):
+    form["ids"] = " ".join(req.get_param_as_list("ids", default=[]))
+    if any(len(text) > _longest(name) for name, text in form.items()):
         raise BadInput(f"a field has more than {_LONGEST} characters")
     may = [row.word for row in offered_for_many(State(form["state"]))]
     if action not in may:
         form["action"] = ""
     return form
+
+
+def _longest(name: str) -> int:
+    return _MOST_IDS if name == "ids" else _LONGEST
 
 
 def kept(form: Mapping[str, str]) -> str:
@@ -198,6 +204,8 @@ def request_of(get: Callable[[str], str], now: float) -> dict[str, Json]:
     said as people say it, in UTC unless a zone is named."""
     wanted: dict[str, Json] = {"state": get("state")}
     wanted.update({name: get(name) for name in FILTER if get(name)})
+    if ids := get("ids").split():
+        wanted["ids"] = list(ids)
     if counted := get("before"):
         wanted["before"] = _counted(counted, now, str(wanted.pop("older", "")))
     action, to = _ACTIONS.get(get("action")), get("to").strip()

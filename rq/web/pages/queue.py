@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import TypedDict, cast
 
 from falcon.asgi import Request, Response
@@ -13,6 +14,7 @@ from rq import names
 from rq.access.roles import Role
 from rq.config import read_json, read_queue, secrets
 from rq.errors import BadConfig, BadInput, RQError
+from rq.index.rows import ListQuestion
 from rq.layout import QueueDir
 from rq.message.action import Action, Door
 from rq.message.actions import Word, offered
@@ -28,7 +30,7 @@ from rq.replies import (
     elsewhere,
 )
 from rq.replies.verdict import TroubleView
-from rq.web import progress, reading, views
+from rq.web import indexed, progress, reading, views
 from rq.web.answers import for_asker, sees_secrets
 from rq.web.pages import deliveries, facts, notices, page
 from rq.web.pages.facts import QueueRow
@@ -78,6 +80,7 @@ class Section:
     count: int | None  # None: they are not counted
     rows: list[ListedRow]
     next: str  # where the list goes on; "" at its end
+    more: bool = False  # of a list that is sorted: there are others
 
 
 class Facts(TypedDict):
@@ -91,12 +94,51 @@ class Facts(TypedDict):
     trouble: list[TroubleView]
     running: list[facts.RunningRow]
     sections: list[Section]
+    why_unsorted: str  # "" when it is as was asked for
     owed: list[deliveries.OwedRow]
     notices: Notices
     transactions: list[TransactionRow]
     leases: (
         LeasesView | None
     )  # who works elsewhere; None: the queue hands out no leases
+
+
+_ENDED = ("err", "errack", "done", "relayed")  # tabs whose lists can be sorted
+_ORDERS = ("ended", "ran", "waited", "attempt", "accepted")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sorting:
+    """In which order a tab lists its messages."""
+
+    tab: str
+    order: str
+    is_descending: bool
+    offset: int
+
+    @classmethod
+    def of(cls, tab: str, fields: Mapping[str, str]) -> Sorting | None:
+        """Return what an address asks for; None: the newest first, as owners list."""
+        order = fields["sort"].removeprefix("-")
+        if tab not in _ENDED or order not in _ORDERS:
+            return None
+        offset = fields["offset"][:9]
+        return cls(
+            tab=tab,
+            order=order,
+            is_descending=fields["sort"].startswith("-"),
+            offset=int(offset) if offset.isdecimal() else 0,
+        )
+
+    def question(self, queue: str, state: State, limit: int) -> ListQuestion:
+        return ListQuestion(
+            queue=queue,
+            state=state,
+            order=self.order,
+            is_descending=self.is_descending,
+            limit=limit,
+            offset=self.offset,
+        )
 
 
 def add_routes(routes: Routes, site: Site) -> None:
@@ -119,7 +161,9 @@ class QueuePage:
             tab = ""
         wanted = (req.get_param("find") or req.get_param("filter") or "")[:256]
         after = _cursor(req.get_param("after", default=""))
-        queue_facts = await self._facts(req, name, (tab, wanted, after))
+        fields = page.filled_in(req, ("sort", "offset"))
+        sorting = Sorting.of(tab if not wanted else "", fields)
+        queue_facts = await self._facts(req, name, (tab, wanted, after), sorting)
         values = {
             "facts": queue_facts,
             "queue": queue_facts["queue"],
@@ -128,6 +172,13 @@ class QueuePage:
             "find": wanted,
             "after": after,
             "searched": _SEARCHED,
+            "most": _PAGE,
+            "sorts": tab in _ENDED and not wanted,
+            "sort": f"{'-' * sorting.is_descending}{sorting.order}" if sorting else "",
+            "offset": fields["offset"] if sorting else "",
+            "address": lambda **changes: page.address(
+                {"state": tab, **fields, **changes}
+            ),
             "quick": quick,
             "shown": _chosen_workers(
                 queue_facts["leases"],
@@ -139,7 +190,11 @@ class QueuePage:
         await page.show(req, resp, self._site, "queue.html", values)
 
     async def _facts(
-        self, req: Request, name: str, choice: tuple[str, str, str]
+        self,
+        req: Request,
+        name: str,
+        choice: tuple[str, str, str],
+        sorting: Sorting | None,
     ) -> Facts:
         site, now = self._site, time.time()
         status, detail = await asyncio.gather(
@@ -151,7 +206,13 @@ class QueuePage:
         if not row["answers"]:
             row["counts"] = await reading.counts(site, name)
             row["rows"] = await reading.rows_to_come(site, name)
+        why_unsorted = ""
         sections = await self._sections(req, row, *choice)
+        if sorting is not None and row["answers"]:
+            try:
+                sections = [await self._sorted(req, row, sorting)]
+            except RQError as error:
+                why_unsorted = f"The list is not sorted: {error}"
         return {
             "time": now,
             "operational": bool(status),
@@ -161,6 +222,7 @@ class QueuePage:
             "trouble": facts.trouble({}, [row]),
             "running": facts.running([row], now),
             "sections": sections,
+            "why_unsorted": why_unsorted,
             "owed": await deliveries.listed(site, [name]) if owes else [],
             "notices": await self._notices(row),
             "transactions": await self._transactions(row),
@@ -202,6 +264,23 @@ class QueuePage:
             _section(row, tab, after, limit, for_asker(req, rows, row["name"]), wanted)
             for (tab, limit), rows in zip(limits.items(), lists, strict=True)
         ]
+
+    async def _sorted(self, req: Request, row: QueueRow, sorting: Sorting) -> Section:
+        """Return a page of a list in an order that the index knows; what stands in it is
+        what the owner says."""
+        state, limit = State(TABS[sorting.tab][0]), _PAGE + 1
+        question = sorting.question(row["name"], state, limit)
+        ids, _ = await indexed.answer(
+            self._site, req, lambda index, visible: index.listed(question, visible)
+        )
+        wanted = {"ids": list(ids[:_PAGE])}
+        request = {"state": str(state), "limit": _PAGE, "filter": wanted}
+        rows = (await views.rows(self._site.owners, row["name"], request))[0]
+        place = {msg_id: number for number, msg_id in enumerate(ids)}
+        rows.sort(key=lambda listed: place.get(listed["msg_id"], limit))
+        messages = for_asker(req, rows, row["name"])
+        section = _section(row, sorting.tab, "", limit, messages, "")
+        return replace(section, more=len(ids) == limit)
 
     async def _list(
         self, row: QueueRow, tab: str, limit: int, after: str, *, searching: bool

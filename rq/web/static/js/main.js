@@ -62,6 +62,28 @@ function startFilter() {
   document.addEventListener("rq:fresh", apply);
 }
 
+// The box in the head of a list chooses all that are listed.
+function startChoosingAll() {
+  const unhide = () => {
+    for (const box of document.querySelectorAll("[data-all]")) box.hidden = false;
+  };
+  unhide();
+  document.addEventListener("rq:fresh", unhide);
+  document.addEventListener("change", (event) => {
+    const name = event.target.dataset.all;
+    if (!name) return;
+    for (const box of document.getElementsByName(name)) box.checked = event.target.checked;
+  });
+}
+
+// Where tabs have no room, the chosen one is in view.
+function showChosenTab() {
+  for (const tab of document.querySelectorAll(".tabs [aria-current]")) {
+    const tabs = tab.closest(".tabs");
+    tabs.scrollLeft = tab.offsetLeft - tabs.offsetLeft - 24;
+  }
+}
+
 // What is looked for stands in the address: a bookmark and the next refresh keep it.
 function keepInAddress(input) {
   const address = new URL(location.href);
@@ -80,6 +102,8 @@ function startChoosing() {
 
 startTheme();
 startChoosing();
+startChoosingAll();
+showChosenTab();
 startCopying();
 startFilter();
 confirmByDialog();
