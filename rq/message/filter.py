@@ -18,6 +18,7 @@ TEXT_LIMIT = 4096  # characters of a text that is looked for
 _TIMES = ("before", "after")
 OLDER = "older"  # as people say it: 90 (seconds), 10m, 2d
 MOST_IDS = 1000  # that one filter names
+MOST_WORDS = 16  # each is looked for in all that a message says, up to a MiB
 _TEXTS = ("cause", "group", "text", "find", "key", *PARAMS)
 NAMES = ("state", "ids", *_TIMES, *_TEXTS)
 _STATES = ", ".join(map(str, COUNTED))
@@ -156,7 +157,7 @@ def from_json(fields: Json, now: float | None = None) -> Filter:
         cause=_cause(given),
         group=_text(given, "group"),
         text=_text(given, "text"),
-        find=_text(given, "find"),
+        find=_words(given),
         key=_text(given, "key"),
         params={name: _text(given, name) or "" for name in PARAMS if name in given},
     )
@@ -203,6 +204,13 @@ def _cause(given: Mapping[str, Json]) -> str | None:
     if not cause or cause in list(Cause):
         return cause
     raise BadInput(f"no cause is {cause!r:.40}; say one of {', '.join(sorted(Cause))}")
+
+
+def _words(given: Mapping[str, Json]) -> str | None:
+    words = _text(given, "find")
+    if words is not None and len(words.split()) > MOST_WORDS:
+        raise BadInput(f"find of a filter is more than {MOST_WORDS} words")
+    return words
 
 
 def _text(given: Mapping[str, Json], name: str) -> str | None:

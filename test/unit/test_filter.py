@@ -84,6 +84,8 @@ def test_each_field_makes_them_fewer(fields, is_meant):
         ),
         ({"state": "err", "text": 3}, "text of a filter is not a text"),
         ({"state": "err", "param1": "x" * 5000}, "at most 4096"),
+        # Each takes milliseconds of its owner, for each large message that it looks at.
+        ({"state": "err", "find": "x " * 17}, "more than 16 words"),
     ],
 )
 def test_what_is_no_filter_is_named(fields, said):
