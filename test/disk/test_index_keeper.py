@@ -166,6 +166,8 @@ def test_a_deleted_queue_leaves_nothing(root, queue, keep):
     assert ids_of(root, "order") == set(ids)
     rows = rows_of(root, "SELECT name FROM queues")
     assert rows == [("bank",)]
+    assert rows_of(root, "SELECT count(*) FROM messages") == [(1,)]
+    assert len(rows_of(root, "SELECT rowid FROM words WHERE text MATCH 'order'")) == 1
 
 
 def test_a_queue_that_is_away_keeps_its_rows(root, queue, keep):

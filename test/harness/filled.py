@@ -67,7 +67,7 @@ def _fill_queue(
 ) -> None:
     """Fill a queue: so many messages, of which so many fail, one waits."""
     number, failing = share
-    clock = Clock(now - DAY)
+    clock = Clock(now - DAY - rule.random() * 3600)  # no two give the same ids
     owner = Owner(root.path, clock=clock, name=name)
     settings = {"name": name, "script": str(root.path / "script"), "num_workers": 0}
     owner.queue.config.write_text(json.dumps(settings))
