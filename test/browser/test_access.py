@@ -117,6 +117,35 @@ def test_after_escape_the_focus_is_where_it_was_though_the_row_was_made_again(sh
     assert driver.switch_to.active_element.tag_name == "button"
 
 
+def test_rows_are_chosen_all_at_once(shown):
+    driver, base, _ = shown
+    driver.get(base + "/q/reports?state=err")
+    chromium.until(driver, "!document.querySelector('[data-all]').hidden")
+    boxes = driver.find_elements("css selector", "input[name=ids]")
+    driver.find_element("css selector", "[data-all]").click()
+    assert boxes
+    assert all(box.is_selected() for box in boxes)
+    driver.execute_script("document.querySelector('#picked button').click()")
+    chromium.until(driver, "location.pathname === '/q/reports/bulk'")
+    assert driver.current_url.count("ids=") == len(boxes)
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_no_place_and_no_chosen_tab_is_cut(shown, width):
+    driver, base, _ = shown
+    chromium.size(driver, width)
+    driver.get(base + "/q/reports?state=relayed")
+    chromium.until(driver, "!document.getElementById('theme').hidden")
+    inside = """
+        const boxes = [...document.querySelectorAll('.nav a, .tabs [aria-current]')];
+        return boxes.every((box) => {
+            const { left, right } = box.getBoundingClientRect();
+            return left >= 0 && right <= innerWidth;
+        });"""
+    assert driver.execute_script(inside)
+    chromium.size(driver, chromium.WIDE)
+
+
 @pytest.mark.slow
 def test_what_has_the_focus_is_seen(shown):
     from selenium.webdriver.common.keys import Keys

@@ -148,7 +148,7 @@ def test_a_failure_is_explained_retried_and_acknowledged(stage):
     driver = stage.driver
     msg_id = stage.send("failing", "fail")
     stage.open("/")
-    chromium.shows(driver, "failed in failing", "#health")
+    chromium.shows(driver, "failing", "#queue-rows")
     stage.open(f"/q/failing/{msg_id}")
     chromium.shows(driver, "The script reported err: as I was told", "#story")
     chromium.confirm(driver, "#message-actions [action$='confirm/retry'] button")

@@ -34,7 +34,7 @@ def overflow(driver, selector):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("width", [390, 800, 1010, 1024, 1440, 1510])
+@pytest.mark.parametrize("width", [390, 800, 1024, 1210, 1280, 1440, 1510, 1920])
 def test_no_name_and_no_reason_hides_a_column(stage, failed, width):
     driver = stage.driver
     chromium.size(driver, width)
@@ -49,6 +49,9 @@ def test_no_name_and_no_reason_hides_a_column(stage, failed, width):
         assert overflow(driver, ".table-box") == 0
         said = "document.querySelector('td.says').offsetWidth"
         assert driver.execute_script(f"return {said}") >= 190
+        for state in ("err", "done"):
+            stage.open(f"/q/{LONGEST}?state={state}")
+            assert overflow(driver, ".table-box") == 0
     finally:
         chromium.size(driver, chromium.WIDE)
     stage.clean()

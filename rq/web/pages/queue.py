@@ -18,6 +18,7 @@ from rq.index.rows import ListQuestion
 from rq.layout import QueueDir
 from rq.message.action import Action, Door
 from rq.message.actions import Word, offered
+from rq.message.filter import holds
 from rq.message.table import PARAMS
 from rq.message.waits import Reason
 from rq.replies import (
@@ -325,7 +326,7 @@ def _section(
     now = time.time()
     rows = [listed(tab, message, now) for message in messages]
     if wanted:
-        rows = [row for row in rows if _holds(row, wanted.lower())]
+        rows = [row for row in rows if _holds(row, wanted)]
     return Section(
         tab=tab,
         title=TABS[tab][1],
@@ -342,9 +343,11 @@ def _goes_on(tab: str, newest: str, messages: list[MessageRow]) -> str:
     return _NEWEST if tab == "que" and not newest else messages[-1]["msg_id"]
 
 
-def _holds(row: ListedRow, wanted: str) -> bool:
-    texts = [row["msg_id"], row["text"], *(str(row.get(name, "")) for name in PARAMS)]
-    return any(wanted in text.lower() for text in texts)
+def _holds(row: ListedRow, words: str) -> bool:
+    """As a filter's `find` has it, so that all that match are those that were found."""
+    texts = [row["msg_id"], row["text"], row.get("cause", "")]
+    texts += [str(row.get(name, "")) for name in PARAMS]
+    return holds(words, texts)
 
 
 def listed(tab: str, row: MessageRow, now: float) -> ListedRow:
