@@ -8,6 +8,7 @@ import time
 import pytest
 from harness import cli
 from harness.index import Lines, fill, message_id
+from harness.queues import running_queue
 from harness.web_server import web_alone
 
 from rq.access import tokens
@@ -58,16 +59,20 @@ def web(tmp_path_factory):
 @pytest.fixture(scope="module")
 def viewer(web):
     """The header of one who may look at one queue only."""
+    return bearer(web.root, "vic", Role.VIEWER, queues=(MAIL,))
+
+
+def bearer(root, name, role, queues):
     secret = tokens.new_secret()
-    vic = Token(
-        name="vic",
+    token = Token(
+        name=name,
         sha256=tokens.digest_of(secret),
-        role=Role.VIEWER,
-        queues=(MAIL,),
+        role=role,
+        queues=queues,
         created=time.time(),
         created_by="ann",
     )
-    tokens.create(web.root, vic)
+    tokens.create(root, token)
     return {"Authorization": f"Bearer {secret}"}
 
 
@@ -161,6 +166,27 @@ def test_the_overview_looks_for_words_that_are_no_queue(web):
 def test_all_that_match_lead_to_the_bulk_page_with_the_words(web):
     shown = web.page("/search?words=order+room")
     assert f"/q/{MAIL}/bulk?state=err&find=order%20room" in shown
+
+
+def test_a_move_that_one_queue_forbids_begins_in_none(tmp_path):
+    with running_queue(tmp_path, name=MAIL) as mail:
+        mail.root.queue("webhook").path.mkdir()
+        (mail.root.queue("webhook").config).write_text('{"script": "/bin/true"}')
+        with web_alone(tmp_path) as web:
+            kinds = [Lines(name) for name in (MAIL, "webhook")]
+            for number, lines in enumerate(kinds):
+                lines.accept(message_id(number))
+                lines.fail(message_id(number), text="no room at /var/1")
+            fill(mail.root, *kinds)
+            form = {"action": "move", "to": WAGES, "before": f"{time.time()}"}
+            oscar = bearer(mail.root, "oscar", Role.OPERATOR, queues=("*",))
+            shown = web.get("/failures.json", **oscar).json
+            assert list(shown["answer"]["failures"][0]["queues"]) == [MAIL, "webhook"]
+            mail.root.queue(WAGES).path.mkdir()
+            (mail.root.queue(WAGES).config).write_text('{"script": "/bin/true"}')
+            answer = web.post(f"/failures/{DISK}", form, **oscar)
+            assert (answer.status, "an admin may move" in answer.text) == (403, True)
+        assert mail.ok("list_bulks") == []
 
 
 def test_new_is_what_failed_since_the_reader_looked(web):

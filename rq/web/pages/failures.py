@@ -214,11 +214,10 @@ class GroupPage:
         meant = _meant(form, group)
         failure = await self._failure(req, group)
         request = {**meant.request(time.time()), "who": who(req)}
-        texts = []
-        for queue in failure["queues"]:
-            if meant.action.word == Word.MOVE:
+        if meant.action.word == Word.MOVE:
+            for queue in failure["queues"]:  # before any of them has begun
                 check_move(req, queue, meant.to)
-            texts.append(await self._begun(queue, request))
+        texts = [await self._begun(queue, request) for queue in failure["queues"]]
         failed = any(is_bad for is_bad, _ in texts)
         text = "; ".join(text for _, text in texts)
         kind = "error" if failed else "notice"
