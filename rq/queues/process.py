@@ -24,7 +24,7 @@ from rq.queues.control.connection import Connection
 from rq.queues.control.connections import Clients, Connections, Pace
 from rq.queues.control.replies import Replies
 from rq.queues.control.server import Server
-from rq.queues.delivery import owed
+from rq.queues.delivery import failure_lines, owed
 from rq.queues.delivery.delivery import Delivery
 from rq.queues.feed import Feed
 from rq.queues.housekeeping import Housekeeping
@@ -274,9 +274,10 @@ def _serve(
         loop = asyncio.new_event_loop()
         owner = Owner(opened, settings, loop, threads)
         try:
-            status = loop.run_until_complete(
-                _live(owner, opened, queue, ready, life, null)
-            )
+            with failure_lines.into_journal(owner.spool, name):
+                status = loop.run_until_complete(
+                    _live(owner, opened, queue, ready, life, null)
+                )
         finally:
             owner.pools.close()
             loop.close()

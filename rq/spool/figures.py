@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from rq.replies.queue import BUCKETS
 from rq.spool.record import Record
@@ -60,6 +60,8 @@ class Figures:
         self.wait = Histogram()
         self.run = Histogram()
         self.durations = Durations()
+        # Told of each message that fails, by its line; it may not raise.
+        self.on_failure: Callable[[Record], None] | None = None
 
     def take(self, record: Record) -> None:
         """Count an event."""
@@ -77,6 +79,8 @@ class Figures:
         if is_end and was_live:
             ended = str(target), record.get("cause", "")
             self.ended[ended] = self.ended.get(ended, 0) + 1
+            if target is State.ERR and self.on_failure is not None:
+                self.on_failure(record)
 
     def _measure(self, record: Record) -> None:
         if (wait := record.get("wait_us")) is not None:

@@ -73,7 +73,7 @@ PARTS = (
         thinned_in_ci="a third of the slow tests",
         folder="system",
         parallel=4,
-        programs=("ruby", "curl"),
+        programs=("ruby", "curl", "promtool:prometheus"),
     ),
     Part(
         name="web",
