@@ -168,6 +168,14 @@ class Batch:
             for msg_id in record["ids"]:
                 self._take_one(source, {**record, **_COMMITTED, "msg": msg_id})
 
+    def add(self, source: Source, row: Row, content: object) -> None:
+        """Add a message of which only its folder tells, unless it is there already."""
+        key = (row.queue, row.msg)
+        if self._row(key) is None:
+            _fill(row, source, content)
+            self._group(row)
+            self._rows[key] = row
+
     def _take_one(self, source: Source, record: Record) -> None:
         """Take what a line says of a message."""
         key = (source.number, record["msg"])
@@ -177,7 +185,7 @@ class Batch:
         row = self._row(key)
         if row is None:
             row = self._accept(source, key, record)
-        elif record["ev"] == Event.COMMIT:
+        elif record["ev"] == Event.COMMIT and row.seq:
             return  # of a decision that has named it, too
         if row is None:
             return

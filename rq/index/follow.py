@@ -122,6 +122,13 @@ class Follower:
             return 0
         return every[0].first if every else 0
 
+    def begun(self) -> float:
+        """Return since when the history tells all (epoch seconds), if some of it was
+        removed; 0: it is whole."""
+        every = history.segments(self._dir)
+        header = read_header(every[0].path) if every and every[0].first > 1 else None
+        return header["ts"] / 1e6 if header else 0.0
+
     # ---- reading
 
     def read(self) -> Iterator[Record]:

@@ -28,7 +28,7 @@ import orjson
 from rq import config
 from rq.config.begun import Begun
 from rq.errors import Damaged, RQError
-from rq.index import schema
+from rq.index import live, schema
 from rq.index.batch import Batch, Source
 from rq.index.follow import Follower, Moved, Word
 from rq.index.retention import Retention
@@ -282,6 +282,8 @@ class Keeper:
         """Read a slice of a queue; return whether there is more."""
         source = Source(queue.number, name, self._hides.by_queue)
         try:
+            if queue.follower.at.journal is None and (begun := queue.follower.begun()):
+                live.add(batch, source, self._root.queue(name), begun)
             if self._take(source, queue.follower, batch):
                 return True
         except Moved:

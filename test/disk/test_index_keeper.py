@@ -358,6 +358,35 @@ def rows_of(root, statement):
         return index._base.execute(statement).fetchall()
 
 
+def test_messages_that_outlive_their_history_are_held(root, queue, keep):
+    mail = queue("mail")
+    waiting, failed, marked = commit(mail, 3, param1="order")
+    for msg_id in (failed, marked):
+        mail.spool.fire(msg_id, Event.CLAIM, Role.QUEUE)
+        facts = {"cause": "exit", "text": "status 3", "outcome": "err"}
+        mail.spool.fire(msg_id, Event.FAIL, Role.QUEUE, facts=facts)
+    mail.spool.fire(marked, Event.DISMISS, Role.CREATOR)
+    mail.apply()
+    mail.spool.journal.seal()
+    later = commit(mail, param1="order")
+    mail.apply()
+    for path in sorted((mail.queue.history / mail.spool.journal_id).iterdir())[:2]:
+        path.unlink()
+    read_all(keep())
+    assert ids_of(root, "order") == {waiting, failed, marked, *later}
+    assert ids_of(root, "status 3", state=State.ERR) == {failed}
+    assert ids_of(root, state=State.DISMISSED) == {marked}
+    with Index.at(root) as index:
+        (group,) = index.failures(None, None)
+        assert group.sample == ("mail", failed)
+        assert sum(h.part["accepted"] for h in index.hours("mail", 0, time.time())) == 1
+    mail.spool.fire(failed, Event.REQUEUE, Role.CREATOR)
+    mail.spool.commit()
+    mail.spool.journal.seal()
+    read_all(keep())
+    assert ids_of(root, state=State.QUE) == {waiting, failed, *later}
+
+
 def test_a_filled_root_is_read_as_it_was_filled(tmp_path, keep, root):
     fill(tmp_path, queues=3, messages=60, failures=7)
     read_all(keep())
