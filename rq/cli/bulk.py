@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from rq.cli import FAILED, OK, owner, place, term
-from rq.errors import OutcomeUnknown, Unreachable, WrongState
+from rq.errors import OutcomeUnknown, RQError, Unreachable, WrongState
 from rq.layout import Root
 from rq.message.action import Action, Many
 from rq.message.table import PARAMS
@@ -21,6 +21,7 @@ from rq.words.states import State
 
 _PAUSE = 0.2  # seconds between looks at how far it is
 _GIVEN = ("cause", "group", "text", "find", "key", *PARAMS)
+_LISTED = 10  # queues
 _SHORT = 1.0  # seconds that are too short for a line of progress
 
 
@@ -39,7 +40,9 @@ def options(parser: argparse.ArgumentParser, default: State | None = None) -> No
     )
     group.add_argument("--cause", metavar="WORD", help="with this cause")
     group.add_argument(
-        "--group", metavar="GROUP", help="that failed alike, as `rq failures` names it"
+        "--group",
+        metavar="GROUP",
+        help="that failed alike, as `rq failures` names it; without --queue: of all queues",
     )
     group.add_argument("--text", metavar="TEXT", help="whose last words contain TEXT")
     group.add_argument(
@@ -56,13 +59,19 @@ def options(parser: argparse.ArgumentParser, default: State | None = None) -> No
 
 
 def check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
-    """End with a usage error unless either ids are given, or a queue."""
-    if getattr(args, "batch", False) and args.queue:
+    """End with a usage error unless either ids are given, or a queue, or what failed
+    alike in all queues."""
+    if getattr(args, "batch", False) and is_many(args):
         parser.error("say which: --batch ID..., or --queue QUEUE")
-    if bool(args.ids) == bool(args.queue):
-        parser.error("say which: ID..., or --queue QUEUE")
-    if args.queue and not args.state:
+    if bool(args.ids) == is_many(args):
+        parser.error("say which: ID..., --queue QUEUE, or --group GROUP of all queues")
+    if is_many(args) and not args.state:
         parser.error("say --state STATE, too")
+
+
+def is_many(args: argparse.Namespace) -> bool:
+    """Whether all that match are meant, not ids."""
+    return bool(args.queue or args.group)
 
 
 def run(
@@ -78,17 +87,73 @@ def run(
         "to": to,
     }
     many = cast(Many, action.many)
+    if not args.queue:
+        return _of_all_queues(root, many, args, request)
     if args.dry_run or not args.yes:
         choice = _choice(root, args, request)
-        if args.dry_run or not choice["messages"]:
+        if args.dry_run or not _agreed(many, args, request, [choice]):
             return OK
-        them = term.number(choice["messages"], "message")
-        if not term.confirm(many.question.format(them), yes=False):
-            print("nothing was changed")
-            return OK
-        request["filter"] = _until_counted(request["filter"], choice["at"])
     view = cast(BulkView, owner.demand(root, args.queue, "bulk", request))
     return _watch(root, args.queue, many, view)
+
+
+def _agreed(
+    many: Many,
+    args: argparse.Namespace,
+    request: dict[str, Json],
+    choices: Sequence[BulkChoice],
+) -> bool:
+    """Ask whether all that were counted are to be changed; then no others are meant."""
+    number = sum(choice["messages"] for choice in choices)
+    if not number:
+        return False
+    them = term.number(number, "message")
+    if not term.confirm(many.question.format(them), yes=args.yes):
+        print("nothing was changed")
+        return False
+    counted_at = min(choice["at"] for choice in choices)
+    request["filter"] = _until_counted(request["filter"], counted_at)
+    return True
+
+
+def _of_all_queues(
+    root: Root, many: Many, args: argparse.Namespace, request: dict[str, Json]
+) -> int:
+    """Do it to what failed alike in all queues; each owner says which of its messages are
+    meant. Queues that do not answer are named, and left as they are."""
+    choices, silent = _counted(root, request)
+    number = sum(choice["messages"] for choice in choices.values())
+    them = term.number(number, "message")
+    print(f"{them} in {args.state} of {term.number(len(choices), 'queue')} would match")
+    for queue, choice in list(choices.items())[:_LISTED]:
+        print(f"  {queue}: {choice['messages']:,}")
+    if len(choices) > _LISTED:
+        print(f"  and {len(choices) - _LISTED} more")
+    if args.dry_run or not _agreed(many, args, request, list(choices.values())):
+        return FAILED if silent else OK
+    views = {
+        queue: cast(BulkView, owner.demand(root, queue, "bulk", request))
+        for queue in choices
+    }
+    ends = [_watch(root, queue, many, view) for queue, view in views.items()]
+    return max([*ends, FAILED if silent else OK])
+
+
+def _counted(
+    root: Root, request: dict[str, Json]
+) -> tuple[dict[str, BulkChoice], list[str]]:
+    """Return what matches in the queues that have such messages, and the silent ones."""
+    trial, choices, silent = {**request, "dry_run": True}, {}, list[str]()
+    for queue in place.queue_names(root):
+        try:
+            choice = cast(BulkChoice, owner.demand(root, queue, "bulk", trial))
+        except RQError as error:
+            term.note(f"{queue} is left as it is: {error}")
+            silent.append(queue)
+            continue
+        if choice["messages"]:
+            choices[queue] = choice
+    return choices, silent
 
 
 def _filter(args: argparse.Namespace, now: float) -> dict[str, Json]:

@@ -49,7 +49,7 @@ def act(verb: str, root: Root, words: list[str]) -> int:
     }
     if action.many is not None:
         bulk.check(parser, args)
-        if args.queue:
+        if bulk.is_many(args):
             to = next(iter(given.values()), None)
             return bulk.run(root, action, args, who(), to)
     return each(root, args, _change(action, args, given))

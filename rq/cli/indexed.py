@@ -71,7 +71,7 @@ def failures(root: Root, words: list[str]) -> int:
         "failures",
         "The messages in err of all queues, by what they have in common: how many, since\n"
         "when, what they say. `new` marks what began since you said --seen. All of a group\n"
-        "run again by `rq retry --queue QUEUE --group GROUP`; ack, move and delete do so.",
+        "run again by `rq retry --group GROUP`; ack, move and delete do so.",
     )
     parser.add_argument("queue", nargs="?", metavar="QUEUE", help="of this queue only")
     term.flag(parser, "--seen", "what fails from now on is new")

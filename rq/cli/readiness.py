@@ -51,7 +51,7 @@ def _tell(root: Root, supervisor: SupervisorStatus) -> None:
     queues = [name for name in place.queue_names(root) if name not in late]
     verb = "is" if len(queues) == 1 else "are"
     number = term.number(len(queues), "queue")
-    print(f"{number} {verb} ready: {', '.join(queues)}", flush=True)
+    print(f"{number} {verb} ready: {shortened(queues)}", flush=True)
     for line in _not_up(supervisor):
         term.note(line)
 

@@ -150,6 +150,30 @@ def test_it_is_said_why_the_messages_of_a_queue_wait(root):
     wait_until(lambda: ok(root, "why", "later") == "later: no message waits\n")
 
 
+def test_what_failed_alike_in_all_queues_is_changed_by_one_command(root, failed):
+    sent(root, "later", "disk")
+    alike = {"state": "err", "filter": {"text": "disk"}}
+    wait_until(lambda: len(at_queue(root, "later", "list", alike)[1]) == 1)
+    count = {"dry_run": True, "groups": True, "filter": {"state": "err"}}
+    groups = at_queue(root, "work", "bulk", count)[1]["groups"]
+    [disk] = [row["group"] for row in groups if "disk" in row["wording"]]
+    said = ok(root, "ack", "--group", disk, "--dry-run").splitlines()
+    assert said[0] == "10 messages in err of 2 queues would match"
+    assert said[1:] == ["  later: 1", "  work: 9"]
+    done = rq("ack", "--group", disk, root=root)
+    assert done.returncode == 2
+    assert "say --yes" in done.stderr
+    assert counts(root)["err"] == 12
+    said = ok(root, "ack", "--group", disk, "--yes").splitlines()
+    assert said[-2:] == [
+        "later: 1 message acknowledged",
+        "work: 9 messages acknowledged",
+    ]
+    assert counts(root)["err"] == 3
+    said = ok(root, "ack", "--group", disk, "--yes")
+    assert said == "0 messages in err of 0 queues would match\n"
+
+
 def test_without_a_terminal_it_wants_yes(root, failed):
     done = rq("delete", "--queue", "work", "--state", "err", root=root)
     assert done.returncode == 2
@@ -161,15 +185,24 @@ def test_without_a_terminal_it_wants_yes(root, failed):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["retry"], "say which: ID..., or --queue QUEUE"),
-        (["retry", "x", "--queue", "work"], "say which: ID..., or --queue QUEUE"),
+        (["retry"], "say which: ID..., --queue QUEUE, or --group GROUP of all queues"),
+        (
+            ["retry", "x", "--queue", "work"],
+            "say which: ID..., --queue QUEUE, or --group GROUP of all queues",
+        ),
         (["delete", "--queue", "work"], "say --state STATE, too"),
         (["ack", "--all", "work", "--queue", "work"], "say which"),
         (["cancel", "--batch", "--queue", "work"], "say which: --batch ID..."),
         (["retry", "--queue", "work", "--state", "done", "--yes"], "retry is for"),
         (["retry", "--queue", "work", "--older", "soon"], "not a duration"),
-        (["hold", "--why", "disk swap"], "say which: ID..., or --queue QUEUE"),
-        (["release", "x", "--queue", "work"], "say which: ID..., or --queue QUEUE"),
+        (
+            ["hold", "--why", "disk swap"],
+            "say which: ID..., --queue QUEUE, or --group GROUP of all queues",
+        ),
+        (
+            ["release", "x", "--queue", "work"],
+            "say which: ID..., --queue QUEUE, or --group GROUP of all queues",
+        ),
         (["hold", "--queue", "work", "--state", "err", "-y"], "hold is for messages"),
         (["release", "--queue", "work", "--state", "run", "-y"], "release is for"),
     ],
