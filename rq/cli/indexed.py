@@ -5,18 +5,21 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from rq.cli import OK, place, term
 from rq.cli.change import who
 from rq.config import seen
+from rq.errors import RQError
 from rq.index import doors
 from rq.index.doors import FailureView, HitView, RunView
 from rq.index.questions import Index
-from rq.index.rows import Freshness
+from rq.index.rows import Freshness, RunsQuestion
 from rq.layout import Root
+from rq.replies import TimerMiss
+from rq.rpc import client
 from rq.words.states import COUNTED
-from rq.words.wording import duration
+from rq.words.wording import duration, shortly
 
 T = TypeVar("T")
 _CUT = 60  # characters of a text in a table
@@ -40,21 +43,22 @@ def runs(root: Root, words: list[str]) -> int:
     now = time.time()
     question = doors.runs_question(_texts(args), now, None)
     answer, fresh = _ask(root, lambda index: index.runs(question, None))
-    view = doors.runs_view(question, answer, fresh, now)
+    view = doors.runs_view(question, answer, _misses(root, question), fresh, now)
     if args.json:
         term.print_json(view)
         return OK
     slowest = view["sums"]["slowest"]
     print(doors.sums_text(view["sums"], duration(slowest["ran"]) if slowest else ""))
     head = ("STARTED", "RAN", "WAITED", "OUTCOME", "MESSAGE", "TIMER", "WHY")
-    if view["runs"]:
-        term.table(head, [_run(row) for row in view["runs"]])
+    rows = [*map(_miss, view["misses"]), *map(_run, view["runs"])]
+    if rows:
+        term.table(head, rows)
     _tell(view["more"], fresh, now)
     return OK
 
 
 def _run(row: RunView) -> tuple[object, ...]:
-    why = " ".join(text for text in (row["cause"], row["text"]) if text)
+    why = " ".join(text for text in (row["cause"], shortly(row["text"] or "")) if text)
     return (
         term.moment(row["started"]),
         duration(row["ran"]),
@@ -64,6 +68,23 @@ def _run(row: RunView) -> tuple[object, ...]:
         row["timer"] or "-",
         "" if row["outcome"] == "done" else _cut(why),
     )
+
+
+def _misses(root: Root, question: RunsQuestion) -> list[TimerMiss]:
+    """Return what timers missed; nothing, while they do not answer."""
+    request = doors.misses_request(question)
+    try:
+        reply = client.ask_timers(root.timers_socket, "misses", request)
+        return cast(list[TimerMiss], client.demanded(reply))
+    except RQError:
+        return []
+
+
+def _miss(row: TimerMiss) -> tuple[object, ...]:
+    fires = term.number(row["count"], "fire")
+    why = f"{fires}: {row['text'] or row['why']}"
+    to = row["queue"] or "-"
+    return term.moment(row["from"]), "-", "-", "missed", to, row["timer"], _cut(why)
 
 
 def failures(root: Root, words: list[str]) -> int:
@@ -104,7 +125,7 @@ def _failure(row: FailureView, looked: float) -> tuple[object, ...]:
         ", ".join(names[:2]) + more,
         term.moment(row["first"]),
         term.moment(row["last"]),
-        _cut(row["wording"]),
+        _cut(shortly(row["wording"])),
     )
 
 
@@ -145,7 +166,7 @@ def _hit(row: HitView) -> tuple[object, ...]:
         row["state"],
         term.moment(row["accepted"]),
         _cut(" ".join(row["params"].values())),
-        _cut(row["text"] or ""),
+        _cut(shortly(row["text"] or "")),
     )
 
 

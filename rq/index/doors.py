@@ -7,7 +7,7 @@ wrong with one is said in the same sentence.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Final, TypedDict, cast
@@ -23,7 +23,9 @@ from rq.index.rows import (
     SearchQuestion,
 )
 from rq.index.search import LEAST
+from rq.replies import TimerMiss
 from rq.words import moments
+from rq.words.nesting import Json
 from rq.words.states import COUNTED, State
 
 RUNS_FIELDS: Final = ("since", "until", "queue", "timer", "failed", "slow", "sort")
@@ -76,6 +78,7 @@ class RunsView(TypedDict):
     since: float
     until: float | None
     runs: list[RunView]
+    misses: list[TimerMiss]  # spans of fires of timers that no message came of
     sums: SumsView
     more: bool
     index: FreshnessView
@@ -254,16 +257,36 @@ def freshness_text(fresh: Freshness, now: float) -> str:
 
 
 def runs_view(
-    question: RunsQuestion, runs: Runs, fresh: Freshness, now: float
+    question: RunsQuestion,
+    runs: Runs,
+    misses: Sequence[TimerMiss],
+    fresh: Freshness,
+    now: float,
 ) -> RunsView:
+    missed = [miss for miss in misses if _is_meant(question, miss)]
+    number = sum(miss["count"] for miss in missed)
     return {
         "since": question.since,
         "until": question.until,
         "runs": [cast(RunView, asdict(run)) for run in runs.rows],
-        "sums": cast(SumsView, asdict(runs.sums)),
+        "misses": missed,
+        "sums": cast(SumsView, {**asdict(runs.sums), "missed": number}),
         "more": runs.more,
         "index": freshness_view(fresh, now),
     }
+
+
+def misses_request(question: RunsQuestion) -> dict[str, Json]:
+    """Return what the timers are asked for: what they missed in the span of a question."""
+    return {"since": question.since, "until": question.until}
+
+
+def _is_meant(question: RunsQuestion, miss: TimerMiss) -> bool:
+    if question.is_failed or question.is_slow:
+        return False
+    if question.timer is not None and miss["timer"] != question.timer:
+        return False
+    return question.queue is None or miss["queue"] == question.queue
 
 
 def failures_view(

@@ -106,6 +106,13 @@ MissView = TypedDict(
 )
 
 
+class TimerMiss(MissView):
+    """`misses`: a span of missed fires, of any timer."""
+
+    timer: str
+    queue: str  # of its messages; "": its file is there no more
+
+
 class TimerView(TimerRow, total=False):
     """`timer`: all of one."""
 

@@ -13,6 +13,7 @@ from rq.config import adopted
 from rq.errors import BadInput, NoSuchMessage
 from rq.replies import (
     NextFire,
+    TimerMiss,
     TimerRow,
     TimersStatus,
     TimerView,
@@ -27,6 +28,7 @@ from rq.timers.when import due, following, resumed
 from rq.words.nesting import Json, from_json
 
 _SOON = 10  # fires that are told if the client does not say how many
+_MOST_MISSES = 200  # spans that are told at once
 MOST_NEXT = 1000
 
 Handler = Callable[[Sending, Json, float], object]
@@ -141,6 +143,21 @@ def _wanted(value: Json) -> tuple[int, list[Json]]:
     return count, names
 
 
+def misses(sending: Sending, value: Json, now: float) -> list[TimerMiss]:
+    """Tell the missed fires of all timers, of a span of time; the last first."""
+    request = value if isinstance(value, dict) else {}
+    since, until = request.get("since", 0), request.get("until") or now
+    if not isinstance(since, int | float) or not isinstance(until, int | float):
+        raise BadInput("'since' and 'until' are epoch seconds")
+    rows = sending.held.fires.missed_between(since, until)
+    rows.sort(key=lambda missed: -missed.span.to)
+    timers = sending.held.timers
+    return [
+        views.miss_of(row, named.queue if (named := timers.get(row.timer)) else "")
+        for row in rows[:_MOST_MISSES]
+    ]
+
+
 def run(sending: Sending, value: Json, _now: float) -> Awaitable[str]:
     """Send a message of a timer now; answer its URL."""
     return sending.run(_named(sending, value))
@@ -200,6 +217,7 @@ COMMANDS: dict[str, tuple[Handler, Role]] = {
     "status": (status, Role.VIEWER),
     "timer": (timer, Role.VIEWER),
     "next": (upcoming, Role.VIEWER),
+    "misses": (misses, Role.VIEWER),
     "run": (run, Role.OPERATOR),
     "pause": (pause, Role.OPERATOR),
     "resume": (resume, Role.OPERATOR),

@@ -119,6 +119,17 @@ class Fires:
         """Return what is known of a timer."""
         return self._timers.setdefault(timer, OfTimer())
 
+    def missed_between(self, since: float, until: float) -> list[Missed]:
+        """Return the spans of missed fires of all timers, of a span of time."""
+        held = (row for timer in self._timers.values() for row in timer.rows.values())
+        return [
+            row
+            for row in held
+            if isinstance(row, Missed)
+            and row.span.to >= since
+            and row.span.first <= until
+        ]
+
     def open(self) -> list[Fired]:
         """Return the fires whose end is not known, or may change."""
         return [row for timer in self._timers for row in self.open_of(timer)]

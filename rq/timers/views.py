@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rq.replies import FireView, MissView, TimerRow
+from rq.replies import FireView, MissView, TimerMiss, TimerRow
 from rq.timers.fires import OfTimer
 from rq.timers.rows import Fired, Missed
 from rq.timers.rule import Timer
@@ -45,6 +45,11 @@ def misses(held: OfTimer) -> list[MissView]:
     """Return the last spans of missed fires, the newest first."""
     rows = [row for row in held.rows.values() if isinstance(row, Missed)]
     return [_miss(row) for row in rows[: -MOST - 1 : -1]]
+
+
+def miss_of(row: Missed, queue: str) -> TimerMiss:
+    """Return a span of missed fires among those of all timers."""
+    return {**_miss(row), "timer": row.timer, "queue": queue}
 
 
 def _fire(row: Fired) -> FireView:

@@ -8,8 +8,12 @@ from typing import TypeVar, cast
 from falcon.asgi import Request
 
 from rq.access.roles import Principal
+from rq.errors import RQError
+from rq.index import doors
+from rq.index.doors import RunsView
 from rq.index.questions import Index
-from rq.index.rows import Freshness
+from rq.index.rows import Freshness, RunsQuestion
+from rq.replies import TimerMiss
 from rq.web.answers import for_asker
 from rq.web.site import Site
 
@@ -31,6 +35,33 @@ async def answer(
 def _ask(site: Site, question: Question[T], seen: Visible) -> tuple[T, Freshness]:
     with Index.at(site.root) as index:
         return question(index, seen), index.freshness()
+
+
+async def runs(
+    site: Site, req: Request, fields: Mapping[str, str], now: float
+) -> RunsView:
+    """Return what ran in a span of time, and what timers missed, of what the reader may
+    see."""
+    question = doors.runs_question(fields, now)
+    rows, fresh = await answer(
+        site, req, lambda index, seen: index.runs(question, seen)
+    )
+    misses = await _misses(site, req, question)
+    view = doors.runs_view(question, rows, misses, fresh, now)
+    return {**view, "runs": for_reader(req, view["runs"])}
+
+
+async def _misses(site: Site, req: Request, question: RunsQuestion) -> list[TimerMiss]:
+    """Return what timers missed; nothing, while they do not answer."""
+    request = doors.misses_request(question)
+    try:
+        misses = cast(list[TimerMiss], await site.owners.timers("misses", request))
+    except RQError:
+        return []
+    principal: Principal = req.context.principal
+    if principal.is_limited:
+        misses = [miss for miss in misses if principal.sees(miss["queue"])]
+    return for_reader(req, misses)
 
 
 def visible(site: Site, principal: Principal) -> Visible:

@@ -112,7 +112,10 @@ def shortly(text: str) -> str:
     if match is None:
         return text
     how = match["exit"]
-    end = f"exit status {how}" if how.isdigit() else f"ended by {how}"
+    is_number = (
+        how.isdigit() or how == "#"
+    )  # which stands for any, where many are alike
+    end = f"exit status {how}" if is_number else f"ended by {how}"
     said = improper(text)[1]
     return f"{end}, said: {said}" if said else end
 

@@ -61,7 +61,7 @@ ROLES = {
         "shutdown",
     },
     "timers": {
-        Role.VIEWER: "get_timers get_status status timer next",
+        Role.VIEWER: "get_timers get_status status timer next misses",
         Role.PRODUCER: "wake",
         Role.OPERATOR: "run accept pause resume",
     },

@@ -7,8 +7,11 @@ import time
 
 import pytest
 from harness import cli
+from harness import timers as timer_harness
 from harness.index import Lines, fill, message_id
+from harness.kills import site_at
 from harness.queues import running_queue
+from harness.waiting import wait_until
 from harness.web_server import web_alone
 
 from rq.access import tokens
@@ -97,6 +100,7 @@ def test_page_api_and_command_give_the_same_answer(web, door):
     for answer in (of_api, of_page, of_cli):
         answer.pop("index")
         answer.pop("since", None)
+        assert answer.pop("misses", []) == []
     assert of_api == of_page == of_cli
     assert HOSTILE not in web.get(page, Accept="text/html").text
 
@@ -236,3 +240,48 @@ def test_while_the_index_is_built_it_is_said_how_far_it_is(tmp_path):
     with web_alone(tmp_path, index=False) as web:
         assert "the index is off" in web.page("/runs")
         assert '"/runs"' not in web.page("/")
+
+
+def due_long_ago(site):
+    """Let a timer's fire be missed: its queue's earlier message runs still."""
+    saved = {**timer_harness.past(site), "last": time.time() - 90000}
+    site.root.timers_state.write_text(json.dumps({"timers": {"daily": saved}}))
+
+
+def missed_of(answer):
+    return [(row["timer"], row["queue"], row["count"]) for row in answer["misses"]]
+
+
+def test_a_missed_fire_is_a_row_for_who_may_see_its_queue(tmp_path):
+    with site_at(tmp_path / "root") as site:
+        site.queue("q").start()
+        site.root.timers.mkdir()
+        site.act("hold", "hold")
+        timer_harness.write(site, param1="hold", overlap="skip")
+        with timer_harness.timers(site):
+            wait_until(lambda: timer_harness.sent(site) == 1, 60)
+            wait_until(lambda: timer_harness.past(site).get("result"), 60)
+        due_long_ago(site)
+        fill(site.root)
+        with timer_harness.timers(site), web_alone(site.root.path) as web:
+            api = "/api/v1/runs?since=3d"
+            wait_until(lambda: web.get(api).json["misses"], 60)
+            answer = web.get(api).json
+            assert (missed_of(answer), answer["sums"]["missed"]) == (
+                [("daily", "q", 1)],
+                1,
+            )
+            shown = web.page("/runs?since=3d")
+            assert "0 runs, 0 failed, 1 missed" in shown
+            assert "1 fire without a message" in shown
+            said = cli.rq("runs", "--since", "3d", root=site.root.path).stdout
+            assert "missed" in said.splitlines()[2]
+            for query, number in (("timer=daily", 1), ("timer=x", 0), ("failed=1", 0)):
+                answer = web.get(f"{api}&{query}").json
+                assert (len(answer["misses"]), answer["sums"]["missed"]) == (
+                    number,
+                ) * 2
+            viewer = bearer(site.root, "vic", Role.VIEWER, queues=("other-*",))
+            answer = web.get(api, **viewer).json
+            assert (answer["misses"], answer["sums"]["missed"]) == ([], 0)
+        site.go()

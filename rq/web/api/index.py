@@ -82,13 +82,7 @@ def _texts(body: RunsQuery | SearchQuery) -> dict[str, str]:
 
 
 async def list_runs(site: Site, req: Request, body: RunsQuery) -> RunsView:
-    now = time.time()
-    question = doors.runs_question(_texts(body), now)
-    runs, fresh = await indexed.answer(
-        site, req, lambda index, visible: index.runs(question, visible)
-    )
-    view = doors.runs_view(question, runs, fresh, now)
-    return {**view, "runs": indexed.for_reader(req, view["runs"])}
+    return await indexed.runs(site, req, _texts(body), time.time())
 
 
 async def list_failures(site: Site, req: Request, body: FailuresQuery) -> FailuresView:

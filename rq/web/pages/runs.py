@@ -74,14 +74,9 @@ class RunsPage:
     ) -> tuple[RunsView | None, str]:
         """Return what ran, or why that is not known."""
         try:
-            question = doors.runs_question(fields, now)
-            runs, fresh = await indexed.answer(
-                self._site, req, lambda index, visible: index.runs(question, visible)
-            )
+            return await indexed.runs(self._site, req, fields, now), ""
         except RQError as error:
             return None, str(error)
-        view = doors.runs_view(question, runs, fresh, now)
-        return {**view, "runs": indexed.for_reader(req, view["runs"])}, ""
 
 
 def _sums(sums: SumsView) -> str:

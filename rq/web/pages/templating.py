@@ -18,7 +18,7 @@ from rq.message import limits, next_attempt, waits
 from rq.web import progress
 from rq.web.pages import plots, sparklines
 from rq.words import visible
-from rq.words.wording import duration, moment, size
+from rq.words.wording import duration, moment, shortly, size
 
 _BEGINNING = 4096  # characters of a value that are shown beside others
 TEMPLATES = Path(__file__).resolve().parent.parent / "templates"
@@ -64,6 +64,7 @@ def environment(site: Addresses) -> Environment:
         took=plots.took,
         moment=moment,
         clock=clock,
+        shortly=shortly,
         iso=iso,
         size=size,
         count=count,
