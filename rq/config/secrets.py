@@ -23,6 +23,7 @@ import orjson
 from rq import names
 from rq.config.settings import API_EXEC_PREFIX
 from rq.errors import NotPermitted
+from rq.message import guarded
 from rq.message.table import MOST_URLS
 
 HIDDEN = "(hidden)"
@@ -95,6 +96,17 @@ def below_admin(value: Said, queue: str) -> Said:
     return cast(Said, _below(value, first, first, tells=queue in _TELLERS))
 
 
+def dest_to_hide_by(queue: str, dest: str) -> dict[str, str]:
+    """Return the dest of a message in `queue` as a field of its row, if what it holds is
+    hidden for where it goes: by that field `below_admin` knows it.
+
+    >>> [dest_to_hide_by("rq_router", dest) for dest in ("/q/notice", "mail")]
+    [{'dest': '/q/notice'}, {}]
+    """
+    hides = queue not in _TELLERS and guarded.named_in(dest) in _TELLERS
+    return {"dest": dest} if hides else {}
+
+
 def check_leaving(queue: str, *, open_to: bool) -> None:
     """Raise NotPermitted when a message would go on in another queue, where all who look
     read the addresses that it holds, at the word of one to whom they are not open."""
@@ -142,7 +154,7 @@ def _below(value: object, first: _Hooks, hooks: _Hooks, *, tells: bool) -> objec
         return [_below(inner, first, hooks, tells=tells) for inner in value]
     if not isinstance(value, Mapping):
         return value
-    tells = tells or not _TELLERS.isdisjoint(_queues(value))
+    tells = tells or _tells(value)
     if _HOOKS in value:
         own = itertools.islice(_addresses(value[_HOOKS]), MOST_URLS)
         hooks = {**first, **dict(own)}
@@ -154,11 +166,12 @@ def _below(value: object, first: _Hooks, hooks: _Hooks, *, tells: bool) -> objec
     }
 
 
-def _queues(row: Mapping[str, object]) -> list[str]:
-    """Return the queues that an object says it is about."""
-    return [
-        name for name in (row.get("queue"), row.get("dest")) if isinstance(name, str)
-    ]
+def _tells(row: Mapping[str, object]) -> bool:
+    """Whether an object says that it is about a message of a queue that tells others."""
+    queue, dest = row.get("queue"), row.get("dest")
+    if isinstance(queue, str) and queue in _TELLERS:
+        return True
+    return isinstance(dest, str) and guarded.named_in(dest) in _TELLERS
 
 
 def _text_below(text: str, first: _Hooks, hooks: _Hooks, *, tells: bool) -> str:

@@ -43,6 +43,7 @@ class MessageRow(TypedDict, total=False):
     messages: int
     left: int
     leased_by: str  # who works on it elsewhere
+    dest: str  # if it goes to a queue whose messages hold hidden addresses
     started: float  # epoch seconds: its attempt, which runs
     ended: float  # epoch seconds
     run_us: int  # its last attempt

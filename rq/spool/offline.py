@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import cast
 
 from rq import names
+from rq.config import secrets
 from rq.config.admin import Admin, admin_status, needed, pause_of
 from rq.errors import NoSuchMessage, NotPlain, RQError
 from rq.files import beneath
@@ -241,6 +242,7 @@ def _row(queue: QueueDir, state: State, msg_id: str, silent: str) -> MessageRow:
         "status": _status_line(state, status),
         **({} if again is None else {"next_attempt": again["text"]}),
         **(of_end(status) if state not in LIVE else {}),
+        **secrets.dest_to_hide_by(queue.name, message.dest),
         **message.params,
     }
     if state is State.QUE:

@@ -23,9 +23,11 @@ from harness.waiting import wait_until
 
 from rq.access.roles import Role
 from rq.cli import owner
+from rq.config import secrets
 from rq.proc import peers
 from rq.rpc import client
 from rq.rpc.lines.commands import COMMANDS
+from rq.spool import offline
 from rq.supervisor.commands import Commands
 from rq.timers.commands import COMMANDS as TIMERS
 from rq.words.states import State
@@ -41,7 +43,7 @@ ROLES = {
     "queue": {
         Role.VIEWER: "kinds owes ping uptime config status detail get_message get_message_state "
         "get_message_status num_messages messages list owed show_txn list_txns "
-        "restored await_end leases show_bulk list_bulks get_attempts get_ends notices",
+        "restored await_end leases show_bulk list_bulks get_attempts get_ends figures notices",
         Role.PRODUCER: "wake create_message create_messages prep_message single_que "
         "attach_message "
         "delete_attach_message commit_message take_copy open_txn prepare_txn "
@@ -341,6 +343,26 @@ def test_no_count_tells_an_operator_what_an_address_holds(tmp_path):
             assert counted(find="HOOKS.example") == 1
             assert counted(find="T00/s") == 0
             assert counted(param1=url, find="hooks") == 1
+
+
+@pytest.mark.parametrize("dest", ["webhook", "/q/notice"])
+def test_addresses_on_their_way_to_where_they_are_hidden_are_hidden_too(tmp_path, dest):
+    with running_queue(tmp_path, name="rq_router") as queue:
+        open_to_others(queue.root.path)
+        url = "https://hooks.example/T00/sesame"
+        fields = {"dest": dest, "param1": url, "param2": "{}", "due": 4e9}
+        msg_id = short(queue.ok("create_message", fields))
+        found = {"action": "hold", "filter": {"state": "que", "find": "sesame"}}
+        with acting_as(STRANGER, 0):
+            [row] = queue.ok("list", {"state": "que"})
+            assert row["param1"] == "https://hooks.example/(hidden)"
+            shown = queue.ok("get_message", {"msg_id": msg_id})
+            assert "sesame" not in str(shown)
+            assert queue.ok("bulk", {**found, "dry_run": True})["messages"] == 0
+        queue.stop()
+        [row] = offline.rows(queue.dir, State.QUE, 9)
+        assert "sesame" not in str(secrets.below_admin(row, "rq_router"))
+        queue.start()
 
 
 def test_what_an_asker_may_not_see_is_not_found_by_a_filter(tmp_path):

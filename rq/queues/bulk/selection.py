@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Container, Iterator
+from collections.abc import AsyncIterator, Container, Iterator, Mapping
 from itertools import islice
 
 from rq import names
@@ -13,6 +13,7 @@ from rq.layout import QueueDir
 from rq.message import filter as filters
 from rq.message.fields import param_text
 from rq.message.filter import Filter, Traits
+from rq.message.message import Message
 from rq.proc.slices import in_slices
 from rq.queues.owner.owner import Owner
 from rq.spool import Spool, folders
@@ -54,13 +55,23 @@ def _traits(spool: Spool, wanted: Filter, msg_id: str) -> Traits:
         msg_id=msg_id,
         src=(message and message.src) or "",
         params=params,
-        # Who may count what is meant must not find a secret letter by letter.
-        visible=secrets.below_admin(params, spool.queue.name) if wanted.find else None,
+        visible=_visible(spool, message, params) if message and wanted.find else None,
         key=(message and message.unique_key) or "",
         cause=status.get("cause", ""),
         text=status.get("job_status", ""),
         since=since if wanted.state in LIVE else status.get("finished", since),
     )
+
+
+def _visible(
+    spool: Spool, message: Message, params: Mapping[str, str]
+) -> Mapping[str, str]:
+    """Return the params as those see them who are no admins. Who may count what is meant
+    must not find a secret letter by letter."""
+    queue = spool.queue.name
+    dest = secrets.dest_to_hide_by(queue, message.dest)
+    visible = secrets.below_admin({**params, **dest}, queue)
+    return {name: visible[name] for name in params}
 
 
 async def chosen(owner: Owner, wanted: Filter) -> AsyncIterator[list[str]]:

@@ -294,7 +294,8 @@ def _row(owner: Owner, msg_id: str) -> MessageRow | None:
     if (txn := owner.spool.txns.of(msg_id)) is not None:
         row["txn"] = txn.txn_id
     times = _times(owner, msg_id, result)
-    return cast(MessageRow, {**row, **times, **message.params})
+    dest = secrets.dest_to_hide_by(owner.name, message.dest)
+    return cast(MessageRow, {**row, **times, **dest, **message.params})
 
 
 def _times(owner: Owner, msg_id: str, result: Result) -> MessageRow:
