@@ -67,6 +67,20 @@ def test_axe_finds_nothing_serious(shown, axe, screen):
     assert chromium.unfit_for_readers(driver, axe) == {}
 
 
+@pytest.mark.slow
+def test_axe_finds_nothing_serious_on_what_failed_alike_and_before_it_is_retried(
+    shown, axe
+):
+    driver, base, _ = shown
+    driver.get(f"{base}/failures")
+    for page in ("#failure-rows th a", ".deeds button", "#choice"):
+        chromium.until(driver, f"document.querySelector({page!r})")
+        assert chromium.unfit_for_readers(driver, axe) == {}, page
+        if page != "#choice":
+            chromium.click(driver, page)
+    assert chromium.text(driver, "#choice h2").startswith("Retry:")
+
+
 def test_a_reader_with_only_a_keyboard_finds_opens_and_cancels(shown):
     from selenium.webdriver.common.keys import Keys
 

@@ -57,6 +57,37 @@ def test_no_name_and_no_reason_hides_a_column(stage, failed, width):
     stage.clean()
 
 
+TOP = "document.querySelector('#queue-rows tr').getBoundingClientRect().bottom"
+TALL = "[...document.querySelectorAll('.tile')].map((tile) => tile.offsetHeight)"
+PLACES = (
+    "[...document.querySelectorAll('.nav a')].map((a) => a.getBoundingClientRect())"
+)
+CHOSEN = "document.querySelector('.tabs [aria-current]').getBoundingClientRect()"
+
+
+@pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)])
+def test_the_first_screen_shows_queues_and_on_a_phone_messages_before_charts(
+    stage, failed, width, height
+):
+    driver = stage.driver
+    chromium.size(driver, width, height)
+    try:
+        stage.open("/")
+        chromium.until(driver, "document.querySelector('#queue-rows tr')")
+        assert driver.execute_script(f"return {TOP}") < height
+        assert max(driver.execute_script(f"return {TALL}")) < 110
+        stage.open(f"/q/{LONGEST}?state=err")
+        order = (
+            "(a, b) => a.getBoundingClientRect().top - b.getBoundingClientRect().top"
+        )
+        parts = "document.querySelector('#messages'), document.querySelector('#charts')"
+        below = driver.execute_script(f"return ({order})({parts})")
+        assert (below < 0) is (width == 390)  # on a phone rows come before charts
+    finally:
+        chromium.size(driver, chromium.WIDE)
+    stage.clean()
+
+
 LONG_FIELD = "x_" + "a_field_of_a_program_" * 12
 
 
