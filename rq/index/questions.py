@@ -56,12 +56,12 @@ _HOUR = 3_600_000_000  # µs
 # Attempts that have ended, and those that run, with the same columns. Names and ids are
 # joined to the few rows of a page only: a night may have 100,000 runs.
 _RUNS = f"""
-SELECT queue AS q, message, attempt, started, ended, waited, ran, outcome, cause, text,
-       timer
+SELECT id AS row, queue AS q, message, attempt, started, ended, waited, ran, outcome,
+       cause, text, timer
 FROM runs WHERE ended >= :since AND started <= :until
 UNION ALL
-SELECT queue, id, attempt, started, NULL, NULL, max(:now - started, 0), '{RUNNING}', NULL,
-       NULL, timer
+SELECT -id, queue, id, attempt, started, NULL, NULL, max(:now - started, 0), '{RUNNING}',
+       NULL, NULL, timer
 FROM messages WHERE state = 'run' AND started <= :until"""
 _NAMED = """
 SELECT queues.name, messages.msg, n.attempt, n.started, n.ended, n.waited, n.ran,
@@ -146,6 +146,7 @@ class Index:
             "until": int(until * 1e6),
             "now": int(now * 1e6),
             "queues": _json(queues.values()),
+            "only": queues.get(question.queue or ""),
             "timer": question.timer,
             "slow": self._slow(question, queues) if question.is_slow else "{}",
             "limit": question.limit + 1,
@@ -165,27 +166,18 @@ class Index:
         return orjson.dumps(limits).decode()
 
     def _sums(self, chosen: str, values: Mapping[str, Cell]) -> Sums:
-        runs, failed, longest, *slowest = self._all(
-            "SELECT count(*), total(outcome = 'err'), max(ran), q, message, attempt, "
-            f"started, ended, waited, ran, outcome, cause, text, timer FROM ({chosen})",
+        runs, failed, longest, row = self._all(
+            f"SELECT count(*), total(outcome = 'err'), max(ran), row FROM ({chosen})",
             values,
         )[0]
+        slowest = f"SELECT *, 1 AS place FROM ({_RUNS}) WHERE row = :row"
+        rows = self._all(_NAMED.format(slowest), {**values, "row": row})
         return Sums(
             runs=runs,
             failed=int(failed),
             missed=0,
-            slowest=None if longest is None else self._named(slowest),
+            slowest=None if longest is None or not rows else _run(rows[0]),
         )
-
-    def _named(self, row: Sequence[Cell]) -> Run:
-        """Return a run of which queue and message are numbers."""
-        queue, message, *rest = row
-        names = self._all(
-            "SELECT (SELECT name FROM queues WHERE id = ?), "
-            "(SELECT msg FROM messages WHERE id = ?)",
-            (queue, message),
-        )
-        return _run((*names[0], *rest))
 
     # ---- what failed
 
@@ -352,6 +344,8 @@ class Index:
 def _conditions(question: RunsQuestion) -> str:
     """Return what SQL asks of each run."""
     wanted = ["q IN (SELECT value FROM json_each(:queues))"]
+    if question.queue is not None:
+        wanted.append("q = :only")
     if question.is_failed:
         wanted.append("outcome = 'err'")
     if question.timer is not None:
