@@ -86,6 +86,11 @@ class Root:
         return self.path / "config" / "timers.fires"
 
     @property
+    def timers_seen(self) -> Path:
+        """Up to which of these lines a person has acknowledged each timer."""
+        return self.path / "config" / "timers.seen"
+
+    @property
     def timers_state(self) -> Path:
         return self.path / "config" / "timers.state"
 

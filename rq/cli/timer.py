@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -12,15 +12,27 @@ from rq import config, zones
 from rq.cli import place, term, timer_import
 from rq.errors import BadConfig, BadInput, Unreachable
 from rq.layout import Root
-from rq.replies import NextFire, TimerRow, TimersStatus
+from rq.replies import (
+    FireView,
+    MissView,
+    NextFire,
+    TimerRow,
+    TimersStatus,
+    TimerView,
+    health,
+)
 from rq.rpc import client
 from rq.timers.cron import local
+from rq.timers.fires import Fires
 from rq.timers.past import Past, with_rule
+from rq.timers.rows import RUN
 from rq.timers.rule import Timer
 from rq.timers.state import read_state
 from rq.timers.timer import parse, refusal
-from rq.timers.when import following
+from rq.timers.views import outcome
+from rq.timers.when import ON_TIME, following
 from rq.words.nesting import Json
+from rq.words.states import State
 from rq.words.wording import duration, moment
 
 _FIRES = 5  # fires
@@ -32,6 +44,9 @@ def timer(root: Root, words: list[str]) -> int:
     kinds = parser.add_subparsers(dest="what", required=True, metavar="WHAT")
     listing = kinds.add_parser("ls", help="list them, and when they fire")
     term.json_option(listing)
+    telling = kinds.add_parser("show", help="what became of the fires of one")
+    telling.add_argument("name", metavar="TIMER")
+    term.json_option(telling)
     checking = kinds.add_parser("validate", help="check files, and say when they fire")
     checking.add_argument("files", nargs="+", metavar="FILE", help="NAME.json")
     timer_import.options(kinds)
@@ -43,6 +58,11 @@ def timer(root: Root, words: list[str]) -> int:
     for verb, (_, about) in _DEEDS.items():
         deed = kinds.add_parser(verb, help=about)
         deed.add_argument("names", nargs="+", metavar="TIMER")
+    seeing = kinds.add_parser(
+        "ack", help="you have seen what they missed, and that the last failed"
+    )
+    seeing.add_argument("names", nargs="*", metavar="TIMER")
+    term.flag(seeing, "--all", "all of which `rq status` says something")
     args = parser.parse_args(words)
     if args.what == "import":
         return timer_import.take_over(root, args)
@@ -53,6 +73,10 @@ def timer(root: Root, words: list[str]) -> int:
         upcoming(root, count, names, as_json=args.json)
     elif args.what == "ls":
         _list(root, as_json=args.json)
+    elif args.what == "show":
+        show(root, args.name, as_json=args.json)
+    elif args.what == "ack":
+        ack(root, args.names, every=args.all)
     else:
         _DEEDS[args.what][0](root, args.names)
     return 0
@@ -74,7 +98,7 @@ def _next_of(words: list[str]) -> tuple[int, list[str]]:
 def _list(root: Root, *, as_json: bool) -> None:
     rows, now = _rows(root), time.time()
     term.listed(
-        ("TIMER", "WHEN", "DEST", "DUE", "LAST", "RESULT"),
+        ("TIMER", "WHEN", "DEST", "DUE", "LAST", "OUTCOME", "SUCCESS", "RESULT"),
         [_cells(row, now) for row in rows],
         "there are no timers: link a JSON file into timers/",
         rows if as_json else None,
@@ -111,12 +135,14 @@ def _from_folder(root: Root) -> list[TimerRow]:
         fired = read_state(root)
     except BadConfig:
         fired = {}
-    return [_from_file(link, fired) for link in links]
+    held = Fires(root, {})
+    return [_from_file(link, fired, held) for link in links]
 
 
-def _from_file(link: Path, fired: Mapping[str, Past]) -> TimerRow:
+def _from_file(link: Path, fired: Mapping[str, Past], held: Fires) -> TimerRow:
     name = link.name.partition(".")[0]
     row: TimerRow = {"name": name, "last": fired.get(name, Past()).last}
+    row.update(outcome(held.of(name)))
     try:
         data = config.read_json(link)
         message = data.get("msg")
@@ -151,8 +177,97 @@ def _cells(row: TimerRow, now: float) -> tuple[object, ...]:
         row.get("dest") or "",
         _due(row, now),
         term.moment(row.get("last")) if row.get("last") else "",
-        row.get("error") or row.get("result") or "",
+        row.get("outcome") or "",
+        _ago(row.get("last_success"), now),
+        _result(row),
     )
+
+
+def _ago(at: float | None, now: float) -> str:
+    return "" if at is None else term.from_now(at - now)
+
+
+def _result(row: TimerRow) -> str:
+    """Return what a person should know of the last fire: what went wrong comes first."""
+    if error := row.get("error"):
+        return error
+    said = [health.in_words(trouble)] if (trouble := row.get("trouble")) else []
+    result = row.get("result") or ""
+    if not result.startswith("sent ") or not (said or row.get("outcome")):
+        said.append(result)
+    return "; ".join(text for text in said if text)
+
+
+# ---- rq timer show and ack
+
+
+def show(root: Root, name: str, *, as_json: bool) -> None:
+    """Print what became of the fires of a timer."""
+    view = cast(TimerView, _ask(root, "timer", name))
+    if as_json:
+        term.print_json(view)
+        return
+    now = time.time()
+    print(f"{term.plain(name)}: {_when(view)}, to {term.plain(view.get('dest'))}")
+    for label, text in _facts(view, now):
+        print(f"{label + ':':<14}{term.plain(text)}")
+    rows = [*map(_fire_cells, view["fires"]), *map(_miss_cells, view["misses"])]
+    if rows:
+        print()
+        newest_first = sorted(rows, key=lambda row: -row[0])
+        head = ("FIRE", "OUTCOME", "LATE", "MESSAGE", "WHY")
+        term.table(head, [cells for _, cells in newest_first])
+
+
+def _facts(view: TimerView, now: float) -> Iterator[tuple[str, str]]:
+    due, success = view.get("due"), view.get("last_success")
+    yield "next", "paused" if due is None else f"{moment(due)} UTC, {_due(view, now)}"
+    when = "none" if success is None else f"{moment(success)} UTC, {_ago(success, now)}"
+    yield "last success", when
+    if within := view.get("expect"):
+        yield "expected", f"a success within {duration(within)}"
+    if error := view.get("error"):
+        yield "error", error
+    if trouble := view.get("trouble"):
+        yield "trouble", f"{health.in_words(trouble)} (`rq timer ack`)"
+
+
+def _fire_cells(fire: FireView) -> tuple[float, tuple[str, ...]]:
+    late = fire["tried"] - fire["planned"]
+    failed = fire["outcome"] == State.ERR
+    return fire["tried"], (
+        moment(fire["nominal"]) + (" by hand" if fire["said"] == RUN else ""),
+        fire["outcome"] or "-",
+        duration(late) if late > ON_TIME else "",
+        fire["url"].rpartition("/q/")[2],
+        (fire["text"] or fire["cause"]) if failed else "",
+    )
+
+
+def _miss_cells(miss: MissView) -> tuple[float, tuple[str, ...]]:
+    first, to = moment(miss["from"]), moment(miss["to"])
+    count = f"{miss['count']:,} or more" if miss["more"] else f"{miss['count']:,}"
+    return miss["at"], (
+        first if miss["count"] == 1 else f"{first} to {to}",
+        f"missed {count}",
+        "",
+        "",
+        miss["text"] or health.REASONS[miss["why"]],
+    )
+
+
+def ack(root: Root, names: list[str], *, every: bool) -> None:
+    """Note that a person has seen what became of timers."""
+    if every == bool(names):
+        raise BadInput("name the timers, or say --all")
+    if every:
+        status = cast(TimersStatus, _ask(root, "status", None))
+        names = [row["name"] for row in status["timers"] if row["trouble"]]
+    for name in names:
+        row = cast(TimerRow, _ask(root, "ack", name))
+        trouble = row["trouble"]
+        rest = f"; {health.in_words(trouble)}" if trouble else ""
+        print(f"timer {term.plain(name)} is acknowledged{term.plain(rest)}")
 
 
 # ---- rq timer validate

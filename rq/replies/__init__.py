@@ -40,6 +40,7 @@ from rq.replies.processes import (
     TimerMiss,
     TimerRow,
     TimersStatus,
+    TimerTrouble,
     TimerView,
 )
 from rq.replies.queue import (
@@ -111,6 +112,7 @@ __all__ = [
     "TellsRow",
     "TimerMiss",
     "TimerRow",
+    "TimerTrouble",
     "TimerView",
     "TimersStatus",
     "TransactionView",

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rq.kinds import Kind
-from rq.replies import ChildView, Detail, SupervisorStatus
+from rq.replies import ChildView, Detail, SupervisorStatus, TimerTrouble, verdict
 from rq.replies.verdict import Fault, Trouble
 from rq.words.states import Child
+from rq.words.wording import moment
 
 # A start takes a moment; one that takes long, or comes after a failure, has a reason.
 _PASSING = (Child.STARTING, Child.STOPPING)
@@ -21,6 +22,14 @@ _SAMPLE = "demo"  # the queue whose failures are samples, if it is RQ's own
 _DISKS = {
     str(Kind.NO_ROOM): Fault.DISK_FULL,
     str(Kind.DISK_FAILED): Fault.DISK_FAILED,
+}
+# Why fires were missed, as `rq.timers.missed.Why` says it.
+REASONS = {
+    "down": "RQ was down",
+    "paused": "the timer was paused",
+    "overlap": "an earlier message had not ended",
+    "refused": "the queue took no message",
+    "no queue": "there was no queue",
 }
 _STALLS = {"outside": Fault.HOSTS_AWAY, "workers": Fault.NO_WORKERS}
 
@@ -80,7 +89,52 @@ def of_helpers(facts: SupervisorStatus) -> Iterator[Trouble]:
     yield from _of_displaced(facts)
     for name in facts.get("held_timers") or ():
         yield Trouble(fault=Fault.TIMER_WAITS, who=f"timers/{name}", what=name)
+    yield from of_timers((facts.get("timers") or {}).get("troubles") or {})
     yield from _of_files(facts)
+
+
+def of_timers(troubles: Mapping[str, TimerTrouble]) -> Iterator[Trouble]:
+    """Give what became of timers that a person should know: a line for each that is
+    overdue, or whose last message failed, and one for all fires that were missed."""
+    for name, trouble in troubles.items():
+        if (since := trouble["overdue"]) is not None:
+            what = f"since {moment(since)} UTC"
+            yield Trouble(fault=Fault.TIMER_OVERDUE, who=f"timers/{name}", what=what)
+        if trouble["failed"]:
+            why = trouble["failed_why"] or "its message is in err"
+            yield Trouble(fault=Fault.TIMER_FAILED, who=f"timers/{name}", what=why)
+    missed = {name: trouble for name, trouble in troubles.items() if trouble["missed"]}
+    if missed:
+        yield _of_missed(missed)
+
+
+def in_words(trouble: TimerTrouble) -> str:
+    """Return why a person should look at a timer."""
+    said = []
+    if (since := trouble["overdue"]) is not None:
+        said.append(
+            f"a success was expected, and none has come since {moment(since)} UTC"
+        )
+    if trouble["missed"]:
+        more = " or more" if trouble["more"] else ""
+        why = REASONS[trouble["why"]]
+        said.append(f"missed {trouble['missed']:,}{more}: {why}")
+    if trouble["failed"]:
+        said.append(f"the last failed: {trouble['failed_why']}".rstrip(": "))
+    return "; ".join(said)
+
+
+def _of_missed(missed: Mapping[str, TimerTrouble]) -> Trouble:
+    reasons = sorted({REASONS[trouble["why"]] for trouble in missed.values()})
+    more = " or more" if any(trouble["more"] for trouble in missed.values()) else ""
+    first = next(iter(missed))
+    who = f"timers/{first}" if len(missed) == 1 else verdict.named("timers", [*missed])
+    return Trouble(
+        fault=Fault.TIMER_MISSED,
+        who=who,
+        number=sum(trouble["missed"] for trouble in missed.values()),
+        what=f"{more} ({', '.join(reasons)})",
+    )
 
 
 def _of_files(facts: SupervisorStatus) -> Iterator[Trouble]:

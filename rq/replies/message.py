@@ -64,9 +64,10 @@ class Standing(TypedDict):
 
 
 class EndView(TypedDict):
-    """`get_ends`: what became of a message; the last three say so of one that has ended."""
+    """`get_ends`: what became of a message; all but its state is of one that has ended."""
 
     state: str
+    acknowledged: bool  # it failed, and a person has seen it
     cause: str
     text: str  # the last that was said
     ended: float | None  # epoch seconds

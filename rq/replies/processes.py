@@ -20,10 +20,22 @@ class ChildView(TypedDict, total=False):
     held: str  # an address on which it should listen, and another process does
 
 
+class TimerTrouble(TypedDict):
+    """Why a person should look at a timer."""
+
+    missed: int  # fires without a message that nobody has acknowledged
+    more: bool  # there are more than were counted
+    why: str  # the last of them were missed
+    failed: str  # the URL of its last message, if that failed; "": it did not
+    failed_why: str
+    overdue: float | None  # epoch seconds since when a success is expected for too long
+
+
 class HelperState(TypedDict, total=False):
     """What a helper has written about itself."""
 
     errors: Mapping[str, str]
+    troubles: Mapping[str, TimerTrouble]  # of timers, by their names
     no_hints: str  # of scandir: why files are looked at by time alone
 
 
@@ -65,6 +77,8 @@ class TimerRow(TypedDict, total=False):
     outcome_why: str  # why it failed, in what its script or RQ said last
     last_success: float | None  # epoch seconds
     missed: int  # fires without a message, since the process began
+    expect: float | None  # seconds within which one has to succeed
+    trouble: TimerTrouble | None  # why a person should look at it
 
 
 class NextFire(TypedDict):

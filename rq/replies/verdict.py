@@ -61,6 +61,9 @@ class Fault(StrEnum):
     LINK = "link"
     TIMER = "timer"
     TIMER_WAITS = "timer_waits"
+    TIMER_OVERDUE = "timer_overdue"
+    TIMER_FAILED = "timer_failed"
+    TIMER_MISSED = "timer_missed"
     PAUSED = "paused"
     DOWN = "down"
     BROKER = "broker"
@@ -151,6 +154,13 @@ ROWS: Mapping[Fault, Row] = {
                            todo="the Ruby RQ left it, and it may start what RQ does itself "
                            "(cleaner): `rq timer resume {what}` lets it fire, `rq restore "
                            "accept` all that waits"),
+    Fault.TIMER_OVERDUE: Row(level=_C, said="expected a success, and none has come {what}",
+                             path="/timers", todo="`rq timer ls` says what became of the last"),
+    Fault.TIMER_FAILED: Row(level=_W, said="failed at its last fire: {what}", path="/timers",
+                            todo="`rq timer show NAME`, then `rq timer ack NAME`"),
+    Fault.TIMER_MISSED: Row(level=_W, said="missed {number}{what}", path="/timers",
+                            things=("a fire", "fires"),
+                            todo="`rq timer ls` says which, `rq timer ack` that you know"),
     Fault.PAUSED: Row(level=_W, said="is {what}", many="are paused",
                       todo="`rq queue resume {queue}` lets it go on"),
     Fault.DOWN: Row(level=_W, said="was taken DOWN", many="were taken DOWN",
@@ -314,7 +324,7 @@ def _lines(group: Sequence[Trouble]) -> Sequence[Trouble]:
     first = group[0]
     line = replace(
         first,
-        who=_named(queues),
+        who=named("queues", queues),
         number=sum(trouble.number for trouble in group),
         queue="",
         queues=queues,
@@ -323,12 +333,12 @@ def _lines(group: Sequence[Trouble]) -> Sequence[Trouble]:
     return [line]
 
 
-def _named(queues: Sequence[str]) -> str:
-    """Name queues, and of many the first.
+def named(things: str, names: Sequence[str]) -> str:
+    """Name some things, and of many the first.
 
-    >>> _named(["a", "b"]), _named(["a", "b", "c", "d", "e"])
-    ('2 queues (a, b)', '5 queues (a, b, c and 2 more)')
+    >>> named("queues", ["a", "b"]), named("timers", ["a", "b", "c", "d", "e"])
+    ('2 queues (a, b)', '5 timers (a, b, c and 2 more)')
     """
-    more = len(queues) - _NAMED
-    names = ", ".join(queues[:_NAMED]) + (f" and {more} more" if more > 0 else "")
-    return f"{len(queues)} queues ({names})"
+    more = len(names) - _NAMED
+    first = ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return f"{len(names)} {things} ({first})"

@@ -86,6 +86,7 @@ def _pass(timers: Sending) -> None:
     timers.held.leave_out(now)
     timers.save_errors(time.monotonic())
     timers.held.save()
+    timers.telling.look(time.monotonic(), now)
     for timer in timers.ready(now):
         timers.begin(timer, now)
 

@@ -93,6 +93,7 @@ def row(sending: Sending, timer: Timer, now: float) -> TimerRow:
         "result": past.result,
         "error": past.error,
         **views.outcome(sending.held.fires.of(timer.name)),
+        "trouble": sending.held.trouble(timer, now),
     }
 
 
@@ -185,6 +186,15 @@ def resume(sending: Sending, value: Json, now: float) -> TimerRow:
     return row(sending, named, now)
 
 
+def ack(sending: Sending, value: Json, now: float) -> TimerRow:
+    """Note that a person has seen what became of a timer; durable when it is answered."""
+    named = _named(sending, value)
+    sending.held.save()  # a line that is acknowledged is on disk
+    sending.held.acknowledge(named.name)
+    sending.held.save_errors()
+    return row(sending, named, now)
+
+
 def accept(sending: Sending, value: Json, now: float) -> TimerRow | None:
     """Let a timer fire that the Ruby RQ left; durable when it is answered. None: its file
     is none that RQ reads (`.yaml`, damaged); once it is one, it fires."""
@@ -222,5 +232,6 @@ COMMANDS: dict[str, tuple[Handler, Role]] = {
     "pause": (pause, Role.OPERATOR),
     "resume": (resume, Role.OPERATOR),
     "accept": (accept, Role.OPERATOR),
+    "ack": (ack, Role.OPERATOR),
     "wake": (wake, Role.PRODUCER),
 }

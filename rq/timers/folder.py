@@ -8,11 +8,12 @@ import time
 from dataclasses import dataclass, field, replace
 
 from rq import config
-from rq.config import adopted
+from rq.config import adopted, files
 from rq.config.values import did_you_mean
 from rq.errors import BadConfig, CannotRead
 from rq.layout import Root
-from rq.timers import missed
+from rq.replies import TimerTrouble
+from rq.timers import missed, watch
 from rq.timers.fires import Fires
 from rq.timers.past import Past, not_ahead, with_rule
 from rq.timers.rule import Timer
@@ -40,8 +41,11 @@ class Timers:
     stamps: dict[str, config.Stamp] = field(default_factory=dict)
     state: State = field(init=False)
     fires: Fires = field(init=False)
+    # Up to which number of `fires` a person has acknowledged what became of a timer.
+    seen: dict[str, int] = field(init=False)
 
     def __post_init__(self) -> None:
+        self.seen = read_seen(self.root)
         self.state = State(self.root)
         self.fires = Fires(self.root, self.past)
 
@@ -115,6 +119,7 @@ class Timers:
             if now - self.gone_since[name] >= GONE_FOR:
                 self.past.pop(name, None)
                 self.fires.removed(name)
+                self.seen.pop(name, None)
                 adopted.release(self.root, name)
 
     # ---- what was done
@@ -158,12 +163,33 @@ class Timers:
     def save(self) -> None:
         """Keep what outlives a restart, when it changed. Fires come first: what a crash
         leaves out of the state is sent again under its key, and noted once."""
-        self.fires.flush(time.time())
-        self.state.save(self.past, self.all_errors())
+        now = time.time()
+        self.fires.flush(now)
+        self.state.save(self.past, self._said(now))
 
     def save_errors(self) -> None:
         """Keep what `rq status` shows, when it changed."""
-        self.state.save_errors(self.past, self.all_errors())
+        now = time.time()
+        self.fires.flush(now)
+        self.state.save_said(self.past, self._said(now))
+
+    def _said(self, now: float) -> dict[str, object]:
+        troubles = {
+            name: trouble
+            for name, timer in self.timers.items()
+            if (trouble := self.trouble(timer, now))
+        }
+        return {"errors": self.all_errors(), "troubles": troubles}
+
+    def trouble(self, timer: Timer, now: float) -> TimerTrouble | None:
+        """Return why a person should look at a timer."""
+        past, seen = self.past[timer.name], self.seen.get(timer.name, 0)
+        return watch.trouble(timer, self.fires.of(timer.name), past, seen, now)
+
+    def acknowledge(self, name: str) -> None:
+        """Keep that a person has seen what is known of a timer; durable when it returns."""
+        self.seen[name] = self.fires.newest
+        files.write_state(self.root.timers_seen, self.seen)
 
     def all_errors(self) -> dict[str, str]:
         """Return what is wrong, with files and with sending; also with what will be sent:
@@ -184,3 +210,15 @@ def no_queue(root: Root, name: str) -> str:
         return ""
     queues = os.listdir(root.queues) if root.queues.is_dir() else []
     return f"there is no queue {name!r}{did_you_mean(name, queues)}"
+
+
+def read_seen(root: Root) -> dict[str, int]:
+    """Return up to which number the fires of timers were acknowledged; nothing when that
+    cannot be read: they are shown once more."""
+    try:
+        data = config.read_json(root.timers_seen)
+    except BadConfig as error:
+        if root.timers_seen.exists():
+            log.warning("%s", error)
+        return {}
+    return {name: number for name, number in data.items() if isinstance(number, int)}

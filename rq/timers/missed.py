@@ -73,6 +73,8 @@ def planned(timer: Timer, base: float | None, nominal: float) -> float:
 
 def why(past: Past, now: float) -> tuple[Why, str]:
     """Return why what is due `now` was not sent before, and in a sentence."""
+    if past.paused is not None:
+        return Why.PAUSED, ""
     if past.failures and now - past.tried <= _TRIED_LATELY:
         return Why(past.why or Why.REFUSED), past.error or past.result
     return Why.DOWN, ""

@@ -12,7 +12,7 @@ import functools
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 from rq import names
@@ -92,18 +92,13 @@ def outcome_of(before: Outcome, view: EndView) -> Outcome:
     """Return what became of a message, by what its queue says; one that failed and was
     removed since has failed."""
     if view["state"] == State.GONE and before.state == State.ERR:
-        return Outcome(
-            state=before.state,
-            cause=before.cause,
-            text=before.text,
-            ended=before.ended,
-            removed=True,
-        )
+        return replace(before, removed=True)
     return Outcome(
         state=view["state"],
         cause=view["cause"],
         text=view["text"],
         ended=view["ended"],
+        acknowledged=view["acknowledged"],
     )
 
 

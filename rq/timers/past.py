@@ -38,6 +38,9 @@ class Past:
     over: float | None = None
     rule: str = ""  # of the timer, for which `over` was said
     paused: float | None = None  # epoch seconds since when
+    # Epoch seconds since when a success is expected; None: it is not.
+    expected: float | None = None
+    is_told: bool = False  # that none came; until one does
     fires: tuple[Fire, ...] = ()  # the newest last
 
     @property
@@ -49,7 +52,9 @@ class Past:
 
 def with_rule(past: Past, timer: Timer, now: float) -> Past:
     """Return the past of a timer as its file is now: a rule that is new fires from now
-    on, one that is the same goes on."""
+    on, one that is the same goes on. So it is with what is expected."""
+    if bool(timer.within) != (past.expected is not None):
+        past = replace(past, expected=now if timer.within else None, is_told=False)
     if past.rule == timer.rule:
         return past
     return replace(past, rule=timer.rule, over=now if timer.rule else None)

@@ -39,6 +39,7 @@ class Outcome:
     text: str = ""
     ended: float | None = None  # epoch seconds
     removed: bool = False  # since then
+    acknowledged: bool = False  # in its queue, by a person
 
     @property
     def is_open(self) -> bool:
@@ -134,6 +135,7 @@ def end_line(row: Fired) -> Line:
         "text": outcome.text,
         "ended": outcome.ended,
         "removed": outcome.removed,
+        "acknowledged": outcome.acknowledged,
     }
 
 
@@ -196,4 +198,5 @@ def _outcome(line: Mapping[str, Any]) -> Outcome:
         text=line["text"],
         ended=line["ended"],
         removed=line["removed"],
+        acknowledged=line.get("acknowledged", False),
     )

@@ -43,6 +43,7 @@ class Timer:
     jitter: int = 0  # seconds that a fire may be late on purpose
     catch_up: CatchUp = CatchUp.LAST
     overlap: Overlap = Overlap.QUEUE
+    within: float = 0.0  # seconds in which one has to succeed; 0: it is not expected
 
     @property
     def queue(self) -> str:

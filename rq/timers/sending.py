@@ -22,6 +22,7 @@ from rq.timers.outcomes import Outcomes
 from rq.timers.past import Fire, Past, noted
 from rq.timers.rows import RUN, SENT
 from rq.timers.rule import Overlap, Timer
+from rq.timers.telling import Telling
 from rq.timers.when import counts_from, due, nominal
 from rq.words.states import LIVE, State
 
@@ -47,11 +48,13 @@ class Sending:
     busy: dict[str, asyncio.Task[object]] = field(default_factory=dict)
     woken: asyncio.Event = field(default_factory=asyncio.Event)
     outcomes: Outcomes = field(init=False)
+    telling: Telling = field(init=False)
     _saving: asyncio.Task[None] | None = None
     _errors_saved: float = 0.0  # of the monotonic clock
 
     def __post_init__(self) -> None:
         self.outcomes = Outcomes(self.held.root, self.held.fires, self.woken)
+        self.telling = Telling(self.held)
 
     def ready(self, now: float) -> list[Timer]:
         """Return the timers to fire now."""

@@ -38,12 +38,12 @@ class State:
         self._root = root
         self._journal: Appended | None = None
         self._pasts: dict[str, Past] = {}  # as they are on disk
-        self._errors: Mapping[str, str] = {}
+        self._said: Mapping[str, object] = {}  # to those who read the state
         self._size = 0  # bytes of the state
 
-    def save(self, pasts: Mapping[str, Past], errors: Mapping[str, str]) -> None:
-        """Keep what has changed; durable when it returns. `errors` are for those who read
-        the state: they are there when all is written again, and at a `save_errors`."""
+    def save(self, pasts: Mapping[str, Past], said: Mapping[str, object]) -> None:
+        """Keep what has changed; durable when it returns. What is `said` is for those who
+        read the state: it is there when all is written again, and at a `save_said`."""
         lines = [
             {"name": name, "set": changed}
             for name, past in pasts.items()
@@ -54,26 +54,28 @@ class State:
         if not lines and self._journal is not None:
             return
         if self._journal is None or self._journal.size > max(_LARGE, self._size):
-            self._write_anew(pasts, errors)
+            self._write_anew(pasts, said)
             return
         journal, self._journal = self._journal, None  # an error leaves none
         journal.append(lines)
         self._journal, self._pasts = journal, dict(pasts)
 
-    def save_errors(self, pasts: Mapping[str, Past], errors: Mapping[str, str]) -> None:
-        """Write all again if the errors have changed."""
-        if self._journal is None or errors != self._errors:
-            self._write_anew(pasts, errors)
+    def save_said(self, pasts: Mapping[str, Past], said: Mapping[str, object]) -> None:
+        """Write all again if what is said has changed."""
+        if self._journal is None or said != self._said:
+            self._write_anew(pasts, said)
 
-    def _write_anew(self, pasts: Mapping[str, Past], errors: Mapping[str, str]) -> None:
+    def _write_anew(
+        self, pasts: Mapping[str, Past], said: Mapping[str, object]
+    ) -> None:
         if self._journal is not None:
             self._journal.close()
             self._journal = None
         name = secrets.token_hex(8)
-        data = orjson.dumps({"timers": pasts, "errors": errors, "journal": name})
+        data = orjson.dumps({"timers": pasts, **said, "journal": name})
         files.write_state_bytes(self._root.timers_state, data + b"\n")
         self._journal = Appended(self._root.timers_journal, name)
-        self._pasts, self._errors, self._size = dict(pasts), dict(errors), len(data)
+        self._pasts, self._said, self._size = dict(pasts), dict(said), len(data)
 
 
 def _changed(old: Past | None, new: Past) -> dict[str, object]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 from collections.abc import Mapping
 from enum import StrEnum
@@ -14,13 +15,14 @@ from rq.message.message import from_request
 from rq.message.table import OWN, SAID_BY_SENDERS
 from rq.timers.cron import DEFAULT_ZONE, Cron, cron
 from rq.timers.rule import CatchUp, Overlap, Timer
-from rq.words import visible
+from rq.words import moments, visible
 from rq.words.nesting import Json
 
 SHORTEST = 60  # seconds of a period
 LONGEST = 100 * 366 * 86400
+LONGEST_EXPECTED = 400 * 86400  # seconds
 MOST_JITTER = 86400  # seconds
-_KEYS = ("period", "cron", "timezone", "jitter", "catch_up", "overlap", "msg")
+_KEYS = ("period", "cron", "timezone", "jitter", "catch_up", "overlap", "expect", "msg")
 _ANY_ID = "19700101.0000.00.000.0"
 _Word = TypeVar("_Word", bound=StrEnum)
 
@@ -43,6 +45,7 @@ def parse(path: Path) -> Timer:
         jitter=_jitter(data.get("jitter", 0), period, path),
         catch_up=_word(CatchUp, data, "catch_up", CatchUp.LAST, path),
         overlap=_overlap(data, dest, path),
+        within=_within(data["expect"], path) if "expect" in data else 0.0,
     )
 
 
@@ -95,6 +98,27 @@ def _overlap(data: Mapping[str, Json], dest: str, path: Path) -> Overlap:
             "what becomes of them there is not known here: leave it out"
         )
     return overlap
+
+
+def _within(expect: Json, path: Path) -> float:
+    """Return the seconds in which a message has to succeed."""
+    is_whole = isinstance(expect, dict) and expect.keys() == {"within"}
+    seconds = _seconds(expect["within"]) if isinstance(expect, dict) and is_whole else 0
+    if not SHORTEST <= seconds <= LONGEST_EXPECTED:
+        raise BadConfig(
+            f"{path}: 'expect' is {expect!r:.80}; it is an object with 'within', a time "
+            'of a minute to 400 days: {"within": "26h"}'
+        )
+    return seconds
+
+
+def _seconds(value: Json) -> float:
+    """Return the seconds of a number, or of a text such as 26h; 0 if it is neither."""
+    if isinstance(value, str):
+        with contextlib.suppress(BadInput):
+            return moments.duration(value)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and isinstance(value, int | float) else 0.0
 
 
 def _word(

@@ -6,6 +6,7 @@ from rq.replies import FireView, MissView, TimerMiss, TimerRow
 from rq.timers.fires import OfTimer
 from rq.timers.rows import Fired, Missed
 from rq.timers.rule import Timer
+from rq.timers.watch import last_success
 
 MOST = 20  # fires, and spans of missed ones
 
@@ -20,17 +21,18 @@ def settings(timer: Timer) -> TimerRow:
         "jitter": timer.jitter,
         "catch_up": str(timer.catch_up),
         "overlap": str(timer.overlap),
+        "expect": timer.within or None,
         "dest": timer.dest,
     }
 
 
 def outcome(held: OfTimer) -> TimerRow:
     """Return what became of the last fire of a timer, and when one ended well."""
-    last, success = held.last_fire(), held.success
+    last = held.last_fire()
     return {
         "outcome": last.outcome.state if last else "",
         "outcome_why": last.outcome.text if last and last.is_bad else "",
-        "last_success": success.outcome.ended or success.tried if success else None,
+        "last_success": last_success(held),
         "missed": held.missed,
     }
 

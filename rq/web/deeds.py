@@ -21,6 +21,10 @@ OF_TIMER = {
         about="Send a message of a timer now, beside its beat.",
         done="a message is sent: {answer}",
     ),
+    "ack": Deed(
+        about="Note that a person has seen what a timer missed, and that its last failed.",
+        done="timer {name} is acknowledged",
+    ),
     "pause": Deed(about="Let a timer fire no more.", done="timer {name} is paused"),
     "resume": Deed(
         about="Let a timer fire again, from now on.", done="timer {name} fires again"

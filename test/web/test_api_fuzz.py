@@ -244,6 +244,8 @@ RECIPES = {
     "listRuns": lambda world: {"query": {"since": "2d", "sort": "-ran"}},
     "listFailures": lambda world: {},
     "search": lambda world: {"query": {"words": "order"}},
+    "ackTimer": of_timer,
+    "getVerdict": lambda world: {},
     "getScript": lambda world: {"path_parameters": SCRIPT},
 }
 

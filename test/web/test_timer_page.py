@@ -82,3 +82,25 @@ def test_a_queue_that_is_down_is_told_by_its_kind(web):
     answer = web.ask("POST", "/api/v1/timers/nightly/run")
     assert (answer.status, answer.json["kind"]) == (503, "down")
     web.daemon.ask("up_queue", "backup")
+
+
+def test_a_timer_whose_message_failed_says_why_until_a_person_acknowledges_it(web):
+    web.queue("echo err no space >&3", "full")
+    rule = {"cron": "30 3 * * *", "expect": {"within": "26h"}}
+    path = web.daemon.root.timers / "fails.json"
+    path.write_text(json.dumps({**rule, "msg": {"dest": "full"}}))
+    wait_until(lambda: "fails" in names(web), 60)
+    web.post("/timers/fails", {"_method": "run", "x_format": "json"})
+    wait_until(lambda: of(web, "fails")["trouble"], 60)
+    for page in ("/timers", "/timers/fails"):
+        assert "the last failed: no space" in web.page(page)
+    assert "a success within 1 d 2 h" in web.page("/timers/fails")
+
+    def faults():
+        return [t["fault"] for t in web.get("/api/v1/verdict").json["troubles"]]
+
+    wait_until(lambda: "timer_failed" in faults(), 60)
+    answer = web.ask("POST", "/api/v1/timers/fails/ack")
+    assert (answer.status, answer.json["trouble"]) == (200, None)
+    assert "the last failed" not in web.page("/timers")
+    wait_until(lambda: "timer_failed" not in faults(), 60)

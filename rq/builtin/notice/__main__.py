@@ -20,6 +20,7 @@ from rq.builtin.notice import letter, stories
 from rq.builtin.notice.stories import Story
 from rq.builtin.webhook import post, settings, tries
 from rq.config import notices
+from rq.config.notices import Matter
 from rq.config.recipients import no_mail
 from rq.config.settings import QueueConfig, RootConfig
 from rq.errors import (
@@ -43,6 +44,7 @@ from rq.words.states import COUNTED
 
 _ASK = 30.0  # seconds
 _TEST = "test"  # a matter
+_TOLD_AS = {"overdue": Matter.ERR}  # of timers: for whom failures are told
 LINES = 40  # of a log that an err shows
 TAIL = 8192  # bytes that these may have
 OUTPUT = 65536  # bytes of output that are told whole; of more the two ends
@@ -101,7 +103,8 @@ def _still_told(own: QueueConfig, main: RootConfig, story: Story, target: str) -
     """Return whom of those for whom it was owed the settings still name, "" for none:
     who is told nothing is shown no log either. A test is for all whom they name."""
     wanted = notices.wanted(partial(getattr, own), partial(getattr, main))
-    about = [n for m, n in wanted.items() if story.matter in (m, _TEST)]
+    matter = _TOLD_AS.get(story.matter, story.matter)
+    about = [n for m, n in wanted.items() if matter in (m, _TEST)]
     return notices.still_told(about, target)
 
 

@@ -89,6 +89,13 @@ def _again(story: Story) -> str:
     return "it succeeds again"
 
 
+def _overdue(story: Story) -> str:
+    timer = story.text("timer")
+    if story.values.get("over"):
+        return f"timer {timer} succeeds again"
+    return f"timer {timer} has not succeeded when it should have"
+
+
 def _test(story: Story) -> str:
     return "a test notice"
 
@@ -99,6 +106,7 @@ _ABOUT: Mapping[str, Callable[[Story], str]] = {
     "recovered": _again,
     "slow": _slow,
     "quiet": _quiet,
+    "overdue": _overdue,
     "test": _test,
 }
 
@@ -128,12 +136,23 @@ def _happened(story: Story) -> list[str]:
             f"Nothing has succeeded since {since} UTC.",
             f"`rq queue ls` and `rq ls {story.queue}` say what it waits for.",
         ]
+    if story.matter == "overdue":
+        return _of_timer(story, since)
     if story.text("state") == "run":
         return [
             "It is still at work.",
             f"`rq logs -f {story.text('msg_id')}` follows it.",
         ]
     return _ended(story)
+
+
+def _of_timer(story: Story, since: str) -> list[str]:
+    if story.values.get("over"):
+        return [f"A message of it ended well at {since} UTC."]
+    return [
+        f"A success is expected, and none has come since {since} UTC.",
+        f"`rq timer show {story.text('timer')}` says what became of its fires.",
+    ]
 
 
 def _ended(story: Story) -> list[str]:

@@ -75,6 +75,7 @@ def end(owner: Owner, msg_id: str) -> EndView:
     result = owner.spool.status(msg_id) if state in FINAL else {}
     return {
         "state": public_state(state),
+        "acknowledged": state is State.DISMISSED,
         "cause": result.get("cause", ""),
         "text": result.get("job_status", ""),
         "ended": result.get("finished"),

@@ -108,6 +108,7 @@ ROWS = (
         handler=get_timer,
     ),
     _deed("run", "runTimer", Fired, _OF_QUEUE, run_timer),
+    _deed("ack", "ackTimer", TimerRow, _OF_ONE, _change("ack")),
     _deed("pause", "pauseTimer", TimerRow, _OF_ONE, _change("pause")),
     _deed("resume", "resumeTimer", TimerRow, _OF_ONE, _change("resume")),
 )

@@ -15,6 +15,7 @@ from markupsafe import Markup, escape
 from rq import __version__
 from rq.config.settings import RootConfig
 from rq.message import limits, next_attempt, waits
+from rq.replies import health
 from rq.web import progress
 from rq.web.pages import plots, sparklines
 from rq.words import visible
@@ -53,6 +54,8 @@ def environment(site: Addresses) -> Environment:
         chart=sparklines.chart,
         traffic=sparklines.traffic,
         part_done=progress.part_done,
+        trouble_of=health.in_words,
+        reasons=health.REASONS,
     )
     templates.filters.update(
         duration=duration,
