@@ -45,6 +45,7 @@ LOOK = 5.0  # seconds between looks at all queues
 PATIENCE = 1.0  # seconds until an owner is asked for what it has not said
 MINUTE = 60.0
 _ASK = 0.5  # seconds that an owner has for its answer
+_CHUNKS = 20  # of a deleted queue that go at a look
 _ROOM = 2  # times `min_free_bytes` have to be free: owners go on with one
 
 log = logging.getLogger(__name__)
@@ -228,9 +229,10 @@ class Keeper:
                 return  # it is away
         except RQError:
             return
-        while self._retention.clear(number):
-            pass
-        self._retention.forget(number)
+        for _ in range(_CHUNKS):
+            if not self._retention.clear(number):
+                self._retention.forget(number)
+                return
 
     def _measure(self) -> None:
         """See how much is to be read."""
@@ -251,7 +253,7 @@ class Keeper:
         for name in [*self._due]:
             queue = self._queues[name]
             if not self._clear(queue):
-                return
+                continue
             del self._due[name]
             before = queue.follower.at
             if self._read(name, queue, batch):
@@ -269,6 +271,7 @@ class Keeper:
             self._store.write(batch, places, facts)
         except sqlite3.Error:
             self._queues.clear()  # they have gone on; the file has not
+            self._due.clear()
             self._look_at = 0.0
             raise
 

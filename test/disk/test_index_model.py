@@ -119,17 +119,24 @@ class World:
     def __init__(self, root, seed):
         self.root, self.rule = root, random.Random(seed)
         self.states, self.owners, self.backups = {}, {}, {}
-        self.attempts = {}
+        self.attempts, self.jumped = {}, 0.0
         for name in ("mail", "bank", "shop"):
             self.begin(name)
 
     def begin(self, name):
-        owner = Owner(self.root.path, clock=time.time, name=name)
+        owner = Owner(self.root.path, clock=self.clock, name=name)
         settings = {"name": name, "script": "x"}
         owner.queue.config.write_text(json.dumps(settings))
         owner.open()
         self.owners[name] = owner
         self.states[name], self.attempts[name] = {}, {}
+
+    def clock(self):
+        return time.time() + self.jumped
+
+    def jump(self, name, owner):
+        """The wall clock is set, by a day at most."""
+        self.jumped = self.rule.uniform(-86400, 86400)
 
     def step(self):
         """Do something in some queue."""
@@ -252,6 +259,7 @@ DEEDS = [
     (World.seal, 6),
     (World.crash, 2),
     (World.stop, 2),
+    (World.jump, 2),
     (World.back_up, 2),
     (World.restore, 2),
     (World.remove, 1),
