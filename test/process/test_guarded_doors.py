@@ -386,6 +386,7 @@ CODE = {
         *(f"rq.cli.{m}" for m in ("change", "relay", "verbs")),
         "rq.spark.queue_door",  # a job runs as RQ's user
         "rq.spark.sending",
+        "rq.timers.telling",  # a notice, to whom the settings name
     },
     "socket: what an owner owes": {"rq.queues.delivery.delivery"},
     "web: every address": {

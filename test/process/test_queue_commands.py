@@ -104,7 +104,7 @@ def test_a_queue_that_is_down_answers_questions_about_itself_only(down):
     }
     always |= {"owed", "resolve_owed", "restored", "restore"}
     always |= {"show_txn", "list_txns", "show_bulk", "list_bulks"}
-    always.add("get_ends")
+    always |= {"get_ends", "figures"}
     always |= {"lease", "start", "renew", "progress", "log", "file", "finish"}
     always |= {"release", "leases", "notices"}
     assert down.ask("status") == ["DOWN"]
@@ -576,7 +576,7 @@ GARBAGE = [
 ]  # fmt: skip
 # `mind` makes the asker the parent of the queue, which then ends with its connection.
 LEFT_OUT = {"shutdown", "mind"}
-HARMLESS = {"kinds", "ping", "uptime", "config", "status", "detail", "wake", "num_messages",
+HARMLESS = {"kinds", "ping", "figures", "uptime", "config", "status", "detail", "wake", "num_messages",
             "ack_errs", "seal", "check", "flow", "expire", "open_txn", "list_txns", "owed", "restored",
             "leases", "log", "progress", "list_bulks", "notices"}  # fmt: skip
 

@@ -36,7 +36,7 @@ from rq.web.site import Site
 from rq.words.nesting import Json
 
 _WORDS = (Word.RETRY, Word.ACK, Word.MOVE, Word.DELETE)
-ACTIONS: Mapping[str, Action] = {word: at(Door.BULK)[word] for word in _WORDS}
+ANSWERS: Mapping[str, Action] = {word: at(Door.BULK)[word] for word in _WORDS}
 LOOKED = "looked"  # `_method` of who has looked at all of them
 _LINES = 12  # of the log of a group's newest message
 _LONGEST = 500  # characters of what an action is done with
@@ -164,19 +164,19 @@ class GroupPage:
         tail = await self._tail(failure)
         counted: list[Counted] = []
         principal: Principal = req.context.principal
-        if action in ACTIONS and principal.may(Role.OPERATOR):
-            meant = Meant(group=group, action=ACTIONS[action], to=to, before=now)
+        if action in ANSWERS and principal.may(Role.OPERATOR):
+            meant = Meant(group=group, action=ANSWERS[action], to=to, before=now)
             counted = await self._counted(failure, meant)
         facts: GroupFacts = {
             "time": now,
             "failure": failure,
             "log": tail,
-            "action": action if action in ACTIONS else "",
+            "action": action if action in ANSWERS else "",
             "to": to,
             "before": now,
             "counted": counted,
         }
-        values = {"facts": facts, "failure": failure, "actions": ACTIONS}
+        values = {"facts": facts, "failure": failure, "actions": ANSWERS}
         await page.show(req, resp, self._site, "failure.html", values)
 
     async def _failure(self, req: Request, group: str) -> FailureView:
@@ -242,9 +242,9 @@ def _count(queue: str, reply: Json | BaseException) -> Counted:
 
 
 def _meant(form: Form, group: str) -> Meant:
-    action = ACTIONS.get(form.get("action"))
+    action = ANSWERS.get(form.get("action"))
     if action is None:
-        words = ", ".join(ACTIONS)
+        words = ", ".join(ANSWERS)
         raise BadInput(f"action is {form.get('action')!r:.40}, not one of {words}")
     try:
         before = float(form.get("before"))
