@@ -122,6 +122,8 @@ def _created(msg_id: str) -> str:
 
 def _result(message: MessageView) -> Iterator[tuple[str, object]]:
     result = message.get("result") or {}
+    if message["state"] == State.RUN:
+        yield from wording.at_work(result, time.time())
     yield from wording.results(result)
     finished = result.get("finished")
     if isinstance(finished, int | float):

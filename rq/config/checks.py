@@ -183,6 +183,13 @@ def _kept(value: Mapping[str, object]) -> dict[str, float]:
     return kept
 
 
+def times(value: object) -> float:
+    """Return how many times as long something may take; 0: it does not matter."""
+    if not _is_number(value) or not (value == 0 or 1 <= value <= 1e6):
+        raise ValueError(f"{value!r:.60} is neither 0 nor a number from 1 up")
+    return float(value)
+
+
 def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 

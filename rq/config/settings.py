@@ -197,6 +197,8 @@ class QueueConfig:
     grace: float | None = setting(None, limits.CHECKS["grace"], "seconds")
     # seconds after `due`: not started later
     deadline: float | None = setting(None, limits.seconds, "seconds")
+    # an attempt that runs so many times its p95 is told of; 0: none is
+    long_run: float = setting(4.0, checks.times, "number")
     # seconds of silence
     heartbeat: float | None = setting(None, limits.CHECKS["heartbeat"], "seconds")
     # bytes

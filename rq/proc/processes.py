@@ -15,6 +15,7 @@ from rq.proc import standin
 LEASE_NAME = "RQ_LEASE"
 _PROC = Path("/proc")
 _TICKS = os.sysconf("SC_CLK_TCK")
+_FAMILY = 200  # processes that are looked at, of one and its children
 _ENDED = ("Z", "X")  # dead, and not yet waited for: such a one holds nothing open
 
 
@@ -38,6 +39,26 @@ def state_letter(pid: int) -> str | None:
     """Return the state of `pid` (R, S, D, Z …); None if there is none."""
     stat = _stat(pid)
     return stat[0] if stat else None
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the processor time of a process and of those that it has started, so far;
+    ended ones count where they were waited for. 0.0: there is none."""
+    ticks, pids, seen = 0, [pid], 0
+    while pids and seen < _FAMILY:
+        pid, seen = pids.pop(), seen + 1
+        if stat := _stat(pid):
+            ticks += sum(map(int, stat[11:15]))  # of it, and of those it waited for
+            pids += _children(pid)
+    return ticks / _TICKS
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        text = (_PROC / str(pid) / "task" / str(pid) / "children").read_text()
+    except OSError:  # it has ended, or the kernel does not tell
+        return []
+    return list(map(int, text.split()))
 
 
 def _stat(pid: int) -> list[str] | None:

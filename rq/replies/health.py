@@ -10,10 +10,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rq.kinds import Kind
-from rq.replies import ChildView, Detail, SupervisorStatus, TimerTrouble, verdict
+from rq.replies import (
+    ChildView,
+    Detail,
+    LongRun,
+    SupervisorStatus,
+    TimerTrouble,
+    verdict,
+)
 from rq.replies.verdict import Fault, Trouble
 from rq.words.states import Child
-from rq.words.wording import moment
+from rq.words.wording import duration, moment
 
 # A start takes a moment; one that takes long, or comes after a failure, has a reason.
 _PASSING = (Child.STARTING, Child.STOPPING)
@@ -236,9 +243,18 @@ def _hampers(name: str, detail: Detail) -> Iterator[Trouble]:
     for held in detail.get("held") or ():
         fault, msg_id, by = Fault.HELD_ATTEMPT, held["msg_id"], held["by"]
         yield Trouble(fault=fault, who=name, queue=name, what=msg_id, why=by)
+    for run in detail.get("long_runs") or ():
+        msg_id, why = run["msg_id"], _long(run)
+        yield Trouble(fault=Fault.LONG_RUN, who=name, queue=name, what=msg_id, why=why)
     if (lag := detail.get("lag") or 0) > _MUCH_LAG:
         fault = Fault.LAG
         yield Trouble(fault=fault, who=name, queue=name, number=lag, passing=True)
+
+
+def _long(run: LongRun) -> str:
+    ran, times = duration(run["ran"]), run["times"]
+    silent = f"`rq show {run['msg_id']}` says whether it is silent"
+    return f"{ran}, {times:.0f} × longer than its p95; {silent}"
 
 
 def of_files(name: str, detail: Detail) -> Iterator[Trouble]:

@@ -114,6 +114,9 @@ class Result(TypedDict, total=False):
     worker: int  # the slot of the long-lived worker that had it
     log: list[int | None]  # bytes of its part of the log
     started: float  # epoch seconds
+    printed: (
+        float | None
+    )  # of one that runs: when something was last; None: nothing was
     messages: int
     left: int
 

@@ -24,6 +24,22 @@ class Running(TypedDict, total=False):
     leased_by: str  # who works on it elsewhere
 
 
+class Durations(TypedDict):
+    """How long the attempts of the last day ran, to a quarter."""
+
+    attempts: int
+    p50: float  # seconds
+    p95: float
+
+
+class LongRun(TypedDict):
+    """An attempt that runs far longer than others do."""
+
+    msg_id: str
+    ran: float  # seconds, so far
+    times: float  # as long as the p95
+
+
 class Held(TypedDict):
     """A message that stays in run because something of its last attempt lives."""
 
@@ -101,6 +117,8 @@ class Detail(TypedDict):
     limits: Mapping[str, float]  # of its attempts
     running: Sequence[Running]
     held: Sequence[Held]
+    durations: Durations | None  # None: none has ended in the last day
+    long_runs: Sequence[LongRun]  # the longest first
     gathering: int
     workers: Sequence[WorkerView]
     elsewhere: Elsewhere | None  # None: the queue leases nothing

@@ -56,6 +56,7 @@ class Fault(StrEnum):
     PROBLEM = "problem"
     DOOR = "door"
     HELD_ATTEMPT = "held_attempt"
+    LONG_RUN = "long_run"
     LAG = "lag"
     UNUSED = "unused"
     LINK = "link"
@@ -144,6 +145,9 @@ ROWS: Mapping[Fault, Row] = {
                     many="cannot take what lies in new/", todo=_LOG),
     Fault.HELD_ATTEMPT: Row(level=_W, said="cannot end the attempt of {what}",
                             many="cannot end attempts", todo="end that process"),
+    Fault.LONG_RUN: Row(level=_W, said="runs {what} for long", many="run messages for long",
+                        todo="`rq show {what}` says whether it is silent, `rq cancel "
+                        "{what}` ends it", path="/q/{queue}?state=run"),
     Fault.LAG: Row(level=_W, said="is behind with {number}, which are still to be made or moved",
                    many="are behind with {number}, which are still to be made or moved",
                    things=("a folder", "folders"), todo="it passes; wait"),

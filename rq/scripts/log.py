@@ -111,6 +111,13 @@ class StdioLog:
             ).st_size
         return 0
 
+    def printed_at(self) -> float | None:
+        """Return when something was printed last, in epoch seconds; None: nothing was."""
+        with contextlib.suppress(OSError):
+            seen = os.stat(self._path, dir_fd=self._dir_fd, follow_symlinks=False)
+            return seen.st_mtime if seen.st_size > self.output_at else None
+        return None
+
     @property
     def part(self) -> list[int | None] | None:
         """Return where in the file this attempt begins and ends; None: not yet."""
@@ -176,6 +183,7 @@ class PassedLog:
         self._at = 0  # where the output begins
         self._failed = False
         self._size = 0
+        self._printed: float | None = None  # when; epoch seconds
         self.printed: tuple[int, int] | None = None  # from, to; known at its end
         self._from: int | None = None  # where its part begins, and ends
         self._end: int | None = None
@@ -198,6 +206,10 @@ class PassedLog:
         """Return how many bytes were printed."""
         return self._size
 
+    def printed_at(self) -> float | None:
+        """Return when something was printed last, in epoch seconds; None: nothing was."""
+        return self._printed
+
     @property
     def output_at(self) -> int:
         """Return where in a file that this attempt makes its output begins."""
@@ -211,6 +223,7 @@ class PassedLog:
     def write(self, data: bytes) -> None:
         """Append output; what no log can be made for is lost, like on a full disk."""
         self._size += len(data)
+        self._printed = time.time()
         if self._fd < 0 and not self._failed:
             self._begin()
         with contextlib.suppress(OSError):

@@ -213,6 +213,27 @@ def results(result: Mapping[str, object]) -> list[tuple[str, str]]:
     return rows
 
 
+def at_work(result: Mapping[str, object], now: float) -> list[tuple[str, str]]:
+    """Return for how long an attempt has been at work, and how long it has been silent.
+
+    >>> at_work({"started": 100.0, "printed": 160.0}, 400.0)
+    [('running for', '5 min'), ('last printed', '1970-01-01 00:02:40 UTC, 4 min ago')]
+    >>> at_work({"started": 100.0, "printed": None}, 400.0)
+    [('running for', '5 min'), ('last printed', 'nothing yet')]
+    """
+    rows, started = [], result.get("started")
+    if isinstance(started, int | float):
+        rows.append(("running for", duration(max(0.0, now - started))))
+    if "printed" in result:
+        printed = result["printed"]
+        said = "nothing yet"
+        if isinstance(printed, int | float):
+            ago = duration(max(0.0, now - printed))
+            said = f"{moment(printed)} UTC, {ago} ago"
+        rows.append(("last printed", said))
+    return rows
+
+
 def figures(result: object) -> list[tuple[str, str]]:
     """Return what a job on Spark has read and made; of another result its text.
 

@@ -64,6 +64,7 @@ def test_every_kind_of_trouble_has_a_row_and_says_what_to_do():
         ({"admin": "PAUSE"}, Level.WARNING),
         ({"admin": "DOWN", "closed_reason": "full"}, Level.WARNING),
         ({"lag": 50_000}, Level.WARNING),
+        ({"long_runs": [{"msg_id": "1", "ran": 7200.0, "times": 8.0}]}, Level.WARNING),
     ],
 )  # fmt: skip
 def test_how_bad_it_is(facts, expected):
@@ -131,3 +132,12 @@ def test_the_reference_tells_of_each_kind_and_how_bad_it_is():
     rows = documents.rows(documents.section(page, "rq status"), "`fault`")
     told = {word: row[1] for row in rows for word in documents.WORD.findall(row[0])}
     assert told == {str(fault): row.level.name for fault, row in ROWS.items()}
+
+
+def test_a_run_that_is_far_longer_than_others_says_how_long_and_how_to_look():
+    run = {"msg_id": "20260102.0304.05.006.7", "ran": 7200.0, "times": 8.2}
+    (line,) = of(queue(long_runs=[run]))
+    assert line.sentence == (
+        "q runs 20260102.0304.05.006.7 for long: 2 h, 8 × longer than its p95; `rq show "
+        "20260102.0304.05.006.7` says whether it is silent"
+    )

@@ -14,6 +14,7 @@ from rq.message.fields import JsonObject
 from rq.message.message import Message
 from rq.message.stories import story
 from rq.message.table import NOT_SHOWN
+from rq.proc import processes
 from rq.queues.attempts.attempt import Attempt, Batch, starts_of_ended
 from rq.queues.attempts.lease import Lease
 from rq.queues.control import waiting_view
@@ -205,6 +206,8 @@ def _result(owner: Owner, msg_id: str, attempt: Attempt | None) -> Result:
         "attempt": attempt.message.attempt,
         "pid": attempt.script.pid,
         "started": attempt.work.began_at,
+        "cpu_us": int(processes.cpu_seconds(attempt.script.pid) * 1e6),
+        "printed": attempt.work.log.printed_at(),
         **({} if (log := attempt.work.log.part) is None else {"log": log}),
         **({} if batch is None else batch_fields(batch)),
     }

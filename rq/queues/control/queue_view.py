@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import time
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -19,9 +20,11 @@ from rq.queues.owner.owner import Owner
 from rq.replies import (
     Counts,
     Detail,
+    Durations,
     Elsewhere,
     FiguresView,
     Held,
+    LongRun,
     PauseView,
     Running,
     WorkerView,
@@ -31,6 +34,9 @@ from rq.words.states import COUNTED, State
 
 _SAMPLE = Path(rq.__file__).resolve().parent / "bundled" / "demo" / "run"
 LEASED = 20  # messages under leases that `detail` lists; `leases` has all
+_TELLING = 20  # attempts of the last day, from which on their p95 tells something
+_LONG = 60.0  # seconds; what is shorter is not long
+_MOST_LONG = 10
 TEXT = 1000  # characters of what a script last said; `get_message` has all of it
 
 
@@ -49,6 +55,7 @@ def detail(owner: Owner, stall: Stall, checkpoint_seq: int) -> Detail:
     closed = owner.admission.failure()
     first = owner.backlog.first_due()
     stalled = stall.sentence()
+    running, durations = _all_running(owner), _durations(owner)
     return {
         "name": owner.name,
         "pid": os.getpid(),
@@ -77,8 +84,12 @@ def detail(owner: Owner, stall: Stall, checkpoint_seq: int) -> Detail:
         "num_workers": owner.config.num_workers,
         "slots_used": owner.config.num_workers - owner.slots_free,
         "limits": _limits(owner),
-        "running": _all_running(owner),
+        "running": running,
         "held": _held(owner),
+        "durations": durations,
+        "long_runs": long_runs(
+            running, durations, owner.config.long_run, spool.clock()
+        ),
         "gathering": len(owner.backlog.gathering),
         "workers": [_worker(worker) for worker in owner.attempts.workers.values()],
         "elsewhere": elsewhere(owner),
@@ -113,6 +124,28 @@ def figures(owner: Owner) -> FiguresView:
         "wait": [*figures.wait.counts, figures.wait.sum],
         "run": [*figures.run.counts, figures.run.sum],
     }
+
+
+def _durations(owner: Owner) -> Durations | None:
+    now = owner.spool.clock()
+    number, (half, most) = owner.spool.figures.durations.quantiles((0.5, 0.95), now)
+    return {"attempts": number, "p50": half, "p95": most} if number else None
+
+
+def long_runs(
+    running: Iterable[Running], usual: Durations | None, times: float, now: float
+) -> list[LongRun]:
+    """Return the attempts that run so many times as long as the p95, which a few attempts
+    do not tell; `times` 0: none. A batch is as long as its messages are many."""
+    if not times or usual is None or usual["attempts"] < _TELLING:
+        return []
+    p95 = usual["p95"]
+    runs = [
+        LongRun(msg_id=row["msg_id"], ran=ran, times=ran / p95)
+        for row in running
+        if "batch" not in row and (ran := now - row["since"]) > max(_LONG, times * p95)
+    ]
+    return sorted(runs, key=lambda run: -run["ran"])[:_MOST_LONG]
 
 
 def _is_sample(owner: Owner) -> bool:

@@ -127,7 +127,10 @@ def view_of(message: Message) -> View:
         actions=[] if message.keys() & _HELD else actions(_how(message, state), result),
         life=life(message, now),
         params=[(name, fields[name]) for name in PARAMS if name in message],
-        results=wording.results(result),
+        results=[
+            *(wording.at_work(result, now) if runs else []),
+            *wording.results(result),
+        ],
         kin=lineage.kin(message, result),
         others=_others(message),
     )
