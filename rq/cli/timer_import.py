@@ -97,7 +97,7 @@ def _take(root: Root, entry: Entry, chosen: set[str], dry_run: bool) -> str:
     runs = Command((entry.shell, "-c", entry.text), at_home=True, stdin=entry.stdin)
     command.check(runs)
     notices.check_settings(_tells(entry))
-    name = next(
+    name = _made_before(root, entry, runs, chosen) or next(
         name for name in _names(entry) if _fits(root, entry, runs, name, chosen)
     )
     chosen.add(name)
@@ -130,6 +130,20 @@ def _tells(entry: Entry) -> dict[str, object]:
         return {"on_err": False, "on_output": False}
     mail = list(entry.mail)
     return {"on_err": {"mail": mail, "every": 0}, "on_output": {"mail": mail}}
+
+
+def _made_before(root: Root, entry: Entry, runs: Command, chosen: set[str]) -> str:
+    """Return the queue that was made of a line before, under whatever name; "" if none
+    was: imported twice, a line does not run twice."""
+    for folder in sorted(root.commands.glob("*/")):
+        timer = root.timers / f"{folder.name}.json"
+        if (
+            folder.name not in chosen
+            and _runs(root, folder.name, runs)
+            and _holds(timer, _timer(entry, folder.name))
+        ):
+            return folder.name
+    return ""
 
 
 def _fits(root: Root, entry: Entry, runs: Command, name: str, chosen: set[str]) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -25,14 +27,49 @@ _OURS = "RQ_"
 _NO_TEXT = re.compile("[\0\ud800-\udfff]")  # bytes that are no UTF-8, too
 _PERCENT = re.compile(r"\\%|%")
 _NO_NAME = re.compile(r"[^A-Za-z0-9_-]+")
-_BETWEEN = re.compile(r"&&|\|\||;")
+_ENDS = ";&|()"  # of a command, in a shell
 _ASSIGNED = re.compile(r"[A-Za-z_]\w*=.*", re.ASCII)
 _BEFORE = frozenset({"", "cd", "test", "["})
+_TEXT = re.compile("-[a-z]*c")  # the option with which a shell is given a text
 _LONGEST_NAME = 40
+_DEEPEST = 8  # wrappers in wrappers
 _SHELL = "/bin/sh"
 _DAY = 1440  # minutes
 # What these say is no variable of the command; LOGNAME is who runs it.
 _OF_CRON = frozenset({"MAILTO", "MAILFROM", "CRON_TZ", "RANDOM_DELAY", "LOGNAME"})
+
+
+@dataclass(frozen=True, slots=True)
+class Wrapper:
+    """How a program that runs another one is called."""
+
+    operands: int = 0  # before the program
+    valued: frozenset[str] = frozenset()  # options whose value is the next word
+    takes_text: bool = False  # -c has a text for the shell
+
+
+_SHELL_RUNS = Wrapper(0, frozenset({"-o"}), takes_text=True)
+_LOCK = frozenset({"-w", "--timeout", "-E", "--conflict-exit-code", "--wait"})
+# Named by what they run, a job is `backup` and not `flock`.
+_WRAPPERS: Mapping[str, Wrapper] = {
+    "chronic": Wrapper(),
+    "chrt": Wrapper(1),
+    "command": Wrapper(),
+    "env": Wrapper(0, frozenset({"-u", "--unset", "-C", "--chdir"})),
+    "exec": Wrapper(),
+    "flock": Wrapper(1, _LOCK, takes_text=True),
+    "ionice": Wrapper(0, frozenset({"-c", "-n", "--class", "--classdata"})),
+    "nice": Wrapper(0, frozenset({"-n", "--adjustment"})),
+    "nohup": Wrapper(),
+    "setsid": Wrapper(),
+    "stdbuf": Wrapper(0, frozenset({"-i", "-o", "-e"})),
+    "sudo": Wrapper(0, frozenset({"-u", "-g", "--user", "--group"})),
+    "systemd-cat": Wrapper(0, frozenset({"-t", "-p"})),
+    "taskset": Wrapper(1),
+    "time": Wrapper(),
+    "timeout": Wrapper(1, frozenset({"-k", "-s", "--kill-after", "--signal"})),
+    **dict.fromkeys(("sh", "bash", "dash", "ksh", "zsh"), _SHELL_RUNS),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,9 +90,7 @@ class Entry:
     @property
     def name(self) -> str:
         """What its queue may be called: as the first program that does something."""
-        parts = [_program(part) for part in _BETWEEN.split(self.command)]
-        programs = [program for program in parts if program not in _BEFORE]
-        named = _NO_NAME.sub("-", [*programs, ""][0]).strip("-")
+        named = _NO_NAME.sub("-", _job(self.command)).strip("-")
         return named[:_LONGEST_NAME] or "cron"
 
     @property
@@ -91,9 +126,52 @@ def _parted(command: str) -> tuple[str, str | None]:
     return "".join(text), None
 
 
-def _program(command: str) -> str:
-    words = [word for word in _words(command) if not _ASSIGNED.fullmatch(word)]
-    return words[0].rpartition("/")[2] if words else ""
+def _job(command: str, depth: int = 0) -> str:
+    """Return the first program of a command that does something of its own, "" if there
+    is none: not what only says how, when or as whom another one runs."""
+    jobs = (_program(words, depth) for words in _simple(command))
+    return next((job for job in jobs if job not in _BEFORE), "")
+
+
+def _simple(command: str) -> Iterator[list[str]]:
+    """Give the words of the commands that a shell would run one after the other."""
+    lexer = shlex.shlex(command, posix=True, punctuation_chars=_ENDS)
+    lexer.whitespace_split, lexer.commenters = True, ""
+    try:
+        words = list(lexer)
+    except ValueError:  # a quote that is not closed
+        words = _words(command)
+    for is_end, group in itertools.groupby(words, lambda word: word[0:1] in _ENDS):
+        if not is_end:
+            yield list(group)
+
+
+def _program(words: list[str], depth: int) -> str:
+    """Return what a command runs, without its folder, behind all wrappers."""
+    rest = [*itertools.dropwhile(_ASSIGNED.fullmatch, words)]
+    if not rest:
+        return ""
+    name, rest = rest[0].rpartition("/")[2], rest[1:]
+    wrapper = _WRAPPERS.get(name)
+    if wrapper is None or depth > _DEEPEST:
+        return name
+    return _wrapped(wrapper, rest, depth + 1) or name
+
+
+def _wrapped(wrapper: Wrapper, words: list[str], depth: int) -> str:
+    """Return what a wrapper runs; "" if that is nothing."""
+    operands = wrapper.operands
+    while words:
+        word = words.pop(0)
+        if wrapper.takes_text and _TEXT.fullmatch(word):
+            return _job(words[0], depth) if words else ""
+        if word.startswith("-"):
+            del words[: word in wrapper.valued]
+        elif operands:
+            operands -= 1
+        elif not _ASSIGNED.fullmatch(word):
+            return _program([word, *words], depth)
+    return ""
 
 
 def _words(text: str, most: int = 0) -> list[str]:

@@ -140,9 +140,9 @@ def test_whom_cron_mailed_what_a_line_printed_rq_mails_it(daemon):
     path.write_text(MAILED)
     daemon.start()
     assert taken_over(daemon, path).returncode == 0
-    for name in ("notice", "echo", "ls", "env"):
+    for name in ("notice", "echo", "ls", "printf"):
         daemon.until_up(name)
-    for name in ("echo", "ls", "env"):
+    for name in ("echo", "ls", "printf"):
         (daemon.root.timers / f"{name}.json").unlink()
         rq("send", name, "--wait", root=daemon.root.path)
     wait_until(box.raw, 60)
@@ -175,6 +175,19 @@ def test_what_was_imported_is_not_imported_again_and_a_cut_import_is_completed(
         "echo",
         "echo-2",
     ]
+
+
+def test_what_was_imported_under_another_name_does_not_run_twice(imported):
+    daemon, path = imported
+    taken_over(daemon, path)
+    for place in (daemon.root.commands, daemon.root.timers):
+        for old in sorted(place.iterdir()):
+            old.rename(old.with_name(old.name.replace("echo", "flock")))
+    for timer in daemon.root.timers.iterdir():
+        timer.write_text(timer.read_text().replace("echo", "flock"))
+    again = taken_over(daemon, path).stdout
+    assert "line 3: queue and timer flock are there already" in again
+    assert "echo" not in again
 
 
 def test_a_dry_run_makes_nothing(imported):

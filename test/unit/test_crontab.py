@@ -175,6 +175,18 @@ def test_the_shell_is_given_what_cron_gave_it(command, text, stdin):
         ("/päth/ü!", "cron"),
         ("-x", "x"),
         ("y" * 90, "y" * 40),
+        ("flock -n /tmp/l /srv/backup", "backup"),
+        ("flock -n /tmp/l -c '/srv/backup --all'", "backup"),
+        ("timeout -k 5 60 nice -n 10 /usr/bin/report", "report"),
+        ("nice -19 ionice -c3 tar czf x", "tar"),
+        ("env -u X A=b run-parts /etc", "run-parts"),
+        ("sh -c 'cd /srv && ./sync; true'", "sync"),
+        ("bash -lc 'nice env X=1 /opt/etl'", "etl"),
+        ("test -x /a || ( cd / && run-parts /etc/daily )", "run-parts"),
+        ("flock -w 5 /l sudo -u www php x.php", "php"),
+        ("env", "env"),
+        ("flock -n", "flock"),
+        ("true; 'no end", "true"),
     ],
 )
 def test_a_queue_is_called_as_the_program_that_does_something(command, name):
