@@ -4,11 +4,12 @@ import doctest
 import itertools
 import re
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rq import published
-from rq.web.pages import plots
+from rq.web.pages import plots, stripes
 
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 MICROS = st.one_of(st.none(), st.integers(0, 10**12))
@@ -99,3 +100,49 @@ def test_a_percentile_of_a_histogram_is_at_most_a_bucket_away(values, percent):
     about = published.percentile(histogram, percent)
     exact = sorted(values)[max(0, -(-len(values) * percent // 100) - 1)]
     assert exact / 2 - 1 <= about <= exact * 2
+
+
+def run_of(started, ended, outcome="done"):
+    ran = 5.0 if ended is None else ended - started
+    return {
+        "queue": "q",
+        "started": started,
+        "ended": ended,
+        "ran": ran,
+        "outcome": outcome,
+    }
+
+
+def places(picture):
+    """Return (left, top, width) of each stripe."""
+    found = (re.match(r"M([\d.]+) (\d+)h([\d.]+)", s.path) for s in picture.stripes)
+    return [tuple(map(float, match.groups())) for match in found]
+
+
+def test_a_night_has_a_stripe_a_run_in_lanes_as_runs_overlap():
+    runs = [
+        run_of(100, 200),
+        run_of(150, 200, "err"),
+        run_of(210, 300),
+        run_of(299, None),
+    ]
+    picture = stripes.night(runs, 0.0, 400.0)
+    lefts, tops, wides = zip(*places(picture), strict=True)
+    assert [stripe.kind for stripe in picture.stripes] == ["good", "bad", "good", "run"]
+    assert tops == (1, 9, 1, 9)
+    assert picture.height == 16
+    assert (lefts[0], wides[0] > 2 * wides[3]) == (
+        0.0,
+        True,
+    )  # it begins with the first
+    assert max(map(sum, zip(lefts, wides, strict=True))) <= stripes.WIDTH
+
+
+@pytest.mark.parametrize("number", [1, 200])
+def test_a_night_is_never_higher_than_some_lanes_and_shows_a_moment(number):
+    picture = stripes.night([run_of(5, 5)] * number, 0.0, 10.0)
+    assert picture.height <= 16 * 8
+    assert all(
+        left + wide <= stripes.WIDTH and wide >= 2 for left, _, wide in places(picture)
+    )
+    assert len(picture.stripes) == number

@@ -1,11 +1,13 @@
 """The bar of the night: a stripe for each run, as the data of SVG paths; pure.
 
 Runs that overlap lie in lanes below each other; each takes the first lane that is free when
-it begins. So the picture is as high as most ran at one time.
+it begins. So the picture is as high as most ran at one time. It begins with the first run
+and ends with the last: of a span in which nothing ran for long, it shows the rest.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,9 +19,10 @@ WIDTH: Final = 1000
 _LANE: Final = 8  # high, with the gap below it
 _TALL: Final = 6
 _LEAST: Final = 2.0  # wide: also what ran for a moment is seen
-_MOST_LANES: Final = 30
+_MOST_LANES: Final = 16
 _BAD: Final = frozenset({"err", "lost"})
 _LABELS: Final = 6
+_FORMS: Final = ((600, "%H:%M:%S"), (86400, "%H:%M"), (math.inf, "%m-%d %H:%M"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,24 +45,28 @@ class Night:
 
 
 def night(runs: Sequence[RunView], since: float, until: float) -> Night:
-    """Return the picture of runs between two moments."""
+    """Return the picture of some runs between two moments."""
     free: list[float] = []  # by lane: from which x on
-    stripes = []
-    scale = WIDTH / max(until - since, 1.0)
+    since = max(since, min(run["started"] for run in runs))
+    until = max(min(until, max(map(_end, runs))), since + 1.0)
+    scale, stripes = WIDTH / (until - since), []
     for run in sorted(runs, key=lambda run: run["started"]):
         left = max((run["started"] - since) * scale, 0.0)
-        end = run["started"] + run["ran"] if run["ended"] is None else run["ended"]
-        wide = max((min(end, until) - since) * scale - left, _LEAST)
+        wide = max((min(_end(run), until) - since) * scale - left, _LEAST)
         left = min(left, WIDTH - wide)
         lane = _lane(free, left, left + wide)
         path = f"M{left:.1f} {lane * _LANE + 1}h{wide:.1f}v{_TALL}h-{wide:.1f}z"
         stripes.append(Stripe(path=path, kind=_kind(run), title=_title(run)))
     return Night(
         stripes=stripes,
-        height=max(len(free), 1) * _LANE,
+        height=len(free) * _LANE,
         labels=_labels(since, until),
-        label=f"{len(stripes)} runs; at most {len(free)} at one time",
+        label=f"{len(stripes)} runs in {len(free)} lanes, as they overlap",
     )
+
+
+def _end(run: RunView) -> float:
+    return run["started"] + run["ran"] if run["ended"] is None else run["ended"]
 
 
 def _lane(free: list[float], left: float, right: float) -> int:
@@ -87,7 +94,7 @@ def _title(run: RunView) -> str:
 def _labels(since: float, until: float) -> list[str]:
     """Return the times below a picture."""
     step = (until - since) / (_LABELS - 1)
-    form = "%H:%M" if until - since < 2 * 86400 else "%m-%d"
+    form = next(form for most, form in _FORMS if until - since < most)
     return [
         datetime.fromtimestamp(since + step * at, UTC).strftime(form)
         for at in range(_LABELS)
