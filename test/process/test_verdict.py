@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from harness.checkout import CHECKOUT
 from harness.cli import rq, run
 from harness.leases import credentials
 from harness.waiting import wait_until
@@ -125,3 +126,20 @@ def test_a_full_disk_is_one_critical_line_and_one_that_fills_a_warning(tmp_path)
             web.queue(DONE, name)
         text = all_say(web, ("disk_full", "CRITICAL", "2 queues (a, b)"))
         assert text.count("the disk is full") == 1
+
+
+def test_the_sample_failure_of_the_bundled_demo_is_no_alarm_and_that_of_another_is(web):
+    root = web.daemon.root.path
+    bundled = CHECKOUT / "rq/bundled/demo/run"
+    web.daemon.create("demo", script=str(bundled), exec_prefix="")
+    web.daemon.until_up("demo")
+    msg_id = web.send("demo", param1="fail")
+    wait_until(lambda: web.state("demo", msg_id) == "err")
+    all_say(web, ("sample", "OK", "demo"))
+    assert rq("status", root=root).returncode == 0
+    assert web.daemon.ask("delete_queue", "demo")[0] == "ok"
+    wait_until(lambda: "demo" not in web.daemon.ask("queues"), 60)
+    name = web.queue(ERR, "demo")
+    msg_id = web.send(name)
+    wait_until(lambda: web.state(name, msg_id) == "err")
+    all_say(web, ("failed", "CRITICAL", "demo"))
