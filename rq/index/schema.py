@@ -27,6 +27,7 @@ SqlRow: TypeAlias = Any  # as it gives them: each statement knows what its colum
 
 VERSION = 1
 TICK = 7  # bits of a moment in µs that an id of a message leaves out
+WAL_PAGES = 8_000  # of 4 KiB, after which they are moved into the file
 CACHE_KIB = 16_384  # of pages, in the process that writes
 
 TABLES = """
@@ -115,7 +116,9 @@ def writer(root: Root) -> sqlite3.Connection:
         base.execute("PRAGMA journal_mode = WAL")
         base.execute("PRAGMA synchronous = NORMAL")
         base.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
-        base.execute("PRAGMA journal_size_limit = 16777216")
+        # Each checkpoint syncs twice, and owners of queues wait for the same disk.
+        base.execute(f"PRAGMA wal_autocheckpoint = {WAL_PAGES}")
+        base.execute(f"PRAGMA journal_size_limit = {WAL_PAGES * 4096}")
         _check(base, path)
     except sqlite3.DatabaseError as error:
         base.close()
