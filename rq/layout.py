@@ -91,6 +91,11 @@ class Root:
         return self.path / "config" / "timers.seen"
 
     @property
+    def daily_letter(self) -> Path:
+        """Up to when letters of the morning were sent."""
+        return self.path / "config" / "daily.state"
+
+    @property
     def timers_state(self) -> Path:
         return self.path / "config" / "timers.state"
 

@@ -49,6 +49,7 @@ _YEAR = 366 * 86400.0  # seconds
 # taken for an option.
 _BAD = r"\s@,;:<>()\[\]\\\""
 _PART = f"[^-{_BAD}][^{_BAD}]*"
+_CLOCK = re.compile(r"([01]\d|2[0-3]):[0-5]\d", re.ASCII)
 _ADDRESS = re.compile(f"{_PART}(?:@{_PART})?")
 _ALSO = {Matter.SLOW: ("seconds", "times"), Matter.QUIET: ("seconds",)}
 _AND = ", "  # between addresses of a letter
@@ -138,6 +139,39 @@ def check(matter: Matter) -> Callable[[object], Notice]:
         return _whole(matter, given)
 
     return checked
+
+
+class Daily(TypedDict):
+    """The setting `daily`, whole: a letter each morning."""
+
+    at: str  # HH:MM
+    timezone: str  # "": the machine's
+    to: list[str]  # whom to tell, as `targets` gives them
+
+
+def daily(value: object) -> Daily | None:
+    """Return the setting `daily`; None: no letter. ValueError, BadInput say what is wrong."""
+    if value in (None, False, {}):
+        return None
+    if not isinstance(value, dict):
+        raise ValueError('it is an object: {"at": "07:00", "to": "mail:ADDRESS"}')
+    check_names(value, ("at", "timezone", "to"))
+    at, zone = value.get("at"), value.get("timezone", "")
+    if not isinstance(at, str) or not _CLOCK.fullmatch(at):
+        raise ValueError(f"at: {at!r:.60} is no time of day such as 07:00")
+    if not isinstance(zone, str):
+        raise ValueError(f"timezone: {zone!r:.60} is no text")
+    to = [checked_target(_long(text)) for text in _texts(value.get("to"), "to")]
+    if not 0 < len(to) <= MOST_TARGETS:
+        raise ValueError(f"to: it names from 1 to {MOST_TARGETS} to tell")
+    return {"at": at, "timezone": zone, "to": to}
+
+
+def _long(text: str) -> str:
+    """Return a target as `targets` gives it, of a short form, too."""
+    sort = sort_of(text)
+    is_short = sort != "webhook" and not text.startswith(f"{sort}:")
+    return f"{sort}:{text}" if is_short else text
 
 
 def _from_short(value: object) -> dict[str, object]:

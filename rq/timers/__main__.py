@@ -13,6 +13,7 @@ import time
 from rq import config
 from rq.access import sockets
 from rq.config import files
+from rq.config.notices import Daily
 from rq.errors import BadConfig, RQError
 from rq.proc import turnlimit
 from rq.rpc import client, helper, wire
@@ -20,6 +21,7 @@ from rq.rpc import server as control
 from rq.rpc.helper import Helper
 from rq.timers import commands
 from rq.timers.folder import Timers
+from rq.timers.letter import Letter
 from rq.timers.sending import LOOK, Sending
 from rq.timers.state import read_state
 
@@ -55,11 +57,12 @@ async def _run(started: Helper, timers: Sending) -> None:
     server = control.Server(sock, _policy(started), answer, wire.MAGIC2)
     server.start()
     started.say_ready()
+    letter = Letter(timers.held, _daily(started))
     questions = loop.create_task(timers.outcomes.run())
     while not stopped.is_set():
         timers.woken.clear()
         try:
-            _pass(timers)
+            _pass(timers, letter)
         except Exception:
             log.exception("a pass failed; the next one is in a second")
             await asyncio.sleep(LOOK)
@@ -79,7 +82,15 @@ def _policy(started: Helper) -> sockets.Policy:
     return sockets.policy(sockets.TIMERS_OTHERS, group)
 
 
-def _pass(timers: Sending) -> None:
+def _daily(started: Helper) -> Daily | None:
+    """Return what the config says of a letter each morning."""
+    try:
+        return config.read_root(started.root).daily
+    except BadConfig:  # said already
+        return None
+
+
+def _pass(timers: Sending, letter: Letter) -> None:
     now = time.time()
     timers.held.watch_clock(now)
     timers.held.look(time.monotonic(), now)
@@ -89,6 +100,8 @@ def _pass(timers: Sending) -> None:
     timers.telling.look(time.monotonic(), now)
     for timer in timers.ready(now):
         timers.begin(timer, now)
+    if not timers.busy:  # what they missed is known when they have fired
+        letter.look(time.monotonic(), now)
 
 
 async def _rest(timers: Sending) -> None:

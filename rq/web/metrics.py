@@ -151,7 +151,7 @@ def _of_disk(site: Site) -> Iterator[Metric]:
 # What the rows of timers have, by metric; a row without it, of an older process, has none.
 _TIMERS = (
     ("rq_timer_last_success_timestamp_seconds", "gauge",
-     "When the last fire whose message succeeded was due.", "last_success"),
+     "When the last message that succeeded ended.", "last_success"),
     ("rq_timer_missed_total", "counter", "Fires that did not take place.", "missed"),
 )  # fmt: skip
 

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 from harness.cli import rq
+from harness.index import Lines, fill, message_id
 from harness.kills import site_at
 from harness.post import Post, notice_queue
 from harness.queues import kept, running_queue
@@ -192,6 +193,53 @@ def test_a_success_that_does_not_come_is_told_once_and_its_coming_too(tmp_path):
     )
     assert "none has come since 1970-01-01 00:16:40 UTC" in late.get_content()
     assert again["Subject"].endswith("t: timer daily succeeds again")
+
+
+@pytest.mark.parametrize("is_read", [True, False])
+def test_a_letter_each_morning_says_once_what_ran_what_failed_and_what_did_not(
+    tmp_path, is_read
+):
+    due = time.time() - 100
+    at = time.strftime("%H:%M", time.gmtime(due))
+    daily = {"at": at, "timezone": "UTC", "to": "mail:ops@example.org"}
+    root = Root(tmp_path)
+    post = Post(tmp_path, daily=daily, **({} if is_read else {"index": False}))
+    if is_read:
+        ran = Lines("etl", time.time() - HOUR)
+        for number in range(3):
+            ran.accept(message_id(number))
+            (ran.fail if number else ran.run)(message_id(number))
+        fill(root, ran)
+    place = SimpleNamespace(root=root)
+    for folder in (root.timers, root.log):
+        folder.mkdir(exist_ok=True)
+    data = {"cron": HOURLY, "msg": {"dest": "t", "param1": "echo done >&3"}}
+    (root.timers / "daily.json").write_text(json.dumps(data))
+    root.daily_letter.write_text(json.dumps({"sent": due - 86400}))
+    state(place, over=this_hour() - 4 * HOUR)
+    with kept(notice_queue(tmp_path)) as notices, running_queue(tmp_path, name="t"):
+        for _ in range(2):
+            with timers(place):
+                wait_until(post.raw, 60)
+                wait_until(
+                    lambda: config.read_json(root.daily_letter)["sent"] >= due - 60
+                )
+            known = root.daily_letter.read_text()
+            root.daily_letter.write_text(json.dumps({"sent": due - 86400}))
+        assert notices.ask("num_messages")["done"] == 1
+    assert json.loads(known)["sent"] % 60 == 0
+    [letter] = post.letters()
+    body = letter.get_content()
+    assert letter["To"] == "ops@example.org"
+    assert "the last day: " in letter["Subject"]
+    assert "Missed fires (`rq timer ls`):\n  daily: 3, " in body
+    assert "The disk has " in body
+    if is_read:
+        assert "3 runs in the last day, 2 failed." in body
+        assert "2 failed and not acknowledged (`rq failures`):" in body
+        assert "  2 x status # (etl), the last at " in body
+    else:
+        assert "What ran and what failed is not known: the index is off" in body
 
 
 def test_an_expectation_that_cannot_be_is_refused(site):

@@ -44,6 +44,7 @@ from rq.words.states import COUNTED
 
 _ASK = 30.0  # seconds
 _TEST = "test"  # a matter
+_DAILY = "daily"  # another: the letter of the morning
 _TOLD_AS = {"overdue": Matter.ERR}  # of timers: for whom failures are told
 LINES = 40  # of a log that an err shows
 TAIL = 8192  # bytes that these may have
@@ -102,6 +103,8 @@ def _bring(root: Root, dir_fd: int, story: Story, named: str) -> tuple[Verb, str
 def _still_told(own: QueueConfig, main: RootConfig, story: Story, target: str) -> str:
     """Return whom of those for whom it was owed the settings still name, "" for none:
     who is told nothing is shown no log either. A test is for all whom they name."""
+    if story.matter == _DAILY:
+        return target if main.daily and target in main.daily["to"] else ""
     wanted = notices.wanted(partial(getattr, own), partial(getattr, main))
     matter = _TOLD_AS.get(story.matter, story.matter)
     about = [n for m, n in wanted.items() if matter in (m, _TEST)]
