@@ -169,9 +169,9 @@ def daily(value: object) -> Daily | None:
 
 def _long(text: str) -> str:
     """Return a target as `targets` gives it, of a short form, too."""
-    sort = sort_of(text)
-    is_short = sort != "webhook" and not text.startswith(f"{sort}:")
-    return f"{sort}:{text}" if is_short else text
+    if text.startswith(("mail:", "queue:")) or sort_of(text) == "webhook":
+        return text
+    return f"{sort_of(text)}:{text}"
 
 
 def _from_short(value: object) -> dict[str, object]:

@@ -39,21 +39,38 @@ def no_mail(program: str) -> str:
 
 def _wants_mail(settings: RootConfig | QueueConfig) -> bool:
     values = (getattr(settings, name) for name in notices.SETTINGS)
+    if any(to.startswith("mail:") for to in _of_letter(settings)):
+        return True
     return any(value is not None and value["mail"] for value in values)
+
+
+def _of_letter(settings: RootConfig | QueueConfig) -> list[str]:
+    """Return whom the letter of the morning is for."""
+    letter = settings.daily if isinstance(settings, RootConfig) else None
+    return letter["to"] if letter else []
 
 
 def lacking(root: Root, settings: RootConfig | QueueConfig) -> list[str]:
     """Return a sentence for each setting that tells a queue which does not exist."""
-    sentences = []
-    for setting in notices.SETTINGS:
-        notice = getattr(settings, setting)
-        name = notice["queue"] if notice else ""
-        if name and not root.queue(name).config.exists():
-            sentences.append(
-                f"{setting} tells queue {name}, which does not exist: make it (`rq queue "
-                f"new {name}`), or change {setting}"
-            )
-    return sentences
+    by_setting = {
+        setting: notice["queue"]
+        for setting in notices.SETTINGS
+        if (notice := getattr(settings, setting))
+    }
+    queues = [
+        to.removeprefix("queue:")
+        for to in _of_letter(settings)
+        if to.startswith("queue:")
+    ]
+    return [
+        f"{setting} tells queue {name}, which does not exist: make it (`rq queue "
+        f"new {name}`), or change {setting}"
+        for setting, name in [
+            *by_setting.items(),
+            *(("daily", queue) for queue in queues),
+        ]
+        if name and not root.queue(name).config.exists()
+    ]
 
 
 def _configs(root: Root) -> Iterator[tuple[str, QueueConfig]]:
