@@ -110,6 +110,11 @@ def failures(root: Root, words: list[str]) -> int:
         [_failure(row, looked) for row in view["failures"]],
         "nothing has failed that is not acknowledged",
     )
+    if view["failures"]:
+        term.note(
+            "`rq retry --group GROUP` runs all of a group again, `rq ack --group` "
+            "acknowledges them"
+        )
     _tell(False, fresh, now)
     return OK
 

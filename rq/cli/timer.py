@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -9,8 +10,8 @@ from pathlib import Path
 from typing import cast
 
 from rq import config, zones
-from rq.cli import place, term, timer_import
-from rq.errors import BadConfig, BadInput, Unreachable
+from rq.cli import owner, place, term, timer_import
+from rq.errors import BadConfig, BadInput, RQError, Unreachable
 from rq.layout import Root
 from rq.replies import (
     FireView,
@@ -211,7 +212,9 @@ def show(root: Root, name: str, *, as_json: bool) -> None:
     print(f"{term.plain(name)}: {_when(view)}, to {term.plain(view.get('dest'))}")
     for label, text in _facts(view, now):
         print(f"{label + ':':<14}{term.plain(text)}")
-    rows = [*map(_fire_cells, view["fires"]), *map(_miss_cells, view["misses"])]
+    waits = _waits(root, view["dest"] or "", view["fires"])
+    fires = [_fire_cells(fire, waits.get(fire["url"], "")) for fire in view["fires"]]
+    rows = [*fires, *map(_miss_cells, view["misses"])]
     if rows:
         print()
         newest_first = sorted(rows, key=lambda row: -row[0])
@@ -232,7 +235,20 @@ def _facts(view: TimerView, now: float) -> Iterator[tuple[str, str]]:
         yield "trouble", f"{health.in_words(trouble)} (`rq timer ack`)"
 
 
-def _fire_cells(fire: FireView) -> tuple[float, tuple[str, ...]]:
+def _waits(root: Root, dest: str, fires: Sequence[FireView]) -> dict[str, str]:
+    """Return for what messages wait, by their addresses. Only their queues know: a job
+    that has not run waits, as a rule, in one that is paused."""
+    waiting = [fire["url"] for fire in fires if fire["outcome"] == State.QUE]
+    reasons = {}
+    with owner.Reader(root) as reader:
+        for url in waiting:
+            with contextlib.suppress(RQError):  # it has gone on, or its queue is silent
+                why = reader.message(dest, url.rpartition("/")[2]).get("_why")
+                reasons[url] = "" if why is None else why["text"]
+    return reasons
+
+
+def _fire_cells(fire: FireView, waits: str) -> tuple[float, tuple[str, ...]]:
     late = fire["tried"] - fire["planned"]
     failed = fire["outcome"] == State.ERR
     return fire["tried"], (
@@ -240,7 +256,7 @@ def _fire_cells(fire: FireView) -> tuple[float, tuple[str, ...]]:
         fire["outcome"] or "-",
         duration(late) if late > ON_TIME else "",
         fire["url"].rpartition("/q/")[2],
-        (fire["text"] or fire["cause"]) if failed else "",
+        (fire["text"] or fire["cause"]) if failed else waits,
     )
 
 

@@ -38,7 +38,10 @@ VERBS: dict[str, tuple[str, str]] = {
     "edit": ("edit:edit", ACTIONS[Word.EDIT].summary),
     "bulk": ("bulk:bulk", "ls | cancel: requests that change many messages"),
     "queue": ("queue:queue", "ls | new | pause | resume | down | up | restart: queues"),
-    "timer": ("timer:timer", "ls, next, run, pause, resume, validate, import: timers"),
+    "timer": (
+        "timer:timer",
+        "ls, show, next, run, pause, resume, ack, import: timers",
+    ),
     "router": ("router:router", "try | import: routing rules"),
     "owed": (
         "owed:owed",

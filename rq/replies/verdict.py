@@ -77,7 +77,8 @@ class Row:
 
     `said` and `many` follow the names of one and of several queues; `{what}` is a fact of
     the trouble, `{number}` a number of `things`. `todo` is said where no reason is known
-    that says what to do; `{queue}` in it, and in `path` (a page), is the queue.
+    that says what to do; `{queue}` in it, and in `path` (a page), is the queue, `{name}`
+    that of the file which has it, without its folder.
     """
 
     level: Level
@@ -86,6 +87,7 @@ class Row:
     todo: str = ""
     todo_of_many: str = ""
     path: str = "/q/{queue}"
+    path_of_many: str = "/"
     things: tuple[str, str] = ("", "")
 
 
@@ -132,7 +134,8 @@ ROWS: Mapping[Fault, Row] = {
                       many="have {number} that failed",
                       things=("a message", "messages"), path="/q/{queue}?state=err",
                       todo="`rq ls {queue} --state err`, then `rq retry` or `rq ack`",
-                      todo_of_many="`rq ls QUEUE --state err`, then `rq retry` or `rq ack`"),
+                      path_of_many="/failures", todo_of_many="`rq failures` says by which "
+                      "causes, then `rq retry --group` or `rq ack --group`"),
     Fault.SAMPLE: Row(level=Level.OK, said="has {number} that failed by design",
                       things=("a sample", "samples"), path="/q/{queue}?state=err",
                       todo="`rq ls {queue} --state err`, then `rq retry` or `rq ack`"),
@@ -159,9 +162,10 @@ ROWS: Mapping[Fault, Row] = {
                            "(cleaner): `rq timer resume {what}` lets it fire, `rq restore "
                            "accept` all that waits"),
     Fault.TIMER_OVERDUE: Row(level=_C, said="expected a success, and none has come {what}",
-                             path="/timers", todo="`rq timer ls` says what became of the last"),
+                             path="/timers", todo="`rq timer show {name}` says what became of its "
+                             "fires, `rq timer run {name}` sends one now"),
     Fault.TIMER_FAILED: Row(level=_W, said="failed at its last fire: {what}", path="/timers",
-                            todo="`rq timer show NAME`, then `rq timer ack NAME`"),
+                            todo="`rq timer show {name}`, then `rq timer ack {name}`"),
     Fault.TIMER_MISSED: Row(level=_W, said="missed {number}{what}", path="/timers",
                             things=("a fire", "fires"),
                             todo="`rq timer ls` says which, `rq timer ack` that you know"),
@@ -258,13 +262,14 @@ class Trouble:
         if self.queues and self.row.todo_of_many:
             return self.row.todo_of_many
         queue = self.queue or "QUEUE"
-        return self.row.todo.format(queue=queue, what=self.what)
+        name = self.who.rpartition("/")[2]
+        return self.row.todo.format(queue=queue, what=self.what, name=name)
 
     @property
     def path(self) -> str:
         """The page that shows it, and lets it be mended."""
         if self.queues and "{queue}" in self.row.path:
-            return "/"
+            return self.row.path_of_many
         return self.row.path.format(queue=self.queue)
 
     @property

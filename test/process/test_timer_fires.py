@@ -80,6 +80,15 @@ def test_a_job_that_fails_is_not_called_sent(site):
         assert verb(site, "ack").returncode == 2
 
 
+def test_a_job_that_waits_says_for_what(site):
+    site.queues["q"].pause()
+    write(site, param1="full")
+    with timers(site):
+        wait_until(lambda: row(site)["outcome"] == "que", 60)
+        shown = verb(site, "show", "daily").stdout
+    assert "  The queue is paused" in shown, shown
+
+
 @pytest.mark.slow
 def test_an_error_that_is_acknowledged_in_its_queue_or_ends_well_is_no_trouble(site):
     site.act("full", "[ -e $RQ_ROOT/go ] || { echo err no space >&3; exit 0; }")

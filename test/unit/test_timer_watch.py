@@ -100,11 +100,11 @@ def test_all_missed_fires_are_one_line_and_each_other_trouble_is_one():
     told = [t.sentence for t in health.of_timers({"a": both, "b": both, "c": late})]
     assert told == [
         "timers/a failed at its last fire: no space: "
-        "`rq timer show NAME`, then `rq timer ack NAME`",
+        "`rq timer show a`, then `rq timer ack a`",
         "timers/b failed at its last fire: no space: "
-        "`rq timer show NAME`, then `rq timer ack NAME`",
+        "`rq timer show b`, then `rq timer ack b`",
         "timers/c expected a success, and none has come since 2027-01-15 08:00:00 UTC: "
-        "`rq timer ls` says what became of the last",
+        "`rq timer show c` says what became of its fires, `rq timer run c` sends one now",
         "2 timers (a, b) missed 6 fires (RQ was down): "
         "`rq timer ls` says which, `rq timer ack` that you know",
     ]

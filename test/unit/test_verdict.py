@@ -98,7 +98,8 @@ def test_queues_that_share_a_trouble_are_one_line():
 def test_failures_of_many_queues_are_summed():
     (line,) = of(*(queue(f"q{number}", err=3) for number in range(5)))
     assert line.said == "have 15 messages that failed"
-    assert (line.number, line.path) == (15, "/")
+    assert (line.number, line.path) == (15, "/failures")
+    assert line.todo.startswith("`rq failures` says by which causes")
 
 
 def test_a_reason_that_names_its_queue_is_shared_and_another_reason_is_not():
