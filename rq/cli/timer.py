@@ -232,7 +232,9 @@ def _facts(view: TimerView, now: float) -> Iterator[tuple[str, str]]:
     if error := view.get("error"):
         yield "error", error
     if trouble := view.get("trouble"):
-        yield "trouble", f"{health.in_words(trouble)} (`rq timer ack`)"
+        # What is overdue ends with a success, not with a person's word.
+        verb = "ack" if trouble["missed"] or trouble["failed"] else "run"
+        yield "trouble", f"{health.in_words(trouble)} (`rq timer {verb}`)"
 
 
 def _waits(root: Root, dest: str, fires: Sequence[FireView]) -> dict[str, str]:

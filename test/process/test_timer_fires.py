@@ -193,6 +193,7 @@ def test_a_success_that_does_not_come_is_told_once_and_its_coming_too(tmp_path):
             wait_until(lambda: past(place).get("is_told"), 60)
         with timers(place):
             wait_until(lambda: row(place), 60)
+            assert "(`rq timer run`)" in verb(place, "show", "daily").stdout
             assert verb(place, "run", "daily").stdout
             wait_until(lambda: len(post.raw()) == 2, 60)
             wait_until(lambda: troubles(place) == {}, 60)

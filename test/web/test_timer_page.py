@@ -94,6 +94,7 @@ def test_a_timer_whose_message_failed_says_why_until_a_person_acknowledges_it(we
     wait_until(lambda: of(web, "fails")["trouble"], 60)
     for page in ("/timers", "/timers/fails"):
         assert "the last failed: no space" in web.page(page)
+        assert 'value="ack"' in web.page(page)
     assert "a success within 1 d 2 h" in web.page("/timers/fails")
 
     def faults():
@@ -104,3 +105,15 @@ def test_a_timer_whose_message_failed_says_why_until_a_person_acknowledges_it(we
     assert (answer.status, answer.json["trouble"]) == (200, None)
     assert "the last failed" not in web.page("/timers")
     wait_until(lambda: "timer_failed" not in faults(), 60)
+
+
+@pytest.mark.slow
+def test_only_a_success_ends_what_is_overdue_so_no_button_acknowledges_it(web):
+    rule = {"cron": "30 3 * * *", "expect": {"within": "1m"}}
+    path = web.daemon.root.timers / "late.json"
+    path.write_text(json.dumps({**rule, "msg": {"dest": "backup"}}))
+    wait_until(lambda: "late" in names(web) and of(web, "late")["trouble"], 120)
+    page = web.page("/timers/late")
+    assert "a success was expected" in page
+    assert 'value="ack"' not in page
+    wait_until(lambda: ">timers/late</a>" in web.page("/"), 60)
