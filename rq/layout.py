@@ -91,6 +91,11 @@ class Root:
         return self.path / "config" / "timers.seen"
 
     @property
+    def told_troubles(self) -> Path:
+        """Which troubles of the root were told, and are not over."""
+        return self.path / "config" / "troubles.state"
+
+    @property
     def daily_letter(self) -> Path:
         """Up to when letters of the morning were sent."""
         return self.path / "config" / "daily.state"

@@ -167,6 +167,20 @@ def daily(value: object) -> Daily | None:
     return {"at": at, "timezone": zone, "to": to}
 
 
+def whom(value: object) -> tuple[str, ...]:
+    """Return the setting `on_trouble`: whom to tell, as `targets` gives them.
+
+    >>> whom("ops@example.org"), whom(["queue:alarm", "https://h/hook"]), whom("")
+    (('mail:ops@example.org',), ('queue:alarm', 'https://h/hook'), ())
+    """
+    if value in (None, False, "", []):
+        return ()
+    to = tuple(checked_target(_long(text)) for text in _texts(value, "on_trouble"))
+    if len(to) > MOST_TARGETS:
+        raise ValueError(f"it names more than {MOST_TARGETS} to tell")
+    return to
+
+
 def _long(text: str) -> str:
     """Return a target as `targets` gives it, of a short form, too."""
     if text.startswith(("mail:", "queue:")) or sort_of(text) == "webhook":

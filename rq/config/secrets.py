@@ -29,7 +29,7 @@ from rq.message.table import MOST_URLS
 HIDDEN = "(hidden)"
 _ENVIRONMENTS = ("env_vars", "worker_env")
 _PREFIX = "exec_prefix"
-_TELLS = re.compile("on_[a-z]+")  # settings that say whom a queue tells
+_TELLS = re.compile("on_[a-z]+|daily")  # settings that say whom a queue tells
 _TELLERS = frozenset({"webhook", "notice"})  # queues whose messages tell others
 _HOOKS = "post_run_webhook"
 _WEB = re.compile(r"(https?://)(?:[^/?#\s]*@)?([^/?#\\\s]*)(\S*)", re.IGNORECASE)

@@ -102,6 +102,8 @@ class RootConfig:
     )
     on_slow: Notice | None = setting(None, notices.CHECKS["on_slow"], "notice")
     on_quiet: Notice | None = setting(None, notices.CHECKS["on_quiet"], "notice")
+    # whom the root tells of what is badly wrong with it
+    on_trouble: tuple[str, ...] = setting((), notices.whom, "list")
     # a letter each morning; None: none
     daily: notices.Daily | None = setting(None, notices.daily, "object")
     # the program that takes mail

@@ -9,6 +9,7 @@ import logging
 import signal
 import sys
 import time
+from collections.abc import Sequence
 
 from rq import config
 from rq.access import sockets
@@ -24,6 +25,7 @@ from rq.timers.folder import Timers
 from rq.timers.letter import Letter
 from rq.timers.sending import LOOK, Sending
 from rq.timers.state import read_state
+from rq.timers.troubles import Troubles
 
 log = logging.getLogger(__name__)
 
@@ -58,11 +60,13 @@ async def _run(started: Helper, timers: Sending) -> None:
     server.start()
     started.say_ready()
     letter = Letter(timers.held, _daily(started))
+    troubles = Troubles(started.root, _told_of_trouble(started))
     questions = loop.create_task(timers.outcomes.run())
     while not stopped.is_set():
         timers.woken.clear()
         try:
             _pass(timers, letter)
+            troubles.look(time.monotonic())
         except Exception:
             log.exception("a pass failed; the next one is in a second")
             await asyncio.sleep(LOOK)
@@ -88,6 +92,14 @@ def _daily(started: Helper) -> Daily | None:
         return config.read_root(started.root).daily
     except BadConfig:  # said already
         return None
+
+
+def _told_of_trouble(started: Helper) -> Sequence[str]:
+    """Return whom the config names to be told of troubles."""
+    try:
+        return config.read_root(started.root).on_trouble
+    except BadConfig:  # said already
+        return ()
 
 
 def _pass(timers: Sending, letter: Letter) -> None:

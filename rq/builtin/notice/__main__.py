@@ -13,6 +13,7 @@ import random
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from rq import config, names
@@ -44,7 +45,11 @@ from rq.words.states import COUNTED
 
 _ASK = 30.0  # seconds
 _TEST = "test"  # a matter
-_DAILY = "daily"  # another: the letter of the morning
+# What no queue tells but the root, and whom its settings name for it.
+_OF_ROOT: Mapping[str, Callable[[RootConfig], Sequence[str]]] = {
+    "daily": lambda main: main.daily["to"] if main.daily else (),
+    "trouble": lambda main: main.on_trouble,
+}
 _TOLD_AS = {"overdue": Matter.ERR}  # of timers: for whom failures are told
 LINES = 40  # of a log that an err shows
 TAIL = 8192  # bytes that these may have
@@ -103,8 +108,8 @@ def _bring(root: Root, dir_fd: int, story: Story, named: str) -> tuple[Verb, str
 def _still_told(own: QueueConfig, main: RootConfig, story: Story, target: str) -> str:
     """Return whom of those for whom it was owed the settings still name, "" for none:
     who is told nothing is shown no log either. A test is for all whom they name."""
-    if story.matter == _DAILY:
-        return target if main.daily and target in main.daily["to"] else ""
+    if story.matter in _OF_ROOT:
+        return target if target in _OF_ROOT[story.matter](main) else ""
     wanted = notices.wanted(partial(getattr, own), partial(getattr, main))
     matter = _TOLD_AS.get(story.matter, story.matter)
     about = [n for m, n in wanted.items() if matter in (m, _TEST)]

@@ -13,6 +13,7 @@ from rq.words import wording
 from rq.words.nesting import Json
 from rq.words.states import State
 
+OF_ALL = ("daily", "trouble")  # matters of the root, which say in lines what they tell
 _ENDED = {"err": State.ERR, "done": State.DONE, "relayed": State.RELAYED}
 
 
@@ -56,7 +57,7 @@ def read(queue: str, matter: str, text: str) -> Story:
 def headline(story: Story) -> str:
     """Return what it is about, in a line."""
     more = f", and {story.more} more" if story.more else ""
-    if story.matter == "daily":  # of all queues
+    if story.matter in OF_ALL:
         return story.text("about")
     about = _ABOUT.get(story.matter, _plain)
     return f"{story.queue}: {about(story)}{more}"
@@ -138,7 +139,7 @@ def _happened(story: Story) -> list[str]:
             f"Nothing has succeeded since {since} UTC.",
             f"`rq queue ls` and `rq ls {story.queue}` say what it waits for.",
         ]
-    if story.matter == "daily":
+    if story.matter in OF_ALL:
         return story.text("lines").split("\n")
     if story.matter == "overdue":
         return _of_timer(story, since)
@@ -176,7 +177,7 @@ def _ended(story: Story) -> list[str]:
 
 def facts(story: Story) -> list[tuple[str, str]]:
     """Return names and values that say which message it is about."""
-    rows = [("queue", story.queue)] if story.matter != "daily" else []
+    rows = [("queue", story.queue)] if story.matter not in OF_ALL else []
     names = ("url", "param1", "param2", "param3", "param4", "attempt", "exit", "signal")
     labels = {"url": "message"}
     rows += [(labels.get(n, n), story.text(n)) for n in names if story.text(n)]
