@@ -18,6 +18,7 @@ from rq.replies import MessageRow
 from rq.words import moments, wording
 from rq.words.nesting import Json
 from rq.words.states import State
+from rq.words.wording import duration
 
 _LIVE = (State.RUN, State.QUE, State.PREP, State.ERR)
 STATES = tuple(str(s) for s in State if s not in (State.NOWHERE, State.GONE))
@@ -95,7 +96,7 @@ def _count(root: Root, args: argparse.Namespace) -> int:
 def _table(rows: Sequence[MessageRow]) -> None:
     now = time.time()
     term.table(
-        ("QUEUE", "ID", "STATE", "DUE", "TRY", "PARAM1", "STATUS"),
+        ("QUEUE", "ID", "STATE", "DUE", "TRY", "RAN", "PARAM1", "STATUS"),
         [
             (
                 row["queue"],
@@ -103,12 +104,20 @@ def _table(rows: Sequence[MessageRow]) -> None:
                 row["state"],
                 _due(row, now),
                 row.get("attempt", "-"),
+                _ran(row, now),
                 str(row.get("param1") or "")[:30],
                 _status(row),
             )
             for row in rows
         ],
     )
+
+
+def _ran(row: MessageRow, now: float) -> str:
+    """Return how long the last attempt ran, or runs by now."""
+    if "started" in row:
+        return duration(max(0.0, now - row["started"]))
+    return duration(row["run_us"] / 1e6) if "run_us" in row else "-"
 
 
 def _status(row: MessageRow) -> str:
