@@ -19,7 +19,7 @@ import sqlite3
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from rq.errors import Damaged, Unreachable
+from rq.errors import Damaged, NotPermitted, Unreachable
 from rq.layout import Root
 
 Cell: TypeAlias = int | float | str | bytes | None  # as SQLite takes values
@@ -138,12 +138,10 @@ def _check(base: sqlite3.Connection, path: Path) -> None:
 
 
 def reader(root: Root) -> sqlite3.Connection:
-    """Open the file for questions. Unreachable: it is not there, or cannot be used yet."""
+    """Open the file for questions. Unreachable: it is not there, or cannot be used yet.
+    NotPermitted: it is another user's."""
     path = place(root)
-    if not path.exists():
-        raise Unreachable(
-            "the index is not there yet: `rq up` starts the process that makes it"
-        )
+    _find(path)
     try:
         base = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=2.0)
         base.execute("PRAGMA query_only = ON")
@@ -157,6 +155,19 @@ def reader(root: Root) -> sqlite3.Connection:
             "again as soon as its process starts"
         )
     return base
+
+
+def _find(path: Path) -> None:
+    try:
+        is_there = path.exists()
+    except PermissionError:
+        raise NotPermitted(
+            "the index is for the user of RQ alone: ask as that user, or ask the web"
+        ) from None
+    if not is_there:
+        raise Unreachable(
+            "the index is not there yet: `rq up` starts the process that makes it"
+        )
 
 
 def version_of(base: sqlite3.Connection) -> int:
