@@ -162,6 +162,8 @@ def find(root: Root, words: list[str]) -> int:
         f"no message holds {' and '.join(map(repr, args.words))}",
     )
     _tell(view["more"], fresh, now)
+    if view["messages"]:
+        term.note("`rq show MESSAGE` says what happened to one, why, and what to do")
     return OK
 
 

@@ -115,9 +115,12 @@ def read_root(root: Root) -> RootConfig:
 
 
 def root_config(data: Mapping[str, object], path: Path) -> RootConfig:
-    for name in ("host", "port"):
+    for name, example in (("host", '"127.0.0.1"'), ("port", "3333")):
         if name not in data:
-            raise BadConfig(f"{path}: the mandatory key {name!r} is missing")
+            raise BadConfig(
+                f"{path}: the mandatory key {name!r} is missing: add "
+                f'"{name}": {example}, where its web listens'
+            )
     config = RootConfig(**_checked(data, RootConfig, ROOT, path))
     if config.tmpdir and not os.access(config.tmpdir, os.W_OK | os.X_OK):
         raise BadConfig(f"{path}: tmpdir {config.tmpdir} is not a writable directory")
