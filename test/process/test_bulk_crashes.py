@@ -101,7 +101,7 @@ def test_what_is_moved_arrives_once(queue):
     other = queue.site.queue("other").start()
     asked = {"action": "move", "filter": {"state": "err"}, "to": "other"}
     queue.crash(
-        "journal:written#40",
+        "journal:written#12",
         lambda: queue.ask("bulk", asked) and wait_for_the_end(queue),
     )
     queue.start()

@@ -386,7 +386,8 @@ CODE = {
         *(f"rq.cli.{m}" for m in ("change", "relay", "verbs")),
         "rq.spark.queue_door",  # a job runs as RQ's user
         "rq.spark.sending",
-        "rq.timers.telling",  # a notice, to whom the settings name
+        # Notices, to whom the settings name.
+        *(f"rq.timers.{m}" for m in ("letter", "telling", "troubles")),
     },
     "socket: what an owner owes": {"rq.queues.delivery.delivery"},
     "web: every address": {

@@ -65,7 +65,7 @@ ROLES = {
     "timers": {
         Role.VIEWER: "get_timers get_status status timer next misses",
         Role.PRODUCER: "wake",
-        Role.OPERATOR: "run accept pause resume",
+        Role.OPERATOR: "run accept ack pause resume",
     },
 }
 OWN = {"owes", "mind", "take_copy", "define_queue", "undefine_queue"}

@@ -58,6 +58,7 @@ def this_hour():
     return now // HOUR * HOUR
 
 
+@pytest.mark.slow
 def test_a_job_that_fails_is_not_called_sent(site):
     site.act("full", "echo err no space >&3; exit 0")
     write(site, param1="full")

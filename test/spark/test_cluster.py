@@ -52,9 +52,20 @@ def place(tmp_path_factory):
     return tmp_path_factory.mktemp("j")
 
 
+# The drivers of this file. One that waits to be killed keeps its cores, and the test that
+# kills it may be one of another day: who needs the cluster next ends it.
+DRIVERS = []
+
+
+def end_earlier():
+    while DRIVERS:
+        end(DRIVERS.pop())
+
+
 @contextlib.contextmanager
 def driver_of(cluster, web, place, *cases, **conf):
     """Run a driver that writes to a queue for each case."""
+    end_earlier()
     env = cluster.environment(web.daemon.root.path)
     env["RQ_SPARK_CONF"] = json.dumps({**json.loads(env["RQ_SPARK_CONF"]), **conf})
     for case in cases:
@@ -71,6 +82,7 @@ def driver_of(cluster, web, place, *cases, **conf):
             stdout=log,
             stderr=log,
         )
+    DRIVERS.append(made)
     try:
         yield made
     finally:
@@ -225,6 +237,7 @@ def slots(cluster, web, token_file, tmp_path_factory):
     env["RQ_SPARK_CONF"] = json.dumps(
         {**json.loads(env["RQ_SPARK_CONF"]), **nowhere, **told_to(place / "events")}
     )
+    end_earlier()
     url = f"http://127.0.0.1:{web.port}/q/{name}"
     words = ["spark", "work", url, "--slots", "2", "--script", str(place)]
     words += ["--token-file", str(token_file)]

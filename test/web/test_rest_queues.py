@@ -269,7 +269,7 @@ def test_check_rq_reads_the_verdict_and_the_text_routes(web):
     wait_until(lambda: web.state(name, msg_id) == "err")
     status, said = check("-d")
     assert status == 2
-    assert " that failed: `rq ls " in said
+    assert " that failed: `rq " in said
     assert f"{name}: status=UP" in said
     web.post(f"/q/{name}/ack_errs")
     for other in web.get("/q.json").json:
