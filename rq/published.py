@@ -15,10 +15,21 @@ from typing import NotRequired, TypedDict, cast
 import orjson
 
 from rq.layout import Root
+from rq.words.states import Event
 
 PERCENTS = (50, 95, 99)
 BUCKETS = 40  # of a histogram: bucket k counts what took 2^k to 2^(k+1) µs; 0: below 2
-COUNTS = ("accepted", "started", "done", "relayed", "err", "retries", "lost")
+# What an event adds to; one that names riders or several messages adds as many.
+COUNT_OF: Mapping[str, str] = {
+    Event.COMMIT: "accepted",
+    Event.CLAIM: "started",
+    Event.FINISH: "done",
+    Event.RELAY: "relayed",
+    Event.FAIL: "err",
+    Event.RETRY: "retries",
+    Event.RECOVER: "lost",
+}
+COUNTS = tuple(COUNT_OF.values())
 
 
 class Tally(TypedDict):

@@ -5,7 +5,7 @@ What is true at all times
 - A batch is a pure fold of lines over the rows that the file holds. Each row is read at
   most once in a batch and written at most once, whatever happened to it in between.
 - Nothing of a batch is in the file before `write`, and all of it, with the places up to
-  which the queues were read, is there after the transaction. Whoever is killed in between
+  which the queues were read, is there after the transaction. A process that is killed in between
   reads the same lines again, over the same rows.
 - A line that the file has already taken never comes here: the follower skips it by its
   number. So counts may be added.
@@ -25,6 +25,7 @@ from dataclasses import dataclass, field, replace
 
 import orjson
 
+from rq import published
 from rq.index import tallies
 from rq.index.schema import TICK, Cell
 from rq.index.search import SEPARATOR
@@ -247,7 +248,7 @@ class Batch:
         counts = self._hours.get(key)
         if counts is None:
             counts = self._hours[key] = tallies.empty()
-        name = tallies.COUNTED.get(record["ev"])
+        name = published.COUNT_OF.get(record["ev"])
         if name is not None:
             tallies.count(counts["by"], name)
         if record["ev"] in OUTCOMES and record.get("cause"):

@@ -6,18 +6,6 @@ from typing import TypedDict
 
 from rq import published
 from rq.published import BUCKETS, PERCENTS, Part, percentile
-from rq.words.states import Event
-
-# What an event counts as.
-COUNTED: dict[str, str] = {
-    Event.COMMIT: "accepted",
-    Event.CLAIM: "started",
-    Event.FINISH: "done",
-    Event.RELAY: "relayed",
-    Event.FAIL: "err",
-    Event.RETRY: "retries",
-    Event.RECOVER: "lost",
-}
 
 
 class Counts(TypedDict):

@@ -5,7 +5,7 @@ what names the single case: a number, a date, an id, what stands in quotes, a pa
 are masked, and a digest of what remains is the name of the group. It is pure, so an owner
 finds the messages of a group by what they themselves say, and the index by what it has read.
 
-A group's name may stand in an address that a person keeps. Whoever changes a mask gives
+A group's name may stand in an address that a person keeps. Who changes a mask gives
 groups other names: what stood in such an address then matches nothing, never another group.
 """
 

@@ -1,6 +1,6 @@
 """What is not well: the troubles that answers of owners, supervisor and timers hold.
 
-`replies.verdict` has the table of all kinds. A queue that somebody paused or took down is
+`replies.verdict` has the table of all kinds. A queue that an operator paused or took down is
 well. Trouble that passes by itself is shown, and does not make RQ unwell.
 """
 
@@ -43,7 +43,7 @@ _STALLS = {"outside": Fault.HOSTS_AWAY, "workers": Fault.NO_WORKERS}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """A queue, as whoever asks for the verdict sees it."""
+    """A queue, as the asker for the verdict sees it."""
 
     name: str
     admin: str  # what a person wants: UP, PAUSE, DOWN
@@ -277,7 +277,7 @@ def of_wishes(name: str, admin: str, text: str) -> Iterator[Trouble]:
 def of_errors(
     name: str, counts: Mapping[str, int], *, is_sample: bool = False
 ) -> Iterator[Trouble]:
-    """Give that messages of a queue have failed, and nobody has acknowledged them;
+    """Give that messages of a queue have failed, and are not acknowledged;
     `is_sample`: its script does so when it is asked to."""
     if number := counts.get("err", 0):
         fault = Fault.SAMPLE if is_sample else Fault.FAILED

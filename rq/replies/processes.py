@@ -23,7 +23,7 @@ class ChildView(TypedDict, total=False):
 class TimerTrouble(TypedDict):
     """Why a person should look at a timer."""
 
-    missed: int  # fires without a message that nobody has acknowledged
+    missed: int  # fires without a message that are not acknowledged
     more: bool  # there are more than were counted
     why: str  # the last of them were missed
     failed: str  # the URL of its last message, if that failed; "": it did not

@@ -204,9 +204,9 @@ class Figures(TypedDict, total=False):
     queues: int
     waiting: int  # messages
     running: int
-    failed: int  # that nobody has acknowledged; without samples
+    failed: int  # that are not acknowledged; without samples
     oldest_due_age: float  # seconds
-    disk_free_bytes: int  # not for whoever sees some queues only
+    disk_free_bytes: int  # not for users of some queues only
 
 
 class VerdictView(TypedDict):

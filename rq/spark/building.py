@@ -19,12 +19,11 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody names it
 from rq import published
 from rq.config import files
 from rq.layout import Root
-from rq.published import BUCKETS, PERCENTS, added
+from rq.published import BUCKETS, COUNT_OF, PERCENTS, added
 from rq.spark import bronze, gold_parts, journal_plan, publish
 from rq.spark.bronze import HOUR_US, HOURS, Batch, Current, Place
 from rq.spark.gold_parts import SLOWEST, Day, Hour, Moved, Part, day_of
 from rq.spark.publish import Built
-from rq.words.states import Event
 
 GROUP_ROWS = 2_000_000  # events that are computed at once, about; or those of one day
 
@@ -38,16 +37,6 @@ Tell = Callable[[str], None]
 # keeps no value of a whole day in memory.
 
 
-# What an event adds to; one that names riders or several messages adds as many.
-_COUNTED = {
-    Event.COMMIT: "accepted",
-    Event.CLAIM: "started",
-    Event.FINISH: "done",
-    Event.RELAY: "relayed",
-    Event.FAIL: "err",
-    Event.RETRY: "retries",
-    Event.RECOVER: "lost",
-}
 _PERCENTS = ", ".join(f"{percent / 100}D" for percent in PERCENTS)
 
 _COUNTS_SQL = """
@@ -128,7 +117,7 @@ def _count(hour: Hour, row: Row) -> None:
     equal = Moved(row.lines, row.messages, row.riders)
     hour.move(row.journal, row.was, row.state, equal)
     for queue in (row.queue, None):
-        hour.of(queue).count(_COUNTED.get(row.ev), row.cause, equal)
+        hour.of(queue).count(COUNT_OF.get(row.ev), row.cause, equal)
 
 
 def _add_bucket(part: Part, row: Row) -> None:

@@ -9,7 +9,7 @@ What is true at all times:
   `fired` knows a fire by its time.
 - A missed span is known by where it ends (`noted_to`): what a crash lets be counted again
   begins behind it.
-- A write that fails leaves its lines waiting. The file is opened anew, and what of them
+- A write that fails leaves its lines waiting. The file is opened again, and what of them
   is on disk already is not written twice.
 - The file is never the truth about what is to be sent: without it timers fire as before.
 

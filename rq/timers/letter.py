@@ -158,7 +158,7 @@ def _of_runs(sums: Sums) -> Iterator[str]:
 
 def _of_failures(groups: Sequence[FailureGroup]) -> Iterator[str]:
     if not groups:
-        yield "No message has failed that nobody has acknowledged."
+        yield "No message has failed that is not acknowledged."
         return
     count = sum(group.count for group in groups)
     yield ""

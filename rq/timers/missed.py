@@ -31,7 +31,7 @@ class Why(StrEnum):
     NO_QUEUE = "no queue"
 
 
-# Nobody has to look at these: a person, or the timer's file, wanted it so.
+# No operator has to look at these: a person, or the timer's file, wanted it so.
 MEANT = frozenset({Why.PAUSED, Why.OVERLAP})
 
 

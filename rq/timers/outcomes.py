@@ -2,7 +2,7 @@
 
 A queue is asked about all open fires at once: every two seconds while one of them is
 fresh, else twice a minute. One that does not answer is asked again later; a fire whose
-end is not known stays open, over restarts too. Nobody is asked while nothing is open.
+end is not known stays open, over restarts too. No owner is asked while nothing is open.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Tells people what is badly wrong with RQ, once, and when it is over.
 
 The verdict (`rq.replies.verdict`) is asked for twice a minute while the root's setting
-`on_trouble` names somebody to tell. What is CRITICAL in two verdicts, one after the other,
+`on_trouble` names people to tell. What is CRITICAL in two verdicts, one after the other,
 is told in one notice, however many queues share it; what passes by itself is not, nor what
 a person wants so. Failed messages are left out: `on_err` tells of those. When nothing of
 what was told is left, one more notice says so.
@@ -68,7 +68,7 @@ class Troubles:
         try:
             await self._tell({mark(item): item for item in await troubles(self.root)})
         except (RQError, OSError) as error:
-            log.warning("nobody could be told of troubles: %s", error)
+            log.warning("troubles could not be told: %s", error)
 
     async def _tell(self, current: Mapping[str, Trouble]) -> None:
         before = self._read()

@@ -3,7 +3,7 @@
 Each tile of the overview counts something and leads to the queues in which it was counted:
 `?show=WORD`. The word, the order and the part of a name that is looked for stand in the
 address, so that a bookmark keeps them. Without an order the worst comes first; what ties is
-listed as it came, so that rows do not change places while somebody reads them.
+listed as it came, so that rows do not change places while a person reads them.
 """
 
 from __future__ import annotations

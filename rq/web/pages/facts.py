@@ -240,7 +240,7 @@ async def troubles(
 
 
 def troubles_of(rows: Sequence[QueueRow], *, is_running: bool) -> list[Trouble]:
-    """Return the verdict on some queues, for whoever sees no others."""
+    """Return the verdict on some queues, for users who see no others."""
     seen = [_seen(row) for row in rows]
     return verdict.folded(health.of_all({}, seen, is_running=is_running))
 
