@@ -50,29 +50,29 @@ class Downloads:
     async def attachment(
         self, req: Request, resp: Response, name: str, msg_id: str, file: str
     ) -> None:
-        fd = await open_file(self._site, name, msg_id, f"{ATTACH}/{_plain(file)}")
+        fd = await open_file(self._site, name, msg_id, f"{ATTACH}/{plain(file)}")
         resp.set_header("Content-Disposition", saved_as(file))
-        send_file(self._site, req, resp, fd, _type_of(file))
+        send_file(self._site, req, resp, fd, type_of(file))
 
     async def log(
         self, req: Request, resp: Response, name: str, msg_id: str, file: str
     ) -> None:
-        fd = await open_file(self._site, name, msg_id, f"{JOB}/{_plain(file)}")
+        fd = await open_file(self._site, name, msg_id, f"{JOB}/{plain(file)}")
         if file.endswith(_TEXT):
             send_file(self._site, req, resp, fd, "text/plain; charset=utf-8")
         else:
             resp.set_header("Content-Disposition", saved_as(file))
-            send_file(self._site, req, resp, fd, _type_of(file))
+            send_file(self._site, req, resp, fd, type_of(file))
 
 
-def _plain(file: str) -> str:
+def plain(file: str) -> str:
     """Return a file name that stays in its directory and is no half upload."""
     if not file or file.startswith(".") or "/" in file or "\0" in file:
         raise _no_file(file)
     return file
 
 
-def _type_of(file: str) -> str:
+def type_of(file: str) -> str:
     """Return the type of a file. Our policy lets pages load scripts and styles from this
     site; what a stranger attached must never be taken for one."""
     guess = mimetypes.guess_type(file)[0] or ""
@@ -80,8 +80,8 @@ def _type_of(file: str) -> str:
     return "application/octet-stream" if loaded or not guess else guess
 
 
-def _no_file(file: str) -> falcon.HTTPNotFound:
-    return falcon.HTTPNotFound(description=f"There is no file {file}.")
+def _no_file(file: str) -> NoSuchMessage:
+    return NoSuchMessage(f"There is no file {file}.")
 
 
 def saved_as(file: str) -> str:

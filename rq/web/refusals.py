@@ -9,18 +9,19 @@ from __future__ import annotations
 import logging
 import math
 import uuid
+from collections.abc import Mapping
 
 import falcon
 import orjson
 from falcon.asgi import App, Request, Response
 
 from rq.access.target import for_logs
-from rq.errors import NotUnique, RQError, TooOften
+from rq.errors import NotUnique, RQError, TooOften, WrongOffset
 from rq.kinds import URN
 from rq.web import signin
 from rq.web.pages import page
 from rq.web.site import Site
-from rq.web.statuses import status_of, tell_kind, wants_page
+from rq.web.statuses import status_of, tell_kind, wants_page, wants_text
 
 PROBLEM = "application/problem+json"
 
@@ -49,8 +50,7 @@ class Refusals:
             resp.set_header("Retry-After", str(math.ceil(error.wait)))
         if status in (503, 504):
             resp.set_header("Retry-After", "1")
-        stands = error.msg_id if isinstance(error, NotUnique) else ""
-        self.answer(req, resp, status, str(error), error.kind, stands)
+        self.answer(req, resp, status, str(error), error.kind, _more_of(error))
         tell_kind(resp, error)
 
     def _challenge(self, req: Request) -> str:
@@ -90,17 +90,17 @@ class Refusals:
         status: int,
         text: str,
         kind: str = "",
-        stands: str = "",
+        more: Mapping[str, object] | None = None,
     ) -> None:
         """Answer with a status and a sentence; programs go by the kind, if there is one.
-        `stands` is the message that a kind tells of."""
+        `more` is what a kind tells beside it."""
         resp.status = line = falcon.code_to_http_status(status)
         resp.stream = resp.sse = resp.media = resp.data = None
         title = line.partition(" ")[2]
         outside = not req.path.startswith(self._site.prefix + "/")
         if outside and status == 404:
             text = f"Not Found: {req.path}"
-        if outside or req.path.endswith(".txt"):
+        if outside or wants_text(req):
             resp.content_type = "text/plain; charset=utf-8"
             resp.text = text + "\n"
         elif wants_page(req) and _may_sign_in(req, status):
@@ -114,9 +114,15 @@ class Refusals:
         else:
             resp.content_type = PROBLEM
             named = {"type": f"{URN}{kind}", "kind": kind} if kind else {}
-            about = {"msg_id": stands} if stands else {}
-            body = {**named, "title": title, "status": status, "detail": text, **about}
-            resp.data = orjson.dumps(body)
+            body = {**named, "title": title, "status": status, "detail": text}
+            resp.data = orjson.dumps({**body, **(more or {})})
+
+
+def _more_of(error: RQError) -> Mapping[str, object]:
+    """Return what a program wants to know of a failure beside its kind."""
+    if isinstance(error, NotUnique) and error.msg_id:
+        return {"msg_id": error.msg_id}
+    return {"have": error.have} if isinstance(error, WrongOffset) else {}
 
 
 def _may_sign_in(req: Request, status: int) -> bool:

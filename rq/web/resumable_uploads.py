@@ -11,8 +11,15 @@ import fcntl
 import os
 import re
 import stat
-from collections.abc import AsyncIterable, AsyncIterator
-from dataclasses import dataclass
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Mapping,
+    Sequence,
+)
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from falcon.asgi import Request, Response
@@ -22,11 +29,19 @@ from rq.access.roles import Role
 from rq.config import files
 from rq.errors import AlreadyCommitted, BadInput, Busy
 from rq.kinds import PASSING
+from rq.replies import AttachmentView
 from rq.rpc import wire
 from rq.rpc.lines.owners import Reply
 from rq.web import views
 from rq.web.answers import failure_in, say_reply
-from rq.web.intake import Intake, cannot_take, check_room, go_on_from, pour
+from rq.web.intake import (
+    Intake,
+    cannot_take,
+    check_room,
+    go_on_from,
+    nameless,
+    pour,
+)
 from rq.web.messages import as_preparer, checked
 from rq.web.routes import Routes
 from rq.web.site import Site
@@ -55,18 +70,17 @@ class Wanted:
 
 
 class ResumableUploads:
-    """Uploads in pieces."""
+    """Uploads in pieces, as the pages and the ancestor's REST answer them."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        self._parts = site.uploads
 
     async def put(
         self, req: Request, resp: Response, name: str, msg_id: str, file: str
     ) -> None:
         wanted = wanted_by(req)
-        place = {"msg_id": checked(msg_id), "name": names.attachment(file)}
-        request = as_preparer(req, place)
+        place = Place(name, checked(msg_id), names.attachment(file))
+        request = as_preparer(req, place.about)
         state = await self._site.owners.ask(name, "get_message_state", request)
         if state != ["ok", State.PREP]:
             await req.stream.exhaust()
@@ -74,63 +88,145 @@ class ResumableUploads:
             failed = wire.failure(already, with_kind=True)
             say_reply(resp, failed if state[0] == "ok" else state)
             return
-        # What there is no room for must not count as begun.
-        check_room(self._site, 0 if wanted.start is None else left(wanted))
-        part = self._parts.admit(_name(req, name, place, wanted), wanted.size)
-        with contextlib.closing(opened(part)) as intake:
-            say_reply(resp, await self._take(req, name, place, wanted, part, intake))
+        upload = await take_piece(self._site, req, place, wanted)
+        if upload.reply is None and wanted.start is None:
+            say_reply(resp, await self._progress(place, wanted, upload.have))
+        else:
+            say_reply(resp, upload.reply or _go_on_from(upload.have))
 
-    async def _take(
-        self,
-        req: Request,
-        name: str,
-        place: dict[str, str],
-        wanted: Wanted,
-        part: Path,
-        intake: Intake,
-    ) -> Reply:
-        have = os.fstat(intake.fd).st_size
-        if wanted.start is None:
-            if not have:
-                self._parts.forget(part.name)
-            return await self._progress(name, place, wanted, have)
-        if wanted.start > have:
-            await req.stream.exhaust()
-            return _go_on_from(have)
-        await go_on_from(self._site, intake, wanted.start)
-        await pour(self._site, no_more(req.stream, left(wanted)), intake)
-        have = os.fstat(intake.fd).st_size
-        if have < wanted.size:
-            return _go_on_from(have)
-        about: dict[str, Json] = {
-            **place,
-            "pathname": f"/{place['name']}",
-            "sha256": wanted.sha256,
-            "digests": intake.digests(),
-        }
-        owners = self._site.owners
-        request = as_preparer(req, about)
-        reply = await owners.with_file(name, "attach_message", request, intake.fd)
-        error = failure_in(reply)
-        if error is None or error.kind not in PASSING:  # else it is kept for that
-            self._parts.forget(part.name)
-        return reply
-
-    async def _progress(
-        self, name: str, place: dict[str, str], wanted: Wanted, have: int
-    ) -> Reply:
+    async def _progress(self, place: Place, wanted: Wanted, have: int) -> Reply:
         """Answer how many bytes have come; or that it is attached already."""
-        message = await views.message(self._site.owners, name, place["msg_id"])
-        held = message.get("_attachments", {}).get(place["name"])
+        held = await attached(self._site, place)
         if held is not None and held["sha256"] == wanted.sha256:
             return ["ok", f"{held['md5']}-Attached successfully"]
         return ["ok", have]
 
 
-def _name(req: Request, name: str, place: dict[str, str], wanted: Wanted) -> str:
-    """Return what the file is called in which the pieces are put together."""
-    what = [name, place["msg_id"], place["name"], wanted.sha256, str(wanted.size)]
-    return name_of("\n".join(what), req.context.principal.name)
+# ---- an attachment, for every door
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An attachment, and of which message."""
+
+    queue: str
+    msg_id: str
+    file: str
+
+    @property
+    def about(self) -> dict[str, str]:
+        return {"msg_id": self.msg_id, "name": self.file}
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """How much of an attachment is here, and what its queue said when all of it was."""
+
+    have: int
+    digests: Mapping[str, str | int] = field(default_factory=dict)
+    reply: Reply | None = None
+
+
+async def attached(site: Site, place: Place) -> AttachmentView | None:
+    """Return what a message holds under the name of an attachment."""
+    message = await views.message(site.owners, place.queue, place.msg_id)
+    return message.get("_attachments", {}).get(place.file)
+
+
+async def take_piece(site: Site, req: Request, place: Place, wanted: Wanted) -> Upload:
+    """Take a piece of an attachment, and give it to its queue once it is whole."""
+    of = [place.queue, place.msg_id, place.file]
+    async with taking_piece(site, req, of, wanted, req.stream) as here:
+        if not here.is_whole:
+            return Upload(here.have)
+        sent = {"sha256": wanted.sha256}
+        reply = await _attach(site, req, place, here.intake, sent)
+        error = failure_in(reply)
+        if error is None or error.kind not in PASSING:  # else it is kept for that
+            here.forget()
+        return Upload(here.have, here.intake.digests(), reply)
+
+
+async def take_whole(
+    site: Site, req: Request, place: Place, sha256: str | None
+) -> Upload:
+    """Take an attachment that comes in one request; `sha256`: of it, as its sender says."""
+    async with taking_whole(site, req, req.stream) as intake:
+        sent = {} if sha256 is None else {"sha256": sha256}
+        reply = await _attach(site, req, place, intake, sent)
+        return Upload(req.content_length or 0, intake.digests(), reply)
+
+
+async def _attach(
+    site: Site, req: Request, place: Place, intake: Intake, sent: Mapping[str, str]
+) -> Reply:
+    about: dict[str, Json] = {
+        **place.about,
+        **sent,
+        "pathname": f"/{place.file}",
+        "digests": intake.digests(),
+    }
+    request = as_preparer(req, about)
+    return await site.owners.with_file(
+        place.queue, "attach_message", request, intake.fd
+    )
+
+
+# ---- files of any kind that come in pieces, or whole
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What is here of a file, with the piece that has just come."""
+
+    have: int
+    intake: Intake
+    is_whole: bool
+    forget: Callable[[], None]  # call it when nothing of it is needed here any more
+
+
+@contextlib.asynccontextmanager
+async def taking_piece(
+    site: Site,
+    req: Request,
+    of: Sequence[str],
+    wanted: Wanted,
+    stream: AsyncIterable[bytes],
+) -> AsyncIterator[Piece]:
+    """Take a piece of a file, which is known by `of`; it is locked until this ends."""
+    # What there is no room for must not count as begun.
+    check_room(site, 0 if wanted.start is None else left(wanted))
+    what = "\n".join([*of, wanted.sha256, str(wanted.size)])
+    part = site.uploads.admit(name_of(what, req.context.principal.name), wanted.size)
+    forget = partial(site.uploads.forget, part.name)
+    with contextlib.closing(opened(part)) as intake:
+        have = os.fstat(intake.fd).st_size
+        if wanted.start is None or wanted.start > have:
+            await req.stream.exhaust()
+            if not have:
+                forget()
+            yield Piece(have, intake, False, forget)
+            return
+        await go_on_from(site, intake, wanted.start)
+        await pour(site, no_more(stream, left(wanted)), intake)
+        have = os.fstat(intake.fd).st_size
+        yield Piece(have, intake, have >= wanted.size, forget)
+
+
+@contextlib.asynccontextmanager
+async def taking_whole(
+    site: Site, req: Request, stream: AsyncIterable[bytes]
+) -> AsyncIterator[Intake]:
+    """Take a file that comes in one request; BadInput when its end does not come."""
+    size = req.content_length
+    if size is None:
+        raise BadInput(f"say Content-Length, or {DIGEST} and Content-Range")
+    check_room(site, size)
+    with contextlib.closing(nameless(site.root.uploads)) as intake:
+        await pour(site, no_more(stream, size), intake)
+        if os.fstat(intake.fd).st_size < size:
+            raise BadInput("the file ended before its last byte; send it again")
+        yield intake
 
 
 def _go_on_from(have: int) -> list[str]:

@@ -54,5 +54,14 @@ def tell_kind(resp: Response, error: RQError) -> None:
 
 def wants_page(req: Request) -> bool:
     """Return whether a browser asks for what may be a page."""
-    is_data = req.path.endswith(".json") or f"{API}/" in req.path
+    is_data = req.path.endswith(".json") or _is_api(req)
     return not is_data and "text/html" in req.accept
+
+
+def wants_text(req: Request) -> bool:
+    """Return whether a route of plain text is asked; in the API a file may end so."""
+    return req.path.endswith(".txt") and not _is_api(req)
+
+
+def _is_api(req: Request) -> bool:
+    return f"{API}/" in req.path

@@ -393,7 +393,10 @@ CODE = {
     "web: every address": {
         *(f"rq.web.{m}" for m in ("messages", "attachments", "pages.forms")),
         *(f"rq.web.{m}" for m in ("pages.relay", "resumable_uploads")),
-        *(f"rq.web.api.{m}" for m in ("messages", "actions", "transactions")),
+        *(
+            f"rq.web.api.{m}"
+            for m in ("messages", "actions", "attachments", "transactions")
+        ),
     },
     "relay of this host": {"rq.relay.handover"},
     "script: dup": {"rq.queues.delivery.copies"},

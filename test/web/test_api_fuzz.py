@@ -171,6 +171,22 @@ def result_file(world):
     return {"path_parameters": {**world.lease(), "file": "a"}, "body": b"x", **BYTES}
 
 
+def with_file(world):
+    """Return the path of a message that is prepared, with a file."""
+    path = world.message("prep")
+    place = f"/api/v1/queues/done/messages/{path['msg_id']}/attachments/a"
+    assert world.web.ask("PUT", place, b"xy").status == 200
+    return {"path_parameters": path}
+
+
+def a_file(**parts):
+    def recipe(world):
+        path = with_file(world)["path_parameters"]
+        return {"path_parameters": {**path, "file": "a"}, **parts}
+
+    return recipe
+
+
 def of_timer(world):
     return {"path_parameters": {"timer": "yearly"}}
 
@@ -191,6 +207,11 @@ RECIPES = {
         body={"param1": "x"}, media_type=JSON, headers={"Idempotency-Key": "k"}
     ),
     "sendMessages": of_queue(body=b'{}\n{"due": "x"}\n', media_type=LINES),
+    "prepareMessage": of_queue(body={"param1": "x"}, media_type=JSON),
+    "listAttachments": with_file,
+    "getAttachment": a_file(headers={"Range": "bytes=0-0"}),
+    "putAttachment": a_file(body=b"x", **BYTES),
+    "deleteAttachment": a_file(),
     "listMessages": first_of_two,
     "getMessage": about("err"),
     "listAttempts": about("err"),

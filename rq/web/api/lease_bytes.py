@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-import os
 import re
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Mapping
@@ -26,10 +25,15 @@ from rq.rpc.lines.line import DEADLINE
 from rq.web import views
 from rq.web.api.leases import KIND, OVER, PLACE, answer_of, say, say_one
 from rq.web.api.operation import OF_OWNERS, Answer, Handler, Header, Media, Operation
-from rq.web.intake import PIECE, Intake, check_room, go_on_from, nameless, pour
-from rq.web.resumable_uploads import DIGEST, Wanted, left, no_more, opened, wanted_by
+from rq.web.intake import PIECE, Intake
+from rq.web.resumable_uploads import (
+    DIGEST,
+    Wanted,
+    taking_piece,
+    taking_whole,
+    wanted_by,
+)
 from rq.web.site import Site
-from rq.web.unfinished_uploads import name_of
 from rq.words.nesting import Json
 
 OFFSET, GAP = "Upload-Offset", "Gap"
@@ -150,15 +154,8 @@ async def _whole(
     site: Site, req: Request, place: _Place, coming: _Coming
 ) -> WordResult:
     """Take a file that comes in one request."""
-    size = req.content_length
-    if size is None:
-        raise BadInput(f"say Content-Length, or {DIGEST} and Content-Range")
-    await _check_size(site, place, size)
-    check_room(site, size)
-    with contextlib.closing(nameless(site.root.uploads)) as intake:
-        await pour(site, no_more(coming, size), intake)
-        if os.fstat(intake.fd).st_size < size:
-            raise BadInput("the file ended before its last byte; send it again")
+    await _check_size(site, place, req.content_length or 0)
+    async with taking_whole(site, req, coming) as intake:
         return await _hand_over(site, place, intake)
 
 
@@ -178,27 +175,14 @@ async def _piece(
 ) -> WordResult:
     """Take a piece of a file, and hand the file over once it is whole."""
     await _check_size(site, place, wanted.size)
-    check_room(site, 0 if wanted.start is None else left(wanted))
-    what = [place.queue, place.token, place.file, wanted.sha256, str(wanted.size)]
-    part_name = name_of("\n".join(what), req.context.principal.name)
-    part = site.uploads.admit(part_name, wanted.size)
-    with contextlib.closing(opened(part)) as intake:
-        have = os.fstat(intake.fd).st_size
+    of = [place.queue, place.token, place.file]
+    async with taking_piece(site, req, of, wanted, coming) as here:
         if wanted.start is None:
-            if not have:
-                site.uploads.forget(part.name)
-            return {"token": place.token, "ok": True, "have": have}
-        if wanted.start > have:
-            await req.stream.exhaust()
-            return _go_on_from(place, have)
-        await go_on_from(site, intake, wanted.start)
-        await pour(site, no_more(coming, left(wanted)), intake)
-        have = os.fstat(intake.fd).st_size
-        if have < wanted.size:
-            return _go_on_from(place, have)
-        sent = {"sha256": wanted.sha256}
-        result = await _hand_over(site, place, intake, sent)
-        site.uploads.forget(part.name)
+            return {"token": place.token, "ok": True, "have": here.have}
+        if not here.is_whole:
+            return _go_on_from(place, here.have)
+        result = await _hand_over(site, place, here.intake, {"sha256": wanted.sha256})
+        here.forget()
         return result
 
 

@@ -58,6 +58,7 @@ class Problem(TypedDict, total=False):
     status: int
     detail: str
     msg_id: str  # of not_unique: the message that stands
+    have: int  # of wrong_offset: bytes that are here
 
 
 def document(rows: Sequence[Operation], prefix: str) -> JsonObject:
@@ -171,6 +172,10 @@ def _responses(row: Operation) -> JsonObject:
     if row.reply_headers:
         good["headers"] = {header.name: _header(header) for header in row.reply_headers}
     responses: dict[str, Json] = {str(status): good for status in row.statuses}
+    if row.ranges:
+        part = "The part that Range asks for; Content-Range says which it is."
+        responses["206"] = {**good, "description": part}
+        responses["416"] = {"description": "The file has no such bytes."}
     if any(header.name == "ETag" for header in row.reply_headers):
         responses["304"] = {"description": "It is as If-None-Match says."}
     return {**responses, **_refusals(row)}

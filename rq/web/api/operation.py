@@ -42,12 +42,21 @@ class Header:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OpenFile:
+    """A file that is sent, and closed then."""
+
+    fd: int
+    media: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """A reply with more than itself; `status` 0 is that of the row."""
 
     value: object = None  # written as JSON, unless there is `data`, or `pieces` of it
     data: bytes | None = None
     pieces: AsyncIterator[bytes] | None = None
+    file: OpenFile | None = None  # or a part of it, as the request wants it
     headers: Mapping[str, str] = field(default_factory=dict)
     status: int = 0
     media: Media | None = None  # None: that of the row
@@ -100,6 +109,7 @@ class Operation:
     other_status: int = 0  # of an answer of the same shape; 0: there is none
     headers: tuple[Header, ...] = ()
     reply_headers: tuple[Header, ...] = ()
+    ranges: bool = False  # of what it gives a part may be asked for
     shared: bool = False  # also for those who may ask of some queues only
     deprecated: bool = False  # another word says the same
 

@@ -60,14 +60,19 @@ async def body(req: Request, *kinds: str, most: int = BODY) -> bytes:
 
 def check_media(req: Request, kinds: tuple[str, ...]) -> None:
     """415 when a request says that its body is something else, or packed."""
+    check_packing(req)
+    if media_of(req) not in kinds:
+        raise falcon.HTTPUnsupportedMediaType(
+            description=f"{media_of(req) or 'No Content-Type'} is not read here; send "
+            f"{' or '.join(kinds)}."
+        )
+
+
+def check_packing(req: Request) -> None:
+    """415 when a request says that its body is packed."""
     packed = req.get_header("Content-Encoding") or "identity"
     if packed.strip().lower() != "identity":
         raise falcon.HTTPUnsupportedMediaType(
             description=f"A body with Content-Encoding {packed:.40} is not read here; "
             "send it as it is."
-        )
-    if media_of(req) not in kinds:
-        raise falcon.HTTPUnsupportedMediaType(
-            description=f"{media_of(req) or 'No Content-Type'} is not read here; send "
-            f"{' or '.join(kinds)}."
         )

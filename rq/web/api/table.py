@@ -11,9 +11,11 @@ import orjson
 from falcon.asgi import Request, Response
 
 from rq.access.roles import Role
+from rq.web import downloads
 from rq.web.answers import for_asker
 from rq.web.api import (
     actions,
+    attachments,
     bulk,
     bulks,
     index,
@@ -56,6 +58,7 @@ ROWS: tuple[Operation, ...] = (
     ),
     *queues.ROWS,
     *messages.ROWS,
+    *attachments.ROWS,
     *bulk.ROWS,
     *actions.ROWS,
     *bulks.ROWS,
@@ -94,17 +97,22 @@ def _handler(site: Site, row: Operation) -> Handler:
         if row.role is not Role.WORKER:  # who works on a message gets it as it is
             value = for_asker(req, answer.value, path.get("name", ""))
             answer = replace(answer, value=value)
-        tell(req, resp, row, answer)
+        tell(site, req, resp, row, answer)
 
     return handle
 
 
-def tell(req: Request, resp: Response, row: Operation, reply: Answer) -> None:
+def tell(
+    site: Site, req: Request, resp: Response, row: Operation, reply: Answer
+) -> None:
     """Answer with a reply, as its row says; 304 for what the asker has already."""
     resp.status = falcon.code_to_http_status(reply.status or row.status)
     resp.cache_control = ["no-store"]
     for name, value in reply.headers.items():
         resp.set_header(name, value)
+    if reply.file is not None:
+        downloads.send_file(site, req, resp, reply.file.fd, reply.file.media)
+        return
     tag = reply.headers.get("ETag")
     if tag is not None and tag in (req.get_header("If-None-Match") or ""):
         resp.status = falcon.HTTP_304
