@@ -9,6 +9,7 @@ RQError                 internal: RQ itself failed
 │       ├── TooLarge    it is larger than RQ accepts
 │       ├── Torn        the file `msg` is no message
 │       └── Unread      the file cannot be read now
+│   └── KeyReused       its key came with another request before
 ├── BadConfig           a config file that cannot be used
 │   └── CannotRead      it cannot be read now
 ├── NoSuchQueue
@@ -100,6 +101,12 @@ class Unread(BadMessage):
     """A message cannot be read now: RQ lacks descriptors or memory."""
 
     kind = Kind.CANNOT_READ
+
+
+class KeyReused(BadInput):
+    """The key of a request came with another one before."""
+
+    kind = Kind.KEY_REUSED
 
 
 class BadConfig(RQError):

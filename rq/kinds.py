@@ -11,6 +11,7 @@ class Kind(StrEnum):
     """What kind of failure it is; other programs know these words."""
 
     BAD_INPUT = "bad_input"  # the request is wrong, whenever it is sent
+    KEY_REUSED = "key_reused"  # its key came with another request before
     TOO_LARGE = "too_large"  # what was sent is larger than RQ accepts
     NO_SUCH_QUEUE = "no_such_queue"  # there is no queue of that name
     NO_SUCH_MESSAGE = (

@@ -54,6 +54,7 @@ INTERRUPTED = 130
 
 EXIT_OF: dict[Kind, int] = {
     Kind.BAD_INPUT: USAGE,
+    Kind.KEY_REUSED: USAGE,
     Kind.TOO_LARGE: USAGE,
     Kind.NO_SUCH_QUEUE: NOT_FOUND,
     Kind.NO_SUCH_MESSAGE: NOT_FOUND,

@@ -25,6 +25,7 @@ FAILED = b'["fail",'  # how the reply of an owner begins that has done nothing
 _TYPES: tuple[type[RQError], ...] = (
     RQError,
     BadInput,
+    errors.KeyReused,
     TooLarge,
     errors.NoSuchQueue,
     errors.NoSuchMessage,

@@ -55,7 +55,7 @@ def say_reply(resp: Response, reply: object) -> None:
     in a header."""
     error = wire.failure_in(reply)
     if error is not None:
-        tell_kind(resp, error)
+        tell_kind(resp, error.kind)
         reply = wire.failure(error, with_kind=False)
     say_json(resp, reply)
 

@@ -21,7 +21,14 @@ from rq.kinds import URN
 from rq.web import signin
 from rq.web.pages import page
 from rq.web.site import Site
-from rq.web.statuses import status_of, tell_kind, wants_page, wants_text
+from rq.web.statuses import (
+    KIND_OF_HTTP,
+    is_api,
+    status_of,
+    tell_kind,
+    wants_page,
+    wants_text,
+)
 
 PROBLEM = "application/problem+json"
 
@@ -51,7 +58,7 @@ class Refusals:
         if status in (503, 504):
             resp.set_header("Retry-After", "1")
         self.answer(req, resp, status, str(error), error.kind, _more_of(error))
-        tell_kind(resp, error)
+        tell_kind(resp, error.kind)
 
     def _challenge(self, req: Request) -> str:
         """Return how a program may log in. A browser would ask for a password in a
@@ -69,7 +76,10 @@ class Refusals:
         for name, value in dict(error.headers or {}).items():
             resp.set_header(name, value)
         text = error.description or _default_text(error.status_code, req)
-        self.answer(req, resp, error.status_code, text)
+        kind = KIND_OF_HTTP.get(error.status_code, "") if is_api(req) else ""
+        self.answer(req, resp, error.status_code, text, kind)
+        if kind:
+            tell_kind(resp, kind)
 
     async def _unexpected(
         self, req: Request, resp: Response, error: Exception, params: object

@@ -10,6 +10,7 @@ from rq.web.routes import API
 
 STATUS_OF: dict[Kind, int] = {
     Kind.BAD_INPUT: 422,
+    Kind.KEY_REUSED: 422,
     Kind.TOO_LARGE: 413,
     Kind.NO_SUCH_QUEUE: 404,
     Kind.NO_SUCH_MESSAGE: 404,
@@ -42,26 +43,40 @@ STATUS_OF: dict[Kind, int] = {
     Kind.INTERNAL: 500,
 }
 
+# What HTTP itself refuses below /api/v1, before RQ is asked; a kind for each status.
+KIND_OF_HTTP: dict[int, str] = {
+    400: "bad_request",
+    403: "other_site",
+    404: "no_such_address",
+    405: "no_such_method",
+    411: "no_length",
+    413: str(Kind.TOO_LARGE),
+    415: "unsupported_media",
+    416: "no_such_range",
+}
+KINDS = tuple(dict.fromkeys((*map(str, Kind), *KIND_OF_HTTP.values())))
+
 
 def status_of(error: RQError) -> int:
     return STATUS_OF[error.kind]
 
 
-def tell_kind(resp: Response, error: RQError) -> None:
+def tell_kind(resp: Response, kind: str) -> None:
     """Say of which kind a failure is; a program needs no more."""
-    resp.set_header(HEADER, error.kind)
+    resp.set_header(HEADER, kind)
 
 
 def wants_page(req: Request) -> bool:
     """Return whether a browser asks for what may be a page."""
-    is_data = req.path.endswith(".json") or _is_api(req)
+    is_data = req.path.endswith(".json") or is_api(req)
     return not is_data and "text/html" in req.accept
 
 
 def wants_text(req: Request) -> bool:
     """Return whether a route of plain text is asked; in the API a file may end so."""
-    return req.path.endswith(".txt") and not _is_api(req)
+    return req.path.endswith(".txt") and not is_api(req)
 
 
-def _is_api(req: Request) -> bool:
+def is_api(req: Request) -> bool:
+    """Return whether a program asks, which goes by kinds."""
     return f"{API}/" in req.path

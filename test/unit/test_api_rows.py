@@ -91,6 +91,9 @@ def test_the_document_describes_each_row():
 def test_a_refusal_is_described_by_the_status_of_its_kind():
     row = replace(GOOD, failures=(Kind.WRONG_STATE, Kind.DOWN), role=Role.VIEWER)
     answers = openapi.document([row], "")["paths"][row.path]["get"]["responses"]
-    assert answers["409"]["headers"]["X-RQ-Kind"]["schema"] == {"enum": ["wrong_state"]}
+    assert answers["409"]["headers"]["X-RQ-Kind"]["schema"]["enum"] == ["wrong_state"]
+    assert answers["405"]["headers"]["X-RQ-Kind"]["schema"]["enum"] == [
+        "no_such_method"
+    ]
     assert "503" in answers
     assert "422" not in answers

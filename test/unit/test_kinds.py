@@ -10,7 +10,7 @@ from rq.kinds import PASSING, Kind
 from rq.relay.answers import HEARD_OF
 from rq.relay.two_phase import Heard
 from rq.rpc import client, wire
-from rq.web.statuses import STATUS_OF
+from rq.web.statuses import KIND_OF_HTTP, KINDS, STATUS_OF
 
 TYPES = [
     error
@@ -74,6 +74,14 @@ def test_the_reference_tells_what_each_kind_means_at_each_door():
         )
         for kind in Kind
     }
+
+
+def test_the_reference_tells_each_kind_of_what_http_refuses():
+    page = documents.REFERENCE / "failures.md"
+    table = documents.rows(documents.section(page, "What HTTP refuses"), "word")
+    told = {int(row[1]): row[0].strip("`") for row in table}
+    assert told == KIND_OF_HTTP
+    assert (*Kind, *(word for word in told.values() if word not in [*Kind])) == KINDS
 
 
 def test_who_does_not_ask_for_kinds_gets_the_two_words_of_old():

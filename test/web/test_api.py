@@ -21,6 +21,7 @@ pytestmark = pytest.mark.system
 
 API = "/api/v1/queues"
 JSON, LINES = "application/json", "application/x-ndjson"
+MEDIA = "unsupported_media"
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +75,7 @@ def test_a_message_with_a_key_is_accepted_once(web):
     assert again.json == first.json
     by_field = post(web, place, {"param1": "x", "param2": "y", "_key": "order 1"})
     assert by_field.json == first.json
-    text = refused(post(web, place, {"param1": "z"}, **key), 422, "bad_input")
+    text = refused(post(web, place, {"param1": "z"}, **key), 422, "key_reused")
     assert first.json["msg_id"] in text
     both = post(web, place, {"_key": "order 2"}, **key)
     assert "not the same" in refused(both, 422, "bad_input")
@@ -160,7 +161,7 @@ def test_lines_that_are_sent_again_with_their_key_are_accepted_once(web):
     first = bulk(web, b'{"param1": 1}\n{"_key": "own"}\n', **key)
     assert bulk(web, b'{"param1": 1}\n{"_key": "own"}\n', **key) == first
     changed = bulk(web, b'{"param1": 2}\n{"_key": "own"}\n', **key)
-    assert (changed[0]["kind"], changed[1]) == ("bad_input", first[1])
+    assert (changed[0]["kind"], changed[1]) == ("key_reused", first[1])
     single = post(
         web, f"{API}/demo/messages", {"param1": 1}, Idempotency_Key="bulk 1/1"
     )
@@ -170,7 +171,7 @@ def test_lines_that_are_sent_again_with_their_key_are_accepted_once(web):
 def test_lines_that_nobody_takes_fail_as_one(web):
     place = f"{API}/{{}}/messages/bulk"
     refused(post(web, place.format("nowhere"), b"{}", LINES), 404, "no_such_queue")
-    refused(post(web, place.format("demo"), b"{}"), 415)
+    refused(post(web, place.format("demo"), b"{}"), 415, MEDIA)
     name = web.queue("echo done >&3")
     web.post(f"/q/{name}/adminoper", {"down": "1"})
     refused(post(web, place.format(name), b"{}", LINES), 503, "down")
@@ -363,17 +364,21 @@ def test_what_removes_others_takes_who_may_remove(web):
 
 def test_what_http_refuses_has_no_kind(web):
     place = f"{API}/demo/messages"
-    assert "application/json" in refused(post(web, place, b"a=b", "text/plain"), 415)
-    refused(post(web, place, b'"' + b"x" * 3_000_000 + b'"'), 413)
-    packed = refused(post(web, place, b"\x1f\x8b", Content_Encoding="gzip"), 415)
+    assert "application/json" in refused(
+        post(web, place, b"a=b", "text/plain"), 415, MEDIA
+    )
+    refused(post(web, place, b'"' + b"x" * 3_000_000 + b'"'), 413, "too_large")
+    packed = refused(post(web, place, b"\x1f\x8b", Content_Encoding="gzip"), 415, MEDIA)
     assert "Content-Encoding gzip" in packed
     lines = f"{API}/demo/messages/bulk"
-    refused(post(web, lines, b"\x1f\x8b", LINES, Content_Encoding="gzip"), 415)
-    refused(web.ask("PUT", place), 405)
-    refused(web.get("/api/v1/nothing"), 404)
-    refused(web.get("/api/v1/nothing", Accept=BROWSER), 404)
+    refused(post(web, lines, b"\x1f\x8b", LINES, Content_Encoding="gzip"), 415, MEDIA)
+    refused(web.ask("PUT", place), 405, "no_such_method")
+    refused(web.get("/api/v1/nothing"), 404, "no_such_address")
+    refused(web.get("/api/v1/nothing", Accept=BROWSER), 404, "no_such_address")
     chunked = {"Transfer_Encoding": "chunked"}
-    refused(web.ask("POST", place, b"2\r\n{}\r\n0\r\n\r\n", **chunked), 411)
+    refused(
+        web.ask("POST", place, b"2\r\n{}\r\n0\r\n\r\n", **chunked), 411, "no_length"
+    )
     assert "is given twice" in refused(
         web.get(f"{place}?limit=1&limit=2"), 422, "bad_input"
     )

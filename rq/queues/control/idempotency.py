@@ -43,7 +43,7 @@ import orjson
 
 from rq.access.roles import Role as Access
 from rq.access.sockets import Asker
-from rq.errors import BadInput, BadMessage, NotPermitted, Unread
+from rq.errors import BadInput, BadMessage, KeyReused, NotPermitted, Unread
 from rq.message import fieldnames
 from rq.message.fields import JsonObject
 from rq.message.message import Message
@@ -201,7 +201,7 @@ def already(owner: Owner, committed: Accepted | None) -> OkOrJoined:
 
 def accept_request(owner: Owner, asker: Asker, request: dict[str, Json]) -> Accepted:
     """Accept the message that a request asks for, or find the one that was accepted with
-    its key, or that it joins; without asking for a turn. BadInput when its key came with
+    its key, or that it joins; without asking for a turn. KeyReused when its key came with
     another message before, and the request wants to know it."""
     key, is_strict = key_in(asker, request), request.pop(SAME, None) is True
     earlier = None if key is None else key.among(owner)
@@ -214,7 +214,7 @@ def accept_request(owner: Owner, asker: Asker, request: dict[str, Json]) -> Acce
         line["body"] = hashlib.sha256(data).hexdigest()[:_DIGITS]
     if earlier is not None:
         if is_strict and earlier.body not in ("", line.get("body", earlier.body)):
-            raise BadInput(
+            raise KeyReused(
                 f"the key {text!r} came with another message before, "
                 f"{earlier.msg_id}: a key names one request"
             )

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from enum import StrEnum
 from http import HTTPStatus
-from typing import TypedDict, cast
+from typing import TYPE_CHECKING, Annotated, NotRequired, TypedDict, cast
 
 import rq
-from rq.kinds import HEADER, Kind
+from rq.kinds import HEADER
 from rq.message.fields import JsonObject
 from rq.web.api.operation import OF_ALL, PREFIX, Header, Media, Operation
 from rq.web.api.shapes import (
@@ -23,10 +23,15 @@ from rq.web.api.shapes import (
     fields_of,
     is_shape,
 )
-from rq.web.statuses import STATUS_OF
+from rq.web.statuses import KIND_OF_HTTP, KINDS, STATUS_OF
 from rq.words.nesting import Json
 
-# What the door of the web answers by itself, without a kind.
+if TYPE_CHECKING:
+    _Kind = str
+else:
+    _Kind = typing.Literal[KINDS]
+
+# What the door of the web answers by itself.
 _OF_DOOR = {
     400: "The target or the body cannot be read.",
     404: "There is nothing at this address.",
@@ -49,16 +54,16 @@ PATH_FIELDS = {
 }
 
 
-class Problem(TypedDict, total=False):
+class Problem(TypedDict):
     """Why a request was not done (RFC 9457)."""
 
-    type: str  # urn:rq:KIND
-    kind: str
+    type: Annotated[str, "urn:rq:KIND"]
+    kind: Annotated[_Kind, "programs go by it"]
     title: str
     status: int
-    detail: str
-    msg_id: str  # of not_unique: the message that stands
-    have: int  # of wrong_offset: bytes that are here
+    detail: Annotated[str, "a sentence for people"]
+    msg_id: NotRequired[Annotated[str, "of not_unique: the message that stands"]]
+    have: NotRequired[Annotated[int, "of wrong_offset: bytes that are here"]]
 
 
 def document(rows: Sequence[Operation], prefix: str) -> JsonObject:
@@ -186,19 +191,22 @@ def _header(header: Header) -> JsonObject:
 
 
 def _refusals(row: Operation) -> JsonObject:
-    kinds: dict[int, list[Kind]] = defaultdict(list)
+    kinds: dict[int, list[str]] = defaultdict(list)
     for kind in dict.fromkeys((*OF_ALL, *row.failures)):
-        kinds[STATUS_OF[kind]].append(kind)
+        kinds[STATUS_OF[kind]].append(str(kind))
     texts = {**_OF_DOOR, **(_OF_BODIES if row.method != "GET" else {})}
+    for status in texts.keys() & KIND_OF_HTTP.keys():
+        if KIND_OF_HTTP[status] not in kinds[status]:
+            kinds[status].append(KIND_OF_HTTP[status])
     return {
         str(status): _refusal(texts.get(status, ""), status, kinds.get(status, []))
         for status in sorted({*kinds, *texts})
     }
 
 
-def _refusal(text: str, status: int, kinds: Sequence[Kind]) -> JsonObject:
-    """Return how a refusal answers; X-RQ-Kind names its kind, if it has one."""
-    words: JsonObject = {"schema": {"enum": [str(kind) for kind in kinds]}}
+def _refusal(text: str, status: int, kinds: Sequence[str]) -> JsonObject:
+    """Return how a refusal answers; X-RQ-Kind names its kind."""
+    words: JsonObject = {"schema": _words(kinds)}
     return {
         "description": text or f"{HTTPStatus(status).phrase}.",
         **({"headers": {HEADER: words}} if kinds else {}),
