@@ -1,0 +1,106 @@
+"""How the messages of a flow stand, and so the flow as a whole; pure.
+
+What owners say of single messages becomes a mark, one of few, which pages and the terminal
+show by a shape and a colour. A flow has ended when each of its messages has; what has
+failed may be retried, and then the rest goes on.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from rq.words.states import State
+
+
+class Mark(StrEnum):
+    """How a message of a flow stands; the likeliest to need a person come first."""
+
+    FAILED = "failed"
+    RUNS = "runs"
+    READY = "ready"  # it waits for its turn, and for no other message
+    WAITS = "waits"  # for messages before it
+    HELD = "held"  # by a person
+    UNSENT = "unsent"
+    NOT_RUN = (
+        "not_run"  # what it waited for has decided against it, or it was cancelled
+    )
+    DONE = "done"
+    GONE = "gone"  # it has expired, or was deleted
+    HIDDEN = "hidden"  # a message of a queue that the reader may not see
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How a mark is shown."""
+
+    shape: str  # in a terminal
+    words: str  # behind a number
+    colour: str | None = None  # in a terminal
+
+
+LOOKS: Mapping[Mark, Look] = {
+    Mark.FAILED: Look("✗", "failed", "red"),
+    Mark.RUNS: Look("▶", "running", "cyan"),
+    Mark.READY: Look("■", "ready"),
+    Mark.WAITS: Look("○", "waiting", "dim"),
+    Mark.HELD: Look("‖", "held", "yellow"),
+    Mark.UNSENT: Look("·", "not sent yet", "dim"),
+    Mark.NOT_RUN: Look("⊘", "not run", "dim"),
+    Mark.DONE: Look("✓", "done", "green"),
+    Mark.GONE: Look("×", "gone", "dim"),
+    Mark.HIDDEN: Look("?", "of other queues", "dim"),
+}
+# What may still change without a person.
+OPEN = frozenset({Mark.RUNS, Mark.READY, Mark.WAITS, Mark.HELD, Mark.UNSENT})
+_OF_STATE: Mapping[str, Mark] = {
+    State.PREP: Mark.READY,
+    State.QUE: Mark.READY,
+    State.RUN: Mark.RUNS,
+    State.DONE: Mark.DONE,
+    State.RELAYED: Mark.DONE,
+    State.ERR: Mark.FAILED,
+    State.DISMISSED: Mark.FAILED,
+    "held": Mark.HELD,
+    "after": Mark.WAITS,
+    "not_run": Mark.NOT_RUN,
+}
+
+
+def of_state(state: str | None) -> Mark:
+    """Return the mark of a message by what its owner says of it; None: it is not sent."""
+    return Mark.UNSENT if state is None else _OF_STATE.get(state, Mark.GONE)
+
+
+def sums(marks: Iterable[Mark]) -> dict[Mark, int]:
+    """Return how many there are of each mark, in the order of the marks."""
+    counted = Counter(marks)
+    return {mark: counted[mark] for mark in Mark if counted[mark]}
+
+
+def of_flow(state: str, counted: Mapping[Mark, int]) -> Mark:
+    """Return how a flow stands, by the state of what sends it and its messages.
+
+    What sends it decides: unless that has ended well, none of the messages ever runs."""
+    sender = of_state(state)
+    if sender in (Mark.READY, Mark.RUNS, Mark.HELD):
+        return Mark.UNSENT
+    if sender is not Mark.DONE:
+        return Mark.FAILED if sender is Mark.FAILED else Mark.GONE
+    if any(mark in OPEN for mark in counted):
+        return Mark.RUNS
+    worst = (Mark.FAILED, Mark.NOT_RUN, Mark.HIDDEN)
+    return next((mark for mark in worst if counted.get(mark)), Mark.DONE)
+
+
+def in_words(counted: Mapping[Mark, int]) -> str:
+    """Return sums as people read them.
+
+    >>> in_words({Mark.FAILED: 1, Mark.DONE: 1200})
+    '1,200 done, 1 failed'
+    """
+    order = (Mark.DONE, *(mark for mark in Mark if mark is not Mark.DONE))
+    parts = [f"{counted[m]:,} {LOOKS[m].words}" for m in order if counted.get(m)]
+    return ", ".join(parts) or "no messages"

@@ -1,0 +1,132 @@
+"""What a reader is told of a flow; pure.
+
+Whoever shows one reads its plan and which messages were sent, asks the owners how these
+stand, and hands all of it over. A reader who may not see a queue learns that the flow has a
+message there, between which others it stands, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from rq.flow import marks
+from rq.flow.marks import Mark
+from rq.flow.plan import Node, Plan
+from rq.replies.flow import FlowRow, FlowView, NodeView
+
+_SAYS = {
+    Mark.UNSENT: "its messages are being sent; none runs before all are",
+    Mark.DONE: "all of its {number:,} messages are done",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flow:
+    """What is known of a flow."""
+
+    msg_id: str
+    plan: Plan
+    state: str  # of what sends it
+    said: str = ""  # by what sends it, the last
+    sent: Mapping[str, str] = field(default_factory=dict)  # QUEUE/ID by name
+    states: Mapping[str, str] = field(default_factory=dict)  # by QUEUE/ID
+    texts: Mapping[str, str] = field(default_factory=dict)  # by QUEUE/ID
+
+    def mark(self, node: Node) -> Mark:
+        target = self.sent.get(node.name)
+        return marks.of_state(None if target is None else self.states.get(target, ""))
+
+
+def questions(flow: Flow) -> dict[str, list[str]]:
+    """Return the ids whose states are to be asked for, by their queues."""
+    ids: dict[str, list[str]] = {}
+    for target in flow.sent.values():
+        queue, _, msg_id = target.partition("/")
+        ids.setdefault(queue, []).append(msg_id)
+    return ids
+
+
+def view(flow: Flow, sees: Callable[[str], bool]) -> FlowView:
+    """Return what a reader is told who may see some queues."""
+    names = _Names(flow.plan, sees)
+    views = [
+        _node(flow, node, at, names)
+        for at, layer in enumerate(flow.plan.layers, 1)
+        for node in layer
+    ]
+    return {
+        **_row(flow, marks.sums(Mark(node["mark"]) for node in views)),
+        "nodes": views,
+    }
+
+
+def row(flow: Flow, sees: Callable[[str], bool]) -> FlowRow:
+    """Return what a list tells of a flow."""
+    return _row(
+        flow,
+        marks.sums(
+            flow.mark(node) if sees(node.queue) else Mark.HIDDEN
+            for node in flow.plan.nodes
+        ),
+    )
+
+
+def _row(flow: Flow, counted: Mapping[Mark, int]) -> FlowRow:
+    mark = marks.of_flow(flow.state, marks.sums(map(flow.mark, flow.plan.nodes)))
+    return {
+        "msg_id": flow.msg_id,
+        "name": flow.plan.name,
+        "mark": mark,
+        "text": _text(flow, mark, counted),
+        "sums": {str(each): number for each, number in counted.items()},
+    }
+
+
+def _text(flow: Flow, mark: Mark, counted: Mapping[Mark, int]) -> str:
+    is_begun = marks.of_state(flow.state) is Mark.DONE
+    if mark in (Mark.FAILED, Mark.GONE) and not is_begun:
+        why = "" if Mark.HIDDEN in counted else flow.said  # it may name another queue
+        return (
+            f"it was not begun, and none of its messages ran{': ' if why else ''}{why}"
+        )
+    says = _SAYS.get(mark, "{sums}")
+    return says.format(sums=marks.in_words(counted), number=sum(counted.values()))
+
+
+class _Names:
+    """How the messages of a flow are called for a reader."""
+
+    def __init__(self, plan: Plan, sees: Callable[[str], bool]) -> None:
+        self._sees = sees
+        self._names = {
+            node.name: node.name if sees(node.queue) else f"#{at}"
+            for at, node in enumerate(plan.nodes, 1)
+        }
+
+    def of(self, node: Node) -> str:
+        return self._names[node.name]
+
+    def after(self, node: Node) -> list[str]:
+        others = [each for each in node.others if self._sees(each.partition("/")[0])]
+        return [*(self._names[name] for name in node.after), *others]
+
+
+def _node(flow: Flow, node: Node, layer: int, names: _Names) -> NodeView:
+    name, after = names.of(node), names.after(node)
+    if name != node.name:
+        return {"name": name, "mark": Mark.HIDDEN, "layer": layer, "after": after}
+    target = flow.sent.get(name, "")
+    view_of_node: NodeView = {
+        "name": name,
+        "mark": flow.mark(node),
+        "layer": layer,
+        "after": after,
+        "queue": node.queue,
+    }
+    if target:
+        view_of_node["msg_id"] = target.rpartition("/")[2]
+        view_of_node["state"] = flow.states.get(target, "")
+    if text := flow.texts.get(target):
+        view_of_node["text"] = text
+    return view_of_node
