@@ -19,8 +19,8 @@ from rq.message.table import PARAMS, names
 from rq.words.nesting import Json, from_json
 from rq.words.states import version_of
 
-# What an editor is given: what `rq send` has options for.
-_EDITABLE = names(lambda row: bool(row.option) or row.name in PARAMS)
+# What an editor is given: what `rq send` has options for, and may be changed.
+_EDITABLE = names(lambda row: bool(row.option and not row.fixed) or row.name in PARAMS)
 
 
 def edit(root: Root, words: list[str]) -> int:

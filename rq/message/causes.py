@@ -441,6 +441,24 @@ class Cause(StrEnum):
             "`rq retry {id}` when that one has ended; nothing was removed.",
         ),
     )
+    AFTER = (
+        "after",
+        Row(
+            "It was not run, because of what it waited for.",
+            "It runs when others have ended well (after): {text}",
+            "See why that did not end well and `rq retry` it; then `rq retry {id}` lets this "
+            "one wait for it again.",
+            how="did not begin",
+        ),
+    )
+    NOT_NEEDED = (
+        "not_needed",
+        Row(
+            "It ended without being run: it was not needed.",
+            "What it waited for has not failed (after_rule), or was not needed itself.",
+            "Nothing.",
+        ),
+    )
     OPERATOR = (
         "operator",
         Row(

@@ -33,7 +33,6 @@ OF_CONFIG = frozenset({"umask", "no_new_privs"})
 # What steering a message will be called, and what other queues call it; until RQ knows it,
 # nothing may rely on it.
 RESERVED: Mapping[str, tuple[str, ...]] = {
-    "after": ("depends_on",),
     "key": (),
     "retry": ("backoff", "retry_delay", "retry_wait"),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import partial
 from typing import TypeAlias, TypeGuard, cast
 
@@ -11,6 +12,7 @@ import orjson
 
 from rq import names
 from rq.errors import BadInput, BadMessage
+from rq.message import after as predecessors
 from rq.message import fieldnames, limits
 from rq.message.table import (
     BY_NAME,
@@ -239,6 +241,33 @@ def _urls(value: Json) -> tuple[str, ...]:
     raise BadMessage("post_run_webhook is not a list of http URLs")
 
 
+def _after(value: Json) -> tuple[str, ...]:
+    """Return the messages that have to end first, as QUEUE/ID."""
+    return predecessors.stored(value) if value else ()
+
+
+def _word_of(words: type[StrEnum], name: str) -> Parser:
+    """Return what reads one word of a few; None: the default."""
+
+    def read(value: Json) -> str | None:
+        if value is None or value == "":
+            return None
+        if isinstance(value, str) and value in list(words):
+            return value
+        raise BadMessage(f"{name} is {value!r:.40}, not one of {', '.join(words)}")
+
+    return read
+
+
+def _after_end(value: Json) -> JsonObject | None:
+    """Return how it was decided that a message may run, which named others."""
+    if not value:
+        return None
+    if not isinstance(value, Mapping):
+        raise BadMessage(f"after_end is not {{end, by, at}}: {value!r:.80}")
+    return value
+
+
 def hold(value: Json) -> str | None:
     """Return why a sender wants a message to be held, "" if he does not say it; None: he
     does not want it."""
@@ -327,6 +356,10 @@ _OF_ONE: Mapping[str, Parser] = {
     "post_run_webhook": _urls,
     "parent_result": _parent_result,
     "held": held,
+    "after": _after,
+    "after_rule": _word_of(predecessors.Rule, "after_rule"),
+    "after_fail": _word_of(predecessors.Fail, "after_fail"),
+    "after_end": _after_end,
     "attachments": _attachments,
 }
 _OF_KIND: Mapping[Kind, Callable[[Row], Parser]] = {

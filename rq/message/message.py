@@ -16,6 +16,7 @@ import orjson
 from rq.errors import BadMessage, TooLarge, Torn
 from rq.message import fieldnames
 from rq.message import fields as checks
+from rq.message.after import Fail, Rule, Wait
 from rq.message.fields import (
     Attachment,
     JsonObject,
@@ -55,6 +56,10 @@ class Message:
     priority: int = 0  # 0 to 9; among those that are due 9 runs first
     params: JsonObject = field(default_factory=dict)  # param1 … param4
     unique_key: str | None = None  # what equal messages have in common
+    after: tuple[str, ...] = ()  # messages that have to end first: QUEUE/ID
+    after_rule: str | None = None
+    after_fail: str | None = None
+    after_end: JsonObject | None = None  # by what, and when, it was freed of them
     post_run_webhook: tuple[str, ...] = ()
     orig_msg_id: str | None = None
     force_remote: bool = False
@@ -66,6 +71,14 @@ class Message:
     attachments: Mapping[str, Attachment] = field(default_factory=dict)
     limits: JsonObject = field(default_factory=dict)  # by their names
     extra: JsonObject = field(default_factory=dict)
+
+    @property
+    def wait(self) -> Wait | None:
+        """What it waits for, if other messages have to end first."""
+        if not self.after or self.after_end is not None:
+            return None
+        rule, fail = self.after_rule or Rule.DONE, self.after_fail or Fail.HOLD
+        return Wait(self.after, Rule(rule), Fail(fail))
 
     def to_json(self) -> dict[str, Json]:
         """Return the object of the file `msg`: absent means not set."""

@@ -28,6 +28,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 
+from rq.message.after import MOST as MOST_AFTER
 from rq.message.rank import LEAST, MOST
 
 MAX_COUNT = 15
@@ -200,6 +201,22 @@ def _limit(
     )
 
 
+def _after(name: str, about: str) -> Row:
+    """Return a row of what is said beside `after`."""
+    return Row(
+        name=name,
+        clone=Copied.NONE,
+        dup=Copied.NONE,
+        travels=False,
+        late=True,
+        fixed=True,
+        steers=True,
+        place=Place.APART,
+        about=about,
+        option="WORD",
+    )
+
+
 def _beside(name: str, by: By, place: Place = Place.FACT) -> Row:
     return Row(name=name, by=by, kept=Kept.NOT, place=place)
 
@@ -317,6 +334,41 @@ ROWS = (
         option="TEXT",
         form=Form("Messages with the same one are equal, whatever their params say."),
         called=("unique", "unique_for"),
+    ),
+    Row(
+        name="after",
+        kind=Kind.LIST,
+        most=MOST_AFTER,
+        clone=Copied.NONE,
+        dup=Copied.NONE,
+        travels=False,
+        late=True,
+        fixed=True,
+        steers=True,
+        place=Place.APART,
+        about="messages that have to end first: ID, QUEUE/ID or a full id of this root",
+        option="IDS",
+        form=Form(
+            "Messages that have to end first: ID, QUEUE/ID, with blanks between."
+        ),
+        called=("depends_on", "wait_for"),
+    ),
+    _after(
+        "after_rule", "done, ended or failed: how they have to end; done, if absent"
+    ),
+    _after(
+        "after_fail",
+        "hold, err or cancel: what follows if they do not; hold, if absent",
+    ),
+    Row(
+        name="after_end",
+        kind=Kind.OBJECT,
+        by=By.RQ,
+        clone=Copied.NONE,
+        dup=Copied.NONE,
+        travels=False,
+        late=True,
+        place=Place.APART,
     ),
     Row(
         name="post_run_webhook",

@@ -50,7 +50,7 @@ class Feed:
         self._left: dict[str, float] = {}  # unusable file: until when (monotonic)
         if self._stock.left:
             now, in_que = self._spool.clock(), self._spool.in_state(State.QUE)
-            ready = (i for i, entry in in_que if entry.due <= now and not entry.held)
+            ready = (i for i, entry in in_que if entry.due <= now and entry.may_run)
             self._waiting.extend(islice(ready, MOST))
 
     def some(self, seconds: Callable[[], float]) -> bool:

@@ -49,6 +49,7 @@ from rq import back_off
 from rq.errors import DiskFailed, Displaced
 from rq.index.word import Teller
 from rq.queues import housekeeping
+from rq.queues.asking.asker import Asker
 from rq.queues.control.connections import Clients
 from rq.queues.delivery.delivery import Delivery
 from rq.queues.feed import Feed
@@ -74,6 +75,7 @@ class Loop:
         owner: Owner,
         runner: Runner,
         leases: Desk,
+        asker: Asker,
         checkpoints: Checkpoints,
         delivery: Delivery,
         feed: Feed,
@@ -84,6 +86,7 @@ class Loop:
         self.owner = owner
         self.runner = runner
         self._leases = leases
+        self._asker = asker
         self._replies = clients.replies
         self._pace = clients.pace
         self._on_displaced = on_displaced
@@ -131,7 +134,9 @@ class Loop:
             return
         spool = owner.spool
         fed = self._feed.some(self._slice)
-        later = _sooner(self.runner.claim_due(), self._leases.serve())
+        later = self._asker.turn(self._slice)
+        later = _sooner(later, self.runner.claim_due())
+        later = _sooner(later, self._leases.serve())
         self._leases.write_down()
         durable_seq = spool.durable_seq
         sync = self._must_sync(durable_seq)
@@ -156,8 +161,15 @@ class Loop:
         elif spool.stuck and self._stuck is None:
             self._stuck = owner.loop.call_later(1.0, self._try_stuck)
         self._set_alarm(_sooner(later, owner.admission.goes_on_at))
+        self._tell_queues()
+
+    def _tell_queues(self) -> None:
+        """Begin to tell other queues what is durable now, where that concerns them."""
+        spool = self.owner.spool
         if spool.owed:
             self._delivery.start()
+        if spool.events.hints:
+            self._asker.hint()
 
     def _may_change(self) -> bool:
         """Whether anything may happen; if not, answer those who wait."""

@@ -17,6 +17,7 @@ from rq.config import files
 from rq.errors import BadConfig, CannotRead, Damaged, DiskFailed, RQError
 from rq.layout import QueueDir, Root
 from rq.proc import collector, daemon, descriptors, turnlimit
+from rq.queues.asking.asker import Asker
 from rq.queues.bulk.actions import Hands
 from rq.queues.bulk.worker import Worker
 from rq.queues.control.command import Context
@@ -68,11 +69,13 @@ class Process:
             owner.spool, owner.health, owner.wakeup, owner.threads, self._disk_failed
         )
         self.leases = Desk(owner)
+        self.asker = Asker(owner)
         self.bulks = Worker(Hands(owner, runner, self.leases))
         self.loop = Loop(
             owner,
             runner,
             self.leases,
+            self.asker,
             self.checkpoints,
             self._delivery,
             Feed(owner),
@@ -100,6 +103,7 @@ class Process:
             counters=self.housekeeping.counters,
             checkpoints=self.checkpoints,
             leases=self.leases,
+            asker=self.asker,
             bulks=self.bulks,
             pace=self._pace,
         )

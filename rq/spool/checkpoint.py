@@ -39,6 +39,8 @@ class Checkpoint:
     bulks: Sequence[dict[str, Any]] = ()  # as `Bulks` takes them
     news: Mapping[str, Any] = field(default_factory=dict)  # as `News` takes it
     rows: Sequence[list[Any]] = ()  # as `Transactions.recall_rows` takes them
+    # How messages stand for which others wait.
+    standings: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def seq(self) -> int:
@@ -60,6 +62,7 @@ class Checkpoint:
             "bulks": self.bulks,
             "news": self.news,
             **({"rows": self.rows} if self.rows else {}),
+            **({"standings": self.standings} if self.standings else {}),
         }
         return replace(self.journal, content=content)
 
@@ -119,6 +122,7 @@ def begin(spool: Spool, boot: str, clean: bool = False) -> Checkpoint:
         bulks=spool.bulks.to_json(),
         news=spool.news.to_json(),
         rows=spool.txns.rows_to_json(),
+        standings=spool.standings.copy(),
     )
 
 

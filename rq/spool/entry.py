@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rq.layout import folder
+from rq.message.after import Wait
 from rq.message.rank import PLAIN, Rank
 from rq.words.states import COUNTED, State
 
@@ -19,6 +20,7 @@ class Entry:
     """
 
     __slots__ = (
+        "after",
         "at",
         "at_new",
         "attempt",
@@ -73,6 +75,7 @@ class Entry:
         self.status: bytes | None = None
         self.rider_of: str | None = None
         self.held = False  # a person holds it, however long it is due
+        self.after: Wait | None = None  # what has to end before it runs
         self.lost = 0  # how often its batch died; from the second on it was parted
         self.at_new: str | None = None  # its name under new/, when it lies there
         self.busy = 0  # threads that work in its folder; none in any state but prep
@@ -99,6 +102,11 @@ class Entry:
     def waited_us(self, now: float) -> int:
         """Return for how many microseconds it could have run and has not."""
         return int(max(0.0, now - self.ready_since) * 1e6)
+
+    @property
+    def may_run(self) -> bool:
+        """Whether neither a person holds it nor others have to end first."""
+        return not self.held and self.after is None
 
     @property
     def settled(self) -> bool:

@@ -59,6 +59,9 @@ from rq.spool.record import Facts, More, NoteFields, OutEntry, Record
 from rq.spool.status import status_file
 from rq.words.states import LIVE, Event, Note, Role, State, next_state
 
+MOST_ASKERS = 1_000_000  # messages of whose end queues want hints
+STANDINGS_IN_LINE = 100  # messages that a line tells of for which others wait
+
 
 class Events:
     """Fires the events of one queue."""
@@ -83,6 +86,10 @@ class Events:
         # Each is told in which state a message was before it changed.
         self.watches: list[dict[str, State]] = []
         self._at_end: dict[str, list[Callable[[], None]]] = {}  # by msg_id
+        # Queues that have asked for the end of a message, by msg_id; and what each is to
+        # be told of, once that is durable. Hints alone, so kept in memory alone.
+        self._askers: dict[str, tuple[str, ...]] = {}
+        self.hints: dict[str, dict[str, None]] = {}
 
     def fire(
         self,
@@ -134,6 +141,7 @@ class Events:
         if message is not None:
             entry.said, entry.rank = seq, rank
             entry.held = message.held is not None
+            entry.after = message.wait if message.after else None
         if target is State.QUE:
             entry.seq, entry.since = seq, now
         if spare is not None:
@@ -237,9 +245,22 @@ class Events:
             watch.setdefault(msg_id, source)
         self._memory.entries[msg_id] = entry
         self._lagging.add(msg_id, entry)
+        if self._askers and msg_id in self._askers:
+            self._hint(msg_id, source, target)
         if self._at_end and target not in LIVE:
             for call in self._at_end.pop(msg_id, ()):
                 call()
+
+    def _hint(self, msg_id: str, source: State, target: State) -> None:
+        if source not in LIVE or target not in LIVE:
+            for queue in self._askers.pop(msg_id):
+                self.hints.setdefault(queue, {})[msg_id] = None
+
+    def want_hint(self, msg_id: str, queue: str) -> None:
+        """Remember that a queue wants to hear when a message has ended, or runs again."""
+        queues = self._askers.get(msg_id, ())
+        if queue not in queues and len(self._askers) < MOST_ASKERS:
+            self._askers[msg_id] = (*queues, queue)
 
     def all_changed(
         self, ids: Sequence[str], source: State, target: State, seq: int
@@ -371,6 +392,13 @@ class Events:
         record.update(cast("Record", more))
         record["seq"] = self._journal.append(record)
         return record
+
+    def stand(self, rows: Sequence[tuple[str, str]]) -> None:
+        """Write down how messages stand for which others wait."""
+        for at in range(0, len(rows), STANDINGS_IN_LINE):
+            some = rows[at : at + STANDINGS_IN_LINE]
+            self.note(Note.STANDS, standings=[list(row) for row in some])
+            self._memory.standings.update(some)
 
     def tell_people(self, news: JsonObject, out: Sequence[OutEntry]) -> None:
         """Write a line that tells how the queue goes, and owes `out`."""

@@ -71,6 +71,8 @@ class Folded:
     suspect: bool = False  # a sync failed: no file since the checkpoint can be trusted
     again: dict[tuple[int, int], float] = field(default_factory=dict)  # owed: since
     lease_news: LeaseNews = field(default_factory=LeaseNews)
+    # How messages stand for which others wait.
+    standings: dict[str, str] = field(default_factory=dict)
 
 
 def fold(events: Iterable[Record]) -> Folded:
@@ -101,6 +103,8 @@ def _take_note(folded: Folded, record: Record) -> None:
         folded.again[record["of"], record["i"]] = record["ts"] / 1e6
     elif record["ev"] == Note.NEWS:
         _take_owed(folded, record)
+    elif record["ev"] == Note.STANDS:
+        folded.standings.update((place, said) for place, said in record["standings"])
 
 
 def _take(folded: Folded, record: Record) -> None:

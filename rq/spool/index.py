@@ -18,6 +18,7 @@ import orjson
 from rq.files import durable
 from rq.journal.checkpoint import read_whole
 from rq.layout import JOURNAL, QueueDir
+from rq.message.after import Fail, Rule, Wait
 from rq.spool.entry import Entry
 from rq.spool.leases import EndedLeases
 from rq.spool.memory import NO_RANKS, Accepted, Ranks
@@ -48,6 +49,8 @@ class _More(TypedDict, total=False):
     preparers: dict[str, str]  # by transaction; an older RQ reads past it
     ended: list[list[Any]]
     held: list[str]
+    after: list[str]  # the messages that `waits` means by their places here
+    waits: dict[str, tuple[str, str, list[int]]]  # rule, fail, places
     uniques: dict[str, str]
     last: dict[str, tuple[str, float]]
 
@@ -64,6 +67,7 @@ class Index:
     preparers: dict[str, str] = field(default_factory=dict)  # by transaction
     ended: list[list[Any]] = field(default_factory=list)  # leases
     held: set[str] = field(default_factory=set)
+    waits: dict[str, Wait] = field(default_factory=dict)  # for other messages
     uniques: dict[str, str] = field(default_factory=dict)  # unique keys of entries
     last: dict[str, Last] = field(default_factory=dict)  # by unique key: who came last
     unique: tuple[int, ...] | None = (
@@ -133,6 +137,11 @@ def _take_line(index: Index, line: list[_Row] | _More) -> None:
     index.ended += line.get("ended", ())
     index.held.update(line.get("held", ()))
     index.uniques.update(line.get("uniques", {}))
+    if "waits" in line:
+        places = line["after"]
+        for msg_id, (rule, fail, ats) in line["waits"].items():
+            ids = tuple(places[at] for at in ats)
+            index.waits[msg_id] = Wait(ids, Rule(rule), Fail(fail))
 
 
 def lines(
@@ -192,6 +201,7 @@ def _values(
         yield _chunk(entries, chunk)
         if held := [i for i in chunk if (e := entries.get(i)) is not None and e.held]:
             yield {"held": held}
+        yield from _wait_lines(entries, chunk)
         if uniques is not None and uniques.on:
             yield {"uniques": _unique_keys(entries, chunk)}
     names = list(keys)
@@ -202,6 +212,24 @@ def _values(
     for rows in ended.rows(_CHUNK) if ended is not None else ():
         yield {"ended": rows}
     yield from _txn_lines(list(txns.by_id.values()))
+
+
+def _wait_lines(entries: Mapping[str, Entry], ids: list[str]) -> Iterator[_More]:
+    """Give what messages wait for. A predecessor that many name is written once a line,
+    and a line holds a thousand names or those of one message."""
+    places: dict[str, int] = {}
+    waits: dict[str, tuple[str, str, list[int]]] = {}
+    for msg_id in ids:
+        entry = entries.get(msg_id)
+        if entry is None or (wait := entry.after) is None:
+            continue
+        ats = [places.setdefault(place, len(places)) for place in wait.ids]
+        waits[msg_id] = (str(wait.rule), str(wait.fail), ats)
+        if len(places) >= _CHUNK:
+            yield {"after": list(places), "waits": waits}
+            places, waits = {}, {}
+    if waits:
+        yield {"after": list(places), "waits": waits}
 
 
 def _unique_keys(entries: Mapping[str, Entry], ids: list[str]) -> dict[str, str]:

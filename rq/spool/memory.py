@@ -70,6 +70,8 @@ class Memory:
     bulks: Bulks = field(default_factory=Bulks)
     news: News = field(default_factory=News)
     uniques: Uniques = field(default_factory=Uniques)
+    # How messages stand for which some of these wait: QUEUE/ID, and the last word.
+    standings: dict[str, str] = field(default_factory=dict)
     compares: tuple[int, ...] = ()  # params that keys of entries are made of
     ranks: Ranks = NO_RANKS
     adopted: float = 0.0  # since when its messages are ours: epoch seconds

@@ -94,6 +94,7 @@ class More(_From, total=False):
     failed_again: int  # of those before it in the list
     held: JsonObject | None  # by, why, since; None: it is released, …
     by: str  # … by somebody
+    after: JsonObject  # end, by, at: it waits for no other message any more
 
 
 class Word(TypedDict, total=False):
@@ -131,6 +132,7 @@ class NoteFields(_Is, Word, total=False):
     action: str
     to: Json  # what it is done with: a time, a queue
     filter: JsonObject
+    standings: list[list[str]]  # QUEUE/ID, and how it stands
     leases: list[str]  # digests of the tokens of leases
     seconds: float  # for which they go on
     out: list[OutEntry]
@@ -164,6 +166,8 @@ class Record(Line, Facts, _From, _Is, total=False):
     rides: str
     results: list[str]
     held: JsonObject | None
+    after: JsonObject
+    standings: list[list[str]]
     out: list[OutEntry]
     news: JsonObject
     ttl: float

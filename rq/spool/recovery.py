@@ -341,6 +341,10 @@ def _memory(scan: Scan, adopted: float) -> Memory:
         news=scan.news,
         uniques=Uniques(scan.accepted, scan.index.unique if scan.index else None),
         owed=outbox.Outbox(_owed(scan)),
+        standings={
+            **(scan.checkpoint.standings if scan.checkpoint else {}),
+            **scan.folded.standings,
+        },
         compares=scan.index.compares if scan.index else (),
         ranks=scan.index.ranks if scan.index else NO_RANKS,
         adopted=adopted,

@@ -13,6 +13,7 @@ import orjson
 from rq.errors import BadMessage, NoSuchMessage, Unread, is_busy
 from rq.layout import MSG
 from rq.logs import fields
+from rq.message.after import wait_in
 from rq.message.causes import Cause
 from rq.message.fields import priority_in
 from rq.message.message import from_disk, to_keep
@@ -187,6 +188,8 @@ class _Recovery:
         """Remember a message as the journal tells of it."""
         spool = self._spool
         entry = spool.entries[msg_id] = _entry_of(fold, at, door)
+        if fold.message is None and self._scan.index:
+            entry.after = self._scan.index.waits.get(msg_id)
         if not entry.seq:  # its only line since the checkpoint is no arrival
             self._keep_place(msg_id, entry)
         if (
@@ -315,7 +318,7 @@ def read_due(spool: Spool, msg_id: str, entry: Entry) -> None:
         return  # its claim moves it to err
     entry.due, entry.count, entry.attempt = message.due, message.count, message.attempt
     entry.rank = prior(message.priority, UNREAD)
-    entry.held = message.held is not None
+    entry.held, entry.after = message.held is not None, message.wait
 
 
 def _entry_of(fold: Fold, at: State | None, door: str | None) -> Entry:
@@ -336,6 +339,7 @@ def _entry_of(fold: Fold, at: State | None, door: str | None) -> Entry:
         entry.at, entry.at_new = None, door
     if message:
         entry.held = bool(message.get("held"))
+        entry.after = wait_in(message)
         changed = {**message, "due": entry.due or message["due"]}
         if "dup" in record:
             changed["dup"] = record["dup"]
@@ -375,6 +379,7 @@ def _take_from_index(spool: Spool, index: Index | None, msg_id: str) -> bool:
     rank = from_json(values)
     entry = Entry(State.QUE, State.QUE, due, seq, count, attempt, since, key, rank)
     entry.held = index is not None and msg_id in index.held
+    entry.after = index.waits.get(msg_id) if index else None
     entry.unique = None if index is None else index.uniques.get(msg_id)
     spool.entries[msg_id] = entry
     spool.counts.moved(State.NOWHERE, State.QUE)
@@ -422,3 +427,4 @@ def _enter_waiting(spool: Spool, msg_id: str, data: bytes | None) -> None:
     entry.due, entry.count, entry.attempt = message.due, message.count, message.attempt
     entry.rank = prior(message.priority, UNREAD)
     entry.since, entry.held = spool.clock(), message.held is not None
+    entry.after = message.wait

@@ -22,6 +22,7 @@ from rq.journal.segment_file import read_segment
 from rq.journal.segments import Position
 from rq.layout import ATTACH, QueueDir
 from rq.logs import fields
+from rq.message.after import wait_in
 from rq.spool import checkpoint, folders, index, transactions
 from rq.spool.bulk import Bulks
 from rq.spool.fold import Fold, Folded, fold, pack
@@ -220,6 +221,7 @@ def _freshen(old: index.Index, record: Record) -> None:
     old.held.discard(msg_id)
     if record["state"] == State.QUE and _is_held(record.get("message")):
         old.held.add(msg_id)
+    _freshen_wait(old, record, msg_id)
     old.uniques.pop(msg_id, None)
     if record["state"] == State.QUE:
         before = old.entries.get(msg_id)
@@ -235,6 +237,18 @@ def _freshen(old: index.Index, record: Record) -> None:
         )
     elif record["state"] != State.RUN:
         old.entries.pop(msg_id, None)
+
+
+def _freshen_wait(old: index.Index, record: Record, msg_id: str) -> None:
+    """Bring up to an event what a message waits for; most name no other."""
+    message = record.get("message")
+    if record["state"] != State.QUE:
+        old.waits.pop(msg_id, None)
+    elif isinstance(message, bytes):
+        old.waits.pop(msg_id, None)
+        wait = wait_in(orjson.loads(message)) if b'"after":' in message else None
+        if wait is not None:
+            old.waits[msg_id] = wait
 
 
 def _is_held(message: object) -> bool:

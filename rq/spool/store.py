@@ -113,6 +113,7 @@ class Spool:
         self.bulks = memory.bulks
         self.news = memory.news
         self.uniques = memory.uniques
+        self.standings = memory.standings
         self.leases = memory.leases
         self.ended_leases = memory.ended_leases
         self.compares = memory.compares
@@ -136,7 +137,7 @@ class Spool:
         self.lease_notes = LeaseNotes(events.note, memory.leases)
         # Its parts answer these themselves: a call in between would cost at each event.
         self.fire, self.note, self.expire = events.fire, events.note, events.expire
-        self.tell_people = events.tell_people
+        self.tell_people, self.stand = events.tell_people, events.stand
         self.figures = events.figures
         self.join = events.join
         self.find, self.state_of, self.free_id = (
@@ -412,13 +413,18 @@ class Spool:
         released: More = {**more, "held": None, "by": who}
         self._retell(self.read(msg_id).with_(held=None), released)
 
-    def _retell(self, message: Message, more: More) -> None:
+    def free(self, msg_id: str, end: JsonObject, role: Role = Role.QUEUE) -> None:
+        """Let a message wait for no other any more; `end` says by what. It comes into the
+        schedule now, and a deadline of its queue counts from now on."""
+        message, now = self.read(msg_id), self.clock()
+        due = max(message.due, now)
+        self._retell(message.with_(after_end=end, due=due), {"after": end}, role)
+
+    def _retell(self, message: Message, more: More, role: Role = Role.CREATOR) -> None:
         """Tell the new content of a message in que, which keeps its place there."""
         entry = self.entries[message.msg_id]
         seq, since = entry.seq, entry.since
-        self.fire(
-            message.msg_id, Event.RESCHEDULE, Role.CREATOR, message=message, **more
-        )
+        self.fire(message.msg_id, Event.RESCHEDULE, role, message=message, **more)
         entry.seq, entry.since = seq, since
 
     def ride(self, rider: str, event: Event, line: Record) -> None:

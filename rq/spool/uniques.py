@@ -101,8 +101,9 @@ class Uniques:
 
     def key_in(self, message: Message) -> str:
         """Return the key of a message; NO_KEY if it has none."""
-        key = self.keys.key_of(message) if self.keys is not None else None
-        return key or NO_KEY
+        if self.keys is None or message.after:  # what waits for others has no equal
+            return NO_KEY
+        return self.keys.key_of(message) or NO_KEY
 
     def key_of(self, msg_id: str, entry: Entry, read: Callable[[str], Message]) -> str:
         """Return the key of a message, by its file when it is not known. Unread: the

@@ -28,6 +28,8 @@ SAFE = {
     "take_copy": "its key and whether the queue is open, again",
     "prep_message": "its key and whether the queue is open, after what was prepared is read",
     "delete_attach_message": "`attach.check_open`, again",
+    "create_message": "with `after`: its key and whether the queue is open, again",
+    "single_que": "as `create_message`: equal waiting ones are of no harm to `after`",
     "create_messages": "each is checked as it is accepted",
     "ack_errs": "each is in err still, and has not left it since",
     "bulk": "the queue is open, again; the worker looks at each message again",
@@ -43,7 +45,7 @@ SAFE = {
     "seal": "it is the journal's end of that moment",
     # It changes nothing.
     **dict.fromkeys(
-        ("await_end", "get_attempts", "list", "list_txns", "messages"),
+        ("await_end", "ends", "get_attempts", "list", "list_txns", "messages"),
         LOOKS_ONLY,
     ),
 }

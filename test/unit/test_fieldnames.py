@@ -44,7 +44,7 @@ def test_the_examples_are_true():
         ("idempotency_key", "say _key"),
         ("ttl", "say deadline"),
         ("time_limit", "say timeout"),
-        ("depends_on", "reserved for after"),
+        ("depends_on", "say after"),
         ("Due", "did you mean 'due'"),
         ("maxCount", "did you mean 'max_count'"),
         ("max-count", "did you mean 'max_count'"),

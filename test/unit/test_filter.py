@@ -80,7 +80,7 @@ def test_each_field_makes_them_fewer(fields, is_meant):
         ({"state": "err", "after": True}, "not seconds since the epoch"),
         (
             {"state": "err", "cause": "nonsense"},
-            "no cause is 'nonsense'; say one of bad_m",
+            "no cause is 'nonsense'; say one of after, bad_m",
         ),
         ({"state": "err", "text": 3}, "text of a filter is not a text"),
         ({"state": "err", "param1": "x" * 5000}, "at most 4096"),

@@ -54,6 +54,10 @@ SAMPLES = {
     Kind.REASON: "a freeze",
 }
 OBJECTS = {
+    "after": ["t/20270115.0800.00.000.2"],
+    "after_rule": "ended",
+    "after_fail": "err",
+    "after_end": {"end": "run", "by": "rule", "at": 1.0},
     "held": {"by": "ann", "why": "", "since": 1.0},
     "attachments": {"f": {"sha256": "a", "md5": "b", "size": 3}},
 }
@@ -141,7 +145,8 @@ def test_a_copy_gets_what_the_table_says():
     written = message.to_json().keys()
     for without in (NOT_CLONED, NOT_DUPED):
         assert copies._copied(message, without).keys() == written - without
-    assert OWN | {"count", "cloned_from"} == NOT_CLONED < NOT_DUPED
+    of_after = {"after", "after_rule", "after_fail"}
+    assert OWN | of_after | {"count", "cloned_from"} == NOT_CLONED < NOT_DUPED
 
 
 def test_what_belongs_to_this_host_is_not_relayed(tmp_path):
@@ -158,7 +163,10 @@ def test_the_command_line_has_its_options():
     for row in ROWS:
         if row.option or row.kept is Kept.PARAM:
             assert f"--{row.name.replace('_', '-')}" in options
-    assert set(cli_edit._EDITABLE) == {*PARAMS, *(r.name for r in ROWS if r.option)}
+    assert set(cli_edit._EDITABLE) == {
+        *PARAMS,
+        *(r.name for r in ROWS if r.option and not r.fixed),
+    }
 
 
 def test_the_form_has_its_fields_and_an_edit_those_that_may_change():
@@ -173,7 +181,8 @@ def test_the_api_checks_its_fields():
 
 
 def test_what_says_when_a_message_runs_is_no_row_of_a_transaction():
-    assert {"due", "priority", "hold"} == STEERING
+    of_after = {"after", "after_rule", "after_fail"}
+    assert {"due", "priority", "hold"} | of_after == STEERING
 
 
 DOCUMENTED = [row for row in ROWS if row.by in (By.SENDER, By.RQ, By.COPY)]

@@ -141,7 +141,7 @@ def test_a_key_that_no_timer_has_is_refused_with_the_right_one(tmp_path, more, t
     [
         ({"delay": 60}, "'delay' is no field of a message: say due"),
         ({"retries": 3}, "say max_count"),
-        ({"after": 1}, "'after' is reserved"),
+        ({"after": 1}, "after is not a list of messages"),
         ({"priority": 10}, "priority is not a whole number from 0 to 9"),
         ({"max_cuont": 1}, "did you mean 'max_count'"),
         ({"max_count": "many"}, "max_count is not a whole number"),

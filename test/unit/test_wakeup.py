@@ -93,6 +93,6 @@ def test_a_turn_in_which_rq_fails_is_followed_by_another(caplog):
     )
     feed = SimpleNamespace(some=fail)
     clients = SimpleNamespace(replies=None, pace=None)
-    Loop(owner, None, None, None, None, feed, clients, None)._turn()
+    Loop(owner, None, None, None, None, None, feed, clients, None)._turn()
     assert asked == [1.0]
     assert "a fault that nobody foresaw" in caplog.text

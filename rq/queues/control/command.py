@@ -10,6 +10,7 @@ from typing import Literal, TypeVar
 from rq import names
 from rq.errors import BadInput
 from rq.message.fields import JsonObject
+from rq.queues.asking.asker import Asker
 from rq.queues.bulk.worker import Worker
 from rq.queues.control.connection import Connection
 from rq.queues.control.connections import Connections, Pace
@@ -41,6 +42,7 @@ class Context:
     counters: Counters
     checkpoints: Checkpoints
     leases: Desk
+    asker: Asker
     bulks: Worker
     pace: Pace
 

@@ -29,7 +29,7 @@ from rq.message.fields import Attachment, JsonObject
 from rq.message.message import Message
 from rq.proc import peers
 from rq.proc.slices import in_slices
-from rq.queues.control import idempotency, message_list
+from rq.queues.control import idempotency, message_list, predecessors
 from rq.queues.control.command import (
     Context,
     Handler,
@@ -54,8 +54,32 @@ MOST_AT_ONCE = 5000  # messages of a request
 _Row = idempotency.OkOrJoined | list[str]
 
 
-def create_message(ctx: Context, request: Request) -> OkOrJoined:
+def create_message(
+    ctx: Context, request: Request
+) -> OkOrJoined | Awaitable[OkOrJoined]:
     """Accept a message, or join it to an equal one."""
+    if predecessors.FIELD in request:
+        return _create_after(ctx, request)
+    return _create(ctx, request)
+
+
+async def _create_after(ctx: Context, request: Request) -> OkOrJoined:
+    """Accept a message that waits for others. One that was accepted with its key is
+    known by it, whatever has become of these."""
+    key = idempotency.key_in(ctx.connection.asker, dict(request))
+    said: predecessors.Answers = {}
+    if key is None or key.among(ctx.owner) is None:
+        ctx.owner.admission.check_open()
+        said = await predecessors.answers(ctx.owner, [request])
+        predecessors.check(request, said)
+    else:
+        predecessors.write_as_kept(ctx.owner, request)
+    reply = _create(ctx, request)
+    ctx.asker.hear(said.items())
+    return reply
+
+
+def _create(ctx: Context, request: Request) -> OkOrJoined:
     owner = ctx.owner
     accepted = idempotency.accept_request(owner, ctx.connection.asker, request)
     owner.wake()
@@ -64,6 +88,22 @@ def create_message(ctx: Context, request: Request) -> OkOrJoined:
 
 def prep_message(ctx: Context, request: Request) -> Reply | Awaitable[Reply]:
     """Begin a message: attachments follow, then commit."""
+    if predecessors.FIELD in request:
+        return _prep_after(ctx, request)
+    return _prep(ctx, request)
+
+
+async def _prep_after(ctx: Context, request: Request) -> Reply:
+    """As `prep_message`, of one that waits for others."""
+    said = await predecessors.answers(ctx.owner, [request])
+    predecessors.check(request, said)
+    reply = _prep(ctx, request)
+    return reply if isinstance(reply, tuple) else await reply
+
+
+def _prep(
+    ctx: Context, request: Request
+) -> tuple[Literal["ok"], str] | tuple[Literal["ok"], str, str] | Awaitable[Reply]:
     asker = ctx.connection.asker
     key = idempotency.key_in(asker, request)
     preparer = idempotency.preparer_in(asker, request)
@@ -95,7 +135,7 @@ async def _prepare_after_reading(
     return _prepare_keyed(owner, prepared, request, preparer, key)
 
 
-def single_que(ctx: Context, request: Request) -> OkOrJoined:
+def single_que(ctx: Context, request: Request) -> OkOrJoined | Awaitable[OkOrJoined]:
     """Accept a message unless one waits; answer the id of the one that does."""
     newest = message_list.newest_waiting(ctx.owner)
     if newest is not None:
@@ -345,21 +385,29 @@ def create_messages(ctx: Context, request: Request) -> Awaitable[Ok[list[_Row]]]
 async def _all(ctx: Context, wanted: Sequence[Json]) -> Ok[list[_Row]]:
     """Accept messages a few at a time; all share one sync, that of the reply."""
     owner, rows = ctx.owner, list[_Row]()
+    said: predecessors.Answers = {}
+    if any(map(predecessors.named_in, wanted)):
+        said = await predecessors.answers(ctx.owner, wanted)
 
     def between() -> None:
         ctx.pace.requested()  # each is like a request: folders wait until all are taken
         if owner.spool.group_full:
             owner.wake()
 
-    await in_slices(wanted, lambda fields: rows.append(_row(ctx, fields)), between)
+    await in_slices(
+        wanted, lambda fields: rows.append(_row(ctx, fields, said)), between
+    )
     between()
+    ctx.asker.hear(said.items())
     return "ok", rows
 
 
-def _row(ctx: Context, fields: Json) -> _Row:
+def _row(ctx: Context, fields: Json, said: predecessors.Answers) -> _Row:
     try:
         if not isinstance(fields, dict):
             raise BadMessage("a message is a JSON object")
+        if predecessors.FIELD in fields:
+            predecessors.check(fields, said)
         accepted = idempotency.accept_request(ctx.owner, ctx.connection.asker, fields)
         return idempotency.answered(accepted, accepted.msg_id)
     except RQError as error:

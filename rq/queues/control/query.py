@@ -8,7 +8,7 @@ import asyncio
 import functools
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Literal, TypeVar
 
 from rq import names
@@ -18,6 +18,7 @@ from rq.errors import BadInput, Busy, Closed, Torn
 from rq.message import fieldnames
 from rq.message.fields import JsonObject
 from rq.proc.slices import in_slices
+from rq.queues.asking import standing
 from rq.queues.control import idempotency, message_list, message_view
 from rq.queues.control import queue_view as details
 from rq.queues.control.command import (
@@ -31,6 +32,7 @@ from rq.queues.control.command import (
 )
 from rq.queues.maintenance.retention import Retention
 from rq.queues.owner.owner import Owner
+from rq.queues.schedule import rounds
 from rq.replies import (
     AttemptsView,
     Checked,
@@ -110,6 +112,29 @@ def get_ends(ctx: Context, request: Request) -> Ok[Mapping[str, EndView]]:
     return "ok", {msg_id: message_view.end(ctx.owner, msg_id) for msg_id in checked_ids}
 
 
+def ends(ctx: Context, request: Request) -> Awaitable[Ok[Mapping[str, str]]]:
+    """Answer how messages stand for which messages of another queue wait; that queue gets
+    a hint when they change."""
+    msg_ids = request.get("msg_ids")
+    if not isinstance(msg_ids, list) or len(msg_ids) > rounds.AT_ONCE:
+        raise BadInput(f"'msg_ids' is no list of {rounds.AT_ONCE} messages at most")
+    queue = names.queue_name(request.get("queue"))
+    return _standings(ctx.owner, list(map(names.msg_id, msg_ids)), queue)
+
+
+async def _standings(
+    owner: Owner, ids: Sequence[str], queue: str
+) -> Ok[Mapping[str, str]]:
+    said: dict[str, str] = {}
+
+    def look(msg_id: str) -> None:
+        said[msg_id] = standing.of_own(owner, msg_id)
+        owner.spool.events.want_hint(msg_id, queue)
+
+    await in_slices(ids, look)
+    return "ok", said
+
+
 def num_messages(ctx: Context, request: Request) -> Counts:
     return details.counts(ctx.owner)
 
@@ -176,9 +201,14 @@ def mind(ctx: Context, request: Request) -> Ok[int]:
     return "ok", os.getpid()
 
 
-def wake(ctx: Context, request: Request) -> Awaitable[Reply]:
-    """Look at the config, the admin files and new/ at once."""
-    return _woken(ctx)
+def wake(ctx: Context, request: Request) -> Reply | Awaitable[Reply]:
+    """Look at the config, the admin files and new/ at once; or hear that messages of other
+    queues have changed, for which messages here wait."""
+    if (ends := request.get("ends")) is None:
+        return _woken(ctx)
+    if isinstance(ends, list):
+        ctx.asker.hinted([str(place) for place in ends])
+    return ["ok"]
 
 
 async def _woken(ctx: Context) -> Reply:
@@ -308,6 +338,7 @@ HANDLERS: dict[str, Handler] = {
     "get_message_state": get_message_state,
     "get_message_status": get_message_status,
     "get_ends": get_ends,
+    "ends": ends,
     "num_messages": num_messages,
     "messages": messages,
     "list": listed,

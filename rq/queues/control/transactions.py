@@ -18,7 +18,7 @@ from rq.message.fields import JsonObject
 from rq.message.message import Message
 from rq.proc.slices import in_slices
 from rq.queues import arguments
-from rq.queues.control import deciding, idempotency, rows
+from rq.queues.control import deciding, idempotency, predecessors, rows
 from rq.queues.control.command import (
     Context,
     Handler,
@@ -28,6 +28,7 @@ from rq.queues.control.command import (
 )
 from rq.queues.control.deciding import fields_of, now_of
 from rq.queues.control.idempotency import Key
+from rq.queues.control.predecessors import Answers
 from rq.queues.owner.owner import Owner
 from rq.replies import RowsView, TransactionView
 from rq.spool import decisions
@@ -136,8 +137,10 @@ async def _prepared(
         owner.spool.prepare_in(txn.txn_id, message)
 
     try:
+        said = await predecessors.answers(owner, wanted)
         await in_slices(
-            enumerate(wanted), lambda pair: messages.append(_message_of(owner, *pair))
+            enumerate(wanted),
+            lambda pair: messages.append(_message_of(owner, said, *pair)),
         )
         await in_slices(messages, prepare, owner.wake)
     finally:
@@ -160,11 +163,12 @@ def add_rows(
     return rows.add(owner, txn, wanted, txn.filling)
 
 
-def _message_of(owner: Owner, at: int, fields: Json) -> Message:
+def _message_of(owner: Owner, said: Answers, at: int, fields: Json) -> Message:
     """Return the message that is asked for; BadMessage tells which one cannot be."""
     try:
         if not isinstance(fields, dict):
             raise BadMessage("it is not a JSON object")
+        predecessors.check(fields, said)
         wanted = {"dest": owner.name, **fields}
         is_new = not fieldnames.is_handed_on(wanted, None)
         message = owner.make(wanted, is_new=is_new)

@@ -31,6 +31,7 @@ _TEXT = 1000  # characters of a text in a story
 _PARAM = 200  # of a param
 _FACTS = ("cause", "outcome", "text", "exit", "signal", "run_us", "max_rss")
 _WELL = frozenset({"done", "relayed"})
+_UNTOLD = frozenset({"not_run"})  # what it waited for has failed, and that was told
 
 
 @dataclass(slots=True)
@@ -109,10 +110,10 @@ def of_end(settings: Settings, ended: Ended) -> More:
         return {}
     telling = Telling(ended.news, ended.now)
     story = _story(settings, ended.message, ended.facts, ended.printed)
-    said = False
+    said, cause = False, ended.facts.get("cause")
     if ended.facts["outcome"] in _WELL:
         _succeeded(telling, wanted, story)
-    elif ended.facts.get("cause") != Cause.CANCELLED:
+    elif ended.facts["outcome"] not in _UNTOLD and cause != Cause.CANCELLED:
         said = _failed(telling, wanted, story)
     if Matter.SLOW in wanted and is_slow(wanted[Matter.SLOW], ended):
         telling.say(Matter.SLOW, wanted[Matter.SLOW], story)

@@ -19,11 +19,12 @@ from rq.queues.schedule.batch_rule import Gathering, Rule
 from rq.queues.schedule.coalesce import Groups
 from rq.queues.schedule.exclusion import Places
 from rq.queues.schedule.order import Item
+from rq.queues.schedule.predecessors import Predecessors
 from rq.queues.schedule.waiting import Waiting, turn
 from rq.spool import Spool
 from rq.spool.entry import Entry
 from rq.spool.record import More
-from rq.words.states import State
+from rq.words.states import Role, State
 
 MOST_RIDERS = 1000  # their ids stand in one line of the journal
 _NO_BATCHES = Rule(1, 0.0)
@@ -38,13 +39,23 @@ class Backlog:
         spool.deadline = config.deadline
         self._groups = Groups()
         self._riders: dict[str, dict[str, None]] = {}  # leader: its riders
-        self._held: dict[str, None] = {}  # messages that a person holds
+        # Messages that a person holds, or that wait for others.
+        self._held: dict[str, None] = {}
+        self.predecessors = Predecessors(spool.standings)
         self.busy_keys = Places(config.most_of_key)
         self.gathering = Gathering(_NO_BATCHES)  # messages that wait for a batch
         self._ranks = Ranks(spool, config, self._groups)
         self._rate = StartRate(spool, config.rate)
         self.waiting = self._new_waiting()
         self._fill()
+        self._fill_predecessors()
+
+    def _fill_predecessors(self) -> None:
+        now = self._spool.clock()
+        for msg_id, entry in self._spool.in_state(State.QUE):
+            if entry.after is not None:
+                self.predecessors.add(msg_id, entry.after, now)
+        self.predecessors.forget_strangers()
 
     def _new_waiting(self) -> Waiting:
         ranks = self._ranks
@@ -70,8 +81,8 @@ class Backlog:
         """Take all messages in que into the schedule; return them."""
         in_que = list(self._spool.in_state(State.QUE))
         self._ranks.fill(in_que)
-        que = [(msg_id, entry) for msg_id, entry in in_que if not entry.held]
-        self._held = {msg_id: None for msg_id, entry in in_que if entry.held}
+        que = [(msg_id, entry) for msg_id, entry in in_que if entry.may_run]
+        self._held = {msg_id: None for msg_id, entry in in_que if not entry.may_run}
         now = self._spool.clock()
         for _, entry in que:
             if entry.due > now:
@@ -108,7 +119,9 @@ class Backlog:
         entry = self._spool.entry(msg_id)
         entry.rider_of = None
         self._ranks.add(msg_id, entry, message)
-        if entry.held:
+        if entry.after is not None:
+            self.predecessors.add(msg_id, entry.after, self._spool.clock())
+        if not entry.may_run:
             self._held[msg_id] = None
             return
         rank = None if msg_id in self._ranks.hurried else entry.rank
@@ -123,6 +136,12 @@ class Backlog:
 
     def remove(self, msg_id: str) -> None:
         """Forget a message that leaves que."""
+        if self.predecessors:
+            self.predecessors.remove(msg_id)
+        self._take_out(msg_id)
+
+    def _take_out(self, msg_id: str) -> None:
+        """Take a message out of the schedule, its batch and its group."""
         self.gathering.remove(msg_id)
         self._ranks.hurried.discard(msg_id)
         self._held.pop(msg_id, None)
@@ -138,8 +157,11 @@ class Backlog:
 
     def run_now(self, msg_id: str) -> None:
         """Put a message in que before all others."""
-        if self._check_steerable(msg_id).held:
+        entry = self._check_steerable(msg_id)
+        if entry.held:
             raise WrongState("msg is held: release it first")
+        if entry.after is not None:
+            raise WrongState("msg waits for other messages: release it with `--after`")
         first = self.first_due()
         now = self._spool.clock()
         due = max(0.0, min(now, (now if first is None else first) - 1.0))
@@ -181,7 +203,7 @@ class Backlog:
         if entry.held:
             return False
         self._spool.hold(msg_id, hold, **more)
-        self.remove(msg_id)  # it rides with no other, and is in no batch
+        self._take_out(msg_id)  # it rides with no other, and is in no batch
         self._held[msg_id] = None
         return True
 
@@ -190,6 +212,16 @@ class Backlog:
         if not self._waiting_entry(msg_id, "released").held:
             return False
         self._spool.release(msg_id, who, **more)
+        self._held.pop(msg_id, None)
+        self.put(msg_id)
+        return True
+
+    def free(self, msg_id: str, end: JsonObject, role: Role = Role.QUEUE) -> bool:
+        """Let a message wait for no others any more; False: it does not."""
+        if self._waiting_entry(msg_id, "freed").after is None:
+            return False
+        self._spool.free(msg_id, end, role)
+        self.predecessors.remove(msg_id)
         self._held.pop(msg_id, None)
         self.put(msg_id)
         return True
@@ -330,7 +362,7 @@ class Backlog:
 
     def _is_in_que(self, msg_id: str) -> bool:
         entry = self._spool.entry_of(msg_id)
-        return entry is not None and entry.state is State.QUE and not entry.held
+        return entry is not None and entry.state is State.QUE and entry.may_run
 
     def forget_riders(self, leader: str) -> None:
         """Forget the riders of a message that has succeeded: they end with it."""

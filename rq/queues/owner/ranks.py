@@ -51,7 +51,7 @@ class Ranks:
             and entry.state is State.QUE
             and entry.seq == item.seq
             and entry.due == item.due
-            and not entry.held
+            and entry.may_run
             and self._stands_at(item.msg_id, entry, priority)
         )
 

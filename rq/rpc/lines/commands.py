@@ -123,6 +123,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "get_message_state": _look(),
     "get_message_status": _look(),
     "get_ends": _look(_DOWN),
+    "ends": _look(_DOWN, own=True),
     "num_messages": _look(takes=_ANYTHING),
     "messages": _look(),
     "list": _look(),

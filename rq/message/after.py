@@ -1,0 +1,191 @@
+"""A message that runs when others have ended: its field `after`, and the rule of it.
+
+A *predecessor* is named `QUEUE/ID`. Its owner says how it stands in one of a few words
+(`Standing`); what may follow from these words stands in this file alone:
+
+- `OPEN`: nothing follows yet. `unknown` is one of them: a predecessor that has expired,
+  or came from another copy of the root, never fails by itself. A person decides.
+- `LASTING`: the word never changes again, so its owner is not asked any more. What has
+  failed may run again, and is asked until the message has been decided.
+
+`verdict` is the rule. It looks at counts, never at the predecessors one by one: a message
+may have ten thousand, and each of them may be named by a hundred thousand messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from rq import names
+from rq.errors import BadInput, BadMessage
+
+MOST = 10_000  # predecessors of a message
+
+
+class Rule(StrEnum):
+    """When a message runs that names predecessors; the word of `after_rule`."""
+
+    DONE = "done"  # each has ended in done or relayed
+    ENDED = "ended"  # each has ended, however
+    FAILED = "failed"  # all have ended, and at least one in err
+
+
+class Fail(StrEnum):
+    """What becomes of it when `done` is not to be; the word of `after_fail`."""
+
+    HOLD = "hold"  # it waits on: a retry of the predecessor may still satisfy it
+    ERR = "err"
+    CANCEL = "cancel"  # it is not run, and tells nobody
+
+
+class Standing(StrEnum):
+    """How a predecessor stands, as its owner says."""
+
+    WAITING = "waiting"  # it waits or runs
+    DONE = "done"
+    RELAYED = "relayed"
+    FAILED = "failed"  # in err, acknowledged or not
+    DELETED = "deleted"  # by a person
+    NOT_RUN = "not_run"  # cancelled, for what it waited for itself has failed
+    NOT_NEEDED = "not_needed"  # its own rule said that it need not run
+    GOES_ON = "goes_on"  # under another id, which the answer names
+    UNKNOWN = "unknown"
+
+
+OPEN = frozenset({Standing.WAITING, Standing.UNKNOWN, Standing.GOES_ON})
+LASTING = frozenset(
+    {Standing.DONE, Standing.RELAYED, Standing.DELETED, Standing.NOT_NEEDED}
+)
+FAILURES = frozenset({Standing.FAILED, Standing.DELETED})
+# A retry may change these: before a message is decided by them, they are asked again.
+DOUBTFUL = frozenset({Standing.FAILED, Standing.NOT_RUN})
+
+
+class Verdict(StrEnum):
+    """What becomes of a message that waits for others."""
+
+    WAIT = "wait"
+    RUN = "run"
+    ERR = "err"
+    CANCEL = "cancel"
+    NOT_NEEDED = "not_needed"
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """What a message waits for."""
+
+    ids: tuple[str, ...]  # QUEUE/ID, none twice
+    rule: Rule = Rule.DONE
+    fail: Fail = Fail.HOLD
+
+
+@dataclass(slots=True)
+class Tally:
+    """How the predecessors of one message stand."""
+
+    open: int = 0
+    failed: int = 0
+    not_run: int = 0
+    not_needed: int = 0
+
+    def add(self, standing: Standing, number: int = 1) -> None:
+        """Count a predecessor; -1: it stands otherwise now."""
+        if standing in OPEN:
+            self.open += number
+        elif standing in FAILURES:
+            self.failed += number
+        elif standing is Standing.NOT_RUN:
+            self.not_run += number
+        elif standing is Standing.NOT_NEEDED:
+            self.not_needed += number
+
+
+_BY_FAIL = {
+    Fail.HOLD: Verdict.WAIT,
+    Fail.ERR: Verdict.ERR,
+    Fail.CANCEL: Verdict.CANCEL,
+}
+
+
+def verdict(wait: Wait, tally: Tally) -> Verdict:
+    """Return what becomes of a message whose predecessors stand so.
+
+    >>> verdict(Wait(("a/1",)), Tally()), verdict(Wait(("a/1",)), Tally(failed=1))
+    (<Verdict.RUN: 'run'>, <Verdict.WAIT: 'wait'>)
+    """
+    if wait.rule is Rule.DONE:
+        return _verdict_of_done(wait, tally)
+    if tally.open:
+        return Verdict.WAIT
+    needed = wait.rule is Rule.ENDED or tally.failed > 0
+    return Verdict.RUN if needed else Verdict.NOT_NEEDED
+
+
+def _verdict_of_done(wait: Wait, tally: Tally) -> Verdict:
+    """As `verdict`: one that has not ended well decides, whatever the others do."""
+    if tally.failed:
+        return _BY_FAIL[wait.fail]
+    if tally.not_run:
+        return Verdict.CANCEL
+    if tally.not_needed:
+        return Verdict.NOT_NEEDED
+    return Verdict.WAIT if tally.open else Verdict.RUN
+
+
+# ---- how it is written
+
+
+def stored(ids: object, queue: str = "") -> tuple[str, ...]:
+    """Return predecessors as a message keeps them, each once: QUEUE/ID. With `queue`, an
+    ID alone is one of that queue, and a full id of this root is its end."""
+    listed = ids.replace(",", " ").split() if isinstance(ids, str) else ids
+    if not isinstance(listed, list | tuple):
+        raise BadMessage(f"after is not a list of messages: {ids!r:.80}")
+    there = dict.fromkeys(_stored(text, queue) for text in listed)
+    if len(there) > MOST:
+        raise BadMessage(f"after names {len(there)} messages, at most {MOST} can be")
+    return tuple(there)
+
+
+def _stored(text: object, queue: str) -> str:
+    if isinstance(text, str):
+        try:
+            return _place(text, queue)
+        except BadInput:
+            pass
+    raise BadMessage(
+        f"after: {text!r:.80} is no message: say ID, QUEUE/ID or a full id"
+    )
+
+
+def _place(text: str, queue: str) -> str:
+    if names.is_msg_id(text) and queue:
+        return f"{queue}/{text}"
+    name, short = names.split_url(text)
+    return f"{name}/{names.msg_id(short)}"
+
+
+def wait_in(fields: Mapping[str, object]) -> Wait | None:
+    """Return what a message waits for that is JSON in a line or a file, as RQ has written
+    it; None: it names no predecessors, or has been decided."""
+    ids = fields.get("after")
+    if not ids or fields.get("after_end"):
+        return None
+    try:
+        rule = Rule(str(fields.get("after_rule") or Rule.DONE))
+        fail = Fail(str(fields.get("after_fail") or Fail.HOLD))
+        return Wait(stored(ids), rule, fail)
+    except (ValueError, BadMessage):
+        return None  # a sender's own, of a message from before RQ knew the field
+
+
+def queue_of(place: str) -> str:
+    """Return the queue of a predecessor.
+
+    >>> queue_of("mail/20260102.0304.05.006.7")
+    'mail'
+    """
+    return place.partition("/")[0]

@@ -1,0 +1,99 @@
+"""Whether messages may name the predecessors that they name: asked before they are accepted.
+
+A sender learns nothing from a refusal: an id that does not exist, of another root, or of a
+message that they may not read is refused by one and the same sentence. An owner that does
+not answer has not said no: the sender hears `busy` and sends again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rq.errors import BadMessage, Busy, RQError
+from rq.message.after import Standing, queue_of, stored
+from rq.queues.asking import questions
+from rq.queues.control.command import Request
+from rq.queues.owner.owner import Owner
+from rq.queues.schedule.rounds import AT_ONCE
+from rq.words.nesting import Json
+
+FIELD = "after"
+MOST_EDGES = 1_000_000  # pairs of a message and its predecessor in a queue
+
+Answers = Mapping[str, str]  # by QUEUE/ID: how it stands
+
+
+def named_in(fields: Json) -> bool:
+    """Whether a message that is asked for names predecessors."""
+    return isinstance(fields, dict) and bool(fields.get(FIELD))
+
+
+def write_as_kept(owner: Owner, fields: Request) -> None:
+    """Write the names of predecessors as a message keeps them."""
+    if fields.get(FIELD):
+        fields[FIELD] = list(stored(fields[FIELD], owner.name))
+
+
+async def answers(owner: Owner, wanted: Sequence[Json]) -> Answers:
+    """Return how the predecessors stand that some messages name, and write these names as
+    they are kept. Busy: an owner does not say."""
+    by_queue: dict[str, dict[str, None]] = {}
+    number = 0
+    for fields in wanted:
+        places = _named_by(owner, fields)
+        number += len(places)
+        for place in places:
+            by_queue.setdefault(queue_of(place), {})[place] = None
+    _check_room(owner, number)
+    said: dict[str, str] = {}
+    for queue, of_queue in by_queue.items():
+        said.update(await _of_queue(owner, queue, list(of_queue)))
+    return said
+
+
+def _named_by(owner: Owner, fields: Json) -> Sequence[str]:
+    """Return what a message names; nothing if that makes no sense: `check` says so."""
+    if not isinstance(fields, dict) or not fields.get(FIELD):
+        return ()
+    try:
+        write_as_kept(owner, fields)
+        return stored(fields[FIELD])
+    except BadMessage:
+        return ()
+
+
+def _check_room(owner: Owner, number: int) -> None:
+    edges = owner.backlog.predecessors.edges
+    if edges + number > MOST_EDGES:
+        raise Busy(
+            f"not accepted: messages of this queue wait for {edges:,} others, and at most "
+            f"{MOST_EDGES:,} can be: send it when some have ended"
+        )
+
+
+async def _of_queue(owner: Owner, queue: str, places: Sequence[str]) -> Answers:
+    if not owner.root.queue(queue).path.is_dir():
+        return {}
+    said: dict[str, str] = {}
+    for at in range(0, len(places), AT_ONCE):
+        some = places[at : at + AT_ONCE]
+        try:
+            heard = await questions.standings(owner, queue, some)
+        except RQError as error:
+            raise Busy(
+                f"not accepted: queue {queue} does not say how the messages stand that "
+                f"it is to wait for ({error}): send it again"
+            ) from None
+        said.update(zip(some, heard, strict=True))
+    return said
+
+
+def check(fields: Request, said: Answers) -> None:
+    """BadMessage when a message names one that is not there, or that its sender may not
+    read."""
+    for place in stored(fields.get(FIELD) or ()):
+        if said.get(place, Standing.UNKNOWN) == Standing.UNKNOWN:
+            raise BadMessage(
+                f"after: there is no message {place} that you may read: name messages of "
+                "this root that are still there"
+            )
