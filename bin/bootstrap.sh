@@ -29,8 +29,23 @@ launch() {
 # bootstrap EXTRA...: make sure of .venv, with these extras of pyproject.toml.
 bootstrap() {
     if stamped "$@"; then return; fi
+    demand_linux
     base=$(find_python) || exit 1
     "$base" -I "$checkout/bin/bootstrap.py" "$@" || exit 1
+}
+
+# Say where RQ runs before a Python is looked for, which would not help there. What is said
+# is also in rq/cli/launch.py, for packages.
+demand_linux() {
+    system=$(uname -s) release=$(uname -r)
+    case $system$release in
+        Linux*-Microsoft) system='WSL 1' ;;
+        Linux*) return 0 ;;
+        Darwin*) system=macOS ;;
+    esac
+    echo "rq: RQ runs on Linux, and this is $system: run it in a container" \
+        "(docs/guide/install.md says how), in a virtual machine, or in WSL 2" >&2
+    exit 1
 }
 
 is_root() {

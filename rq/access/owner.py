@@ -12,7 +12,12 @@ from rq.layout import Root
 from rq.proc import descriptors, users
 
 _ROOT_UID = 0
-_CODE = Path(__file__).resolve().parents[2]  # the checkout
+_BOOTSTRAP = Path(__file__).resolve().parents[2] / "bin" / "bootstrap.py"
+_AGAIN = (
+    f"as root run /usr/bin/python3 -I {_BOOTSTRAP}"
+    if _BOOTSTRAP.exists()
+    else "install RQ with that one"
+)
 
 
 def foreign_owner(root: Root) -> os.stat_result | None:
@@ -107,6 +112,5 @@ def _check_code(owner: users.User) -> None:
             raise Refused(
                 f"{path} is not readable for {owner.name}, whose RQ this is: install a "
                 "Python for all (Debian 12 and later: apt-get install python3 "
-                "python3-venv), then as root run /usr/bin/python3 -I "
-                f"{_CODE}/bin/bootstrap.py"
+                f"python3-venv), then {_AGAIN}"
             )

@@ -155,7 +155,7 @@ def _run(words: list[str]) -> int:
 def _dispatch(verb: str, target: str, root: str | None, rest: list[str]) -> int:
     from rq import config
 
-    act = cast(Callable[..., int], _function(target))
+    act = cast(Callable[..., int], function_of(target))
     _handle(signal.default_int_handler)  # all that is large is imported
     if verb in ROOTLESS:
         return act(root, rest)
@@ -177,7 +177,7 @@ def _drop(root: Root) -> None:
         owner.act_as_owner(root)
 
 
-def _function(target: str) -> object:
+def function_of(target: str) -> object:
     place, _, word = target.partition(" ")
     module, _, name = place.partition(":")
     function = getattr(importlib.import_module(f"rq.cli.{module}"), name)
@@ -190,10 +190,10 @@ def _act(verb: str, act: Callable[..., int], root: Root, rest: list[str]) -> int
     from rq.cli import named_files, place
 
     if verb == "send" and _has_only_a_token(root):
-        return cast(Callable[..., int], _function("send:send_by_token"))(rest)
+        return cast(Callable[..., int], function_of("send:send_by_token"))(rest)
     paths: list[str] = []
     if verb in NAMED and owner.foreign_owner(root):
-        name_files = cast(Callable[[list[str]], list[str]], _function(NAMED[verb]))
+        name_files = cast(Callable[[list[str]], list[str]], function_of(NAMED[verb]))
         paths = name_files(rest)
     files = named_files.hold(paths)
     owner.act_as_owner(root)

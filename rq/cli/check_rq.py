@@ -82,7 +82,7 @@ def main(argv: list[str] | None = None) -> int:
 def _check(words: list[str]) -> int:
     """Return the exit code; what is wrong with the question itself is UNKNOWN."""
     try:
-        args = _parser().parse_args(words)
+        args = parser().parse_args(words)
         wanted = _wanted(args)
     except SystemExit as stop:
         return Level.UNKNOWN if stop.code else Level.OK
@@ -326,7 +326,8 @@ def _get(line: Line, path: str) -> str:
     return reply.body.decode("utf-8", "replace")
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of its words."""
     parser = argparse.ArgumentParser(
         prog="check_rq",
         description="A Nagios check: exit 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN. It tells "

@@ -7,12 +7,11 @@ import importlib.util
 import os
 import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 
 from rq import config
 from rq.access import owner
-from rq.cli import FAILED, OK, guarded, place, ports, take_root, term
-from rq.config import files, settings
+from rq.cli import FAILED, OK, guarded, ports, take_root, term
+from rq.config import bundled, files, settings
 from rq.errors import BadConfig, BadInput
 from rq.layout import Root
 from rq.words.nesting import Json
@@ -31,7 +30,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _install(words: list[str]) -> int:
     given, words = take_root(words)
-    args = _parser().parse_args(words)
+    args = parser().parse_args(words)
     root = config.find_root(given)
     owner.act_as_owner(root)
     if root.config.exists() and not args.force:
@@ -80,29 +79,32 @@ def link_bundled(root: Root, *, again: bool = False) -> list[str]:
 
     Each is offered once: a link that the operator removed stays removed.
     """
-    offered = [] if again else _offered(root)
-    bundled = sorted(
+    offered = [] if again else bundled.offered(root)
+    here = sorted(
         directory.name
-        for directory in place.BUNDLED.iterdir()
+        for directory in bundled.BUNDLED.iterdir()
         if (directory / "run").is_file() and _can_run(directory.name)
     )
     linked = []
-    for name in bundled:
+    for name in here:
         link = root.scandir / name
         if name not in offered and not os.path.lexists(link):
-            files.write_link(_target(root, place.BUNDLED / name, root.scandir), link)
+            path = bundled.BUNDLED / name
+            files.write_link(bundled.target(root, path, root.scandir), link)
             linked.append(name)
-    if set(bundled) - set(offered):
-        files.write_state(_offer(root), {"offered": sorted({*offered, *bundled})})
+    if set(here) - set(offered):
+        note = {"offered": sorted({*offered, *here})}
+        files.write_state(bundled.note_of(root), note)
     return linked
 
 
 def link_timers(root: Root) -> None:
     """Let the queues that need Spark be woken by the timers they come with."""
     for name in sorted(_ON_SPARK):
-        timer, link = place.BUNDLED / name / "timer.json", root.timers / f"{name}.json"
+        timer = bundled.BUNDLED / name / "timer.json"
+        link = root.timers / f"{name}.json"
         if timer.exists() and not os.path.lexists(link):
-            files.write_link(_target(root, timer, link.parent), link)
+            files.write_link(bundled.target(root, timer, link.parent), link)
 
 
 def _can_run(name: str) -> bool:
@@ -113,30 +115,12 @@ def _can_run(name: str) -> bool:
     return importlib.util.find_spec("pyspark") is not None
 
 
-def _target(root: Root, path: Path, directory: Path) -> str:
-    """Return the target of a link: relative within the root, which can then be moved."""
-    if path.is_relative_to(root.path):
-        return os.path.relpath(path, directory)
-    return str(path)
-
-
-def _offer(root: Root) -> Path:
-    return root.config_dir / "bundled.json"
-
-
-def _offered(root: Root) -> list[str]:
-    try:
-        offered = config.read_json(_offer(root)).get("offered", [])
-    except BadConfig:
-        return []
-    return [str(name) for name in offered]
-
-
 def _defaults() -> dict[str, Json]:
-    return {k: v for k, v in vars(_parser().parse_args([])).items() if k != "force"}
+    return {k: v for k, v in vars(parser().parse_args([])).items() if k != "force"}
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of its words."""
     parser = argparse.ArgumentParser(
         prog="rq-install",
         description="Write config/config.json and link the bundled queues.",

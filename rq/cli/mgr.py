@@ -39,16 +39,21 @@ def main(argv: list[str] | None = None) -> int:
 
 def _run(words: list[str]) -> int:
     given, words = take_root(words)
-    parser = argparse.ArgumentParser(
+    args = parser().parse_args(words)
+    root = config.find_root(given)
+    owner.act_as_owner(root)
+    return _VERBS[args.what](root)
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of its words."""
+    reader = argparse.ArgumentParser(
         prog="rq-mgr",
         description="Start, stop or restart RQ as a service, or say whether it runs; "
         "`run` stays in the foreground.",
     )
-    parser.add_argument("what", choices=sorted(_VERBS))
-    args = parser.parse_args(words)
-    root = config.find_root(given)
-    owner.act_as_owner(root)
-    return _VERBS[args.what](root)
+    reader.add_argument("what", choices=sorted(_VERBS))
+    return reader
 
 
 def _start(root: Root) -> int:

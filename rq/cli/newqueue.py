@@ -16,7 +16,7 @@ from rq import config, names
 from rq.builtin import command
 from rq.builtin.command import Command
 from rq.cli import OK, place, term
-from rq.config import files, settings
+from rq.config import bundled, files, settings
 from rq.config.checks import EXIT
 from rq.config.settings import RootConfig
 from rq.config.values import is_loopback
@@ -195,7 +195,7 @@ def check_free(root: Root, name: str) -> None:
     """Refused when a queue may not be called that."""
     if name in place.queue_names(root):
         raise Refused(f"queue {name} exists already; choose another name")
-    if (place.BUNDLED / name).is_dir():
+    if (bundled.BUNDLED / name).is_dir():
         raise Refused(f"{name} is the name of a queue that comes with RQ")
     for there in (root.scandir / name, root.commands / name):
         if os.path.lexists(there):

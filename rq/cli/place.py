@@ -17,7 +17,6 @@ from rq.rpc import client
 from rq.words.nesting import Json
 
 CHECKOUT = Path(rq.__file__).resolve().parent.parent
-BUNDLED = Path(rq.__file__).resolve().parent / "bundled"
 ASK_TIMEOUT = 10.0
 
 

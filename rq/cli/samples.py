@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from rq.cli import OK, owner, place, term
+from rq.config import bundled
 from rq.errors import NoSuchQueue, RQError
 from rq.layout import Root
 
@@ -34,7 +35,7 @@ def demo(root: Root, words: list[str]) -> int:
 def send(root: Root) -> None:
     """Send the samples, follow the first, say what became of each."""
     if DEMO not in place.queue_names(root):
-        raise NoSuchQueue(f"there is no queue {DEMO}: link {place.BUNDLED / DEMO}")
+        raise NoSuchQueue(f"there is no queue {DEMO}: link {bundled.BUNDLED / DEMO}")
     from rq.cli import output, wait
     from rq.cli.send import submitted
 

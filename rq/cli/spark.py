@@ -38,6 +38,7 @@ VERBS: dict[str, tuple[str, str]] = {
 # Of what a job says when it is tried; results go into this directory.
 _TRIED = "rq-try"
 _EXTRA, _EXTRA_JAVA, _EXTRA_DUCKDB = "spark", "spark-java", "duckdb"
+_BOOTSTRAP = place.CHECKOUT / "bin" / "bootstrap.py"
 _PATIENCE = 300.0  # seconds to wait for a round that already runs
 
 
@@ -46,15 +47,19 @@ def spark(root: Root, words: list[str]) -> int:
     if not words or words[0] in ("-h", "--help"):
         print(_usage())
         return OK if words else USAGE
-    row = VERBS.get(words[0])
-    if row is None:
+    if words[0] not in VERBS:
         there_are = ", ".join(VERBS)
         raise BadInput(f"there is no `rq spark {words[0]}`; there are: {there_are}")
     # What is started here, and what that starts, is of this root.
     os.environ["RQ_ROOT"] = str(root.path)
-    module, _, function = row[0].partition(":")
-    act: Callable[..., int] = getattr(importlib.import_module(module), function)
-    return act(root, words[1:])
+    return function_of(words[0])(root, words[1:])
+
+
+def function_of(verb: str) -> Callable[..., int]:
+    """Return what does a verb of the table."""
+    module, _, name = VERBS[verb][0].partition(":")
+    function: Callable[..., int] = getattr(importlib.import_module(module), name)
+    return function
 
 
 def _usage() -> str:
@@ -135,12 +140,19 @@ def install() -> None:
     )
 
 
+def can_bootstrap() -> bool:
+    """Whether this is a checkout, which installs for itself what it needs."""
+    return _BOOTSTRAP.exists()
+
+
 def bootstrapped(extra: str) -> bool:
     """Make sure of an extra of pyproject.toml, as the launchers do."""
-    program = place.CHECKOUT / "bin" / "bootstrap.py"
-    if not program.exists():
-        raise Refused(f"this is no checkout: run `pip install 'rq-spool[{extra}]'`")
-    command = [sys.executable, "-I", str(program), extra]
+    if not can_bootstrap():
+        raise Refused(
+            "this RQ came in a package, which only its installer adds to: install the "
+            f"wheel again with the extra, as in `pip install 'WHEEL.whl[{extra}]'`"
+        )
+    command = [sys.executable, "-I", str(_BOOTSTRAP), extra]
     return subprocess.run(command, check=False).returncode == OK
 
 

@@ -11,9 +11,12 @@ import errno
 import importlib.util
 import os
 import re
+import shlex
+import shutil
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from rq import config
 from rq.access import kernel
@@ -198,7 +201,8 @@ def _where_next(root: Root, *, first: bool) -> None:
 
 def _offers(rq: str) -> list[tuple[str, str]]:
     """Return the command that adds what is not installed with RQ."""
-    if importlib.util.find_spec("pyspark") is not None:
+    is_there = importlib.util.find_spec("pyspark") is not None
+    if is_there or not spark.can_bootstrap():
         return []
     return [(f"{rq} up --spark", "adds the data pipeline (about 1.3 GB)")]
 
@@ -226,11 +230,23 @@ def needs_login(settings: RootConfig) -> bool:
 
 def _own_name(root: Root) -> str:
     """Return the command as the person can type it again."""
+    name = _of_checkout() or _of_package()
+    return name if _is_default(root) else f"{name} --root {shlex.quote(str(root.path))}"
+
+
+def _of_checkout() -> str:
     launcher = place.CHECKOUT / "bin" / "rq"
-    name = f"./{os.path.relpath(launcher)}" if launcher.exists() else "rq"
-    if len(name) > len(str(launcher)):
-        name = str(launcher)
-    return name if _is_default(root) else f"{name} --root {root.path}"
+    if not launcher.exists():
+        return ""
+    return shlex.quote(min(f"./{os.path.relpath(launcher)}", str(launcher), key=len))
+
+
+def _of_package() -> str:
+    """Return the command beside this Python, by its name alone where the shell finds it."""
+    launcher = Path(sys.executable).parent / "rq"
+    by_name = shutil.which("rq")
+    is_it = by_name is not None and os.path.realpath(by_name) == str(launcher.resolve())
+    return "rq" if is_it or not launcher.exists() else shlex.quote(str(launcher))
 
 
 def _is_default(root: Root) -> bool:

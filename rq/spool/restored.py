@@ -11,14 +11,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import rq
 from rq import config
+from rq.config.bundled import BUNDLED
 from rq.errors import BadConfig
 from rq.journal import mark
 from rq.layout import QueueDir, Root
 from rq.spool import adoption
 
-BUNDLED = Path(rq.__file__).resolve().parent / "bundled"
 _SHIPPED = "default_scripts"  # where the ancestor has its scripts
 _REPLACED = (
     "cleaner",

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from rq import config, logs
 from rq.access import owner, sockets
-from rq.config import admin, broker, files
+from rq.config import admin, broker, bundled, files
 from rq.config.settings import RootConfig
 from rq.errors import BadConfig, Refused, RQError
 from rq.layout import Root
@@ -54,6 +54,7 @@ def main(argv: list[str] | None = None) -> int:
         return 1
     try:
         _settle(root, options.foreground)
+        _renew_links(root)
         _allow_earlier_hosts(root)
         turnlimit.watch()
         program = _Program(root, settings, options.ready_fd, held)
@@ -117,6 +118,17 @@ def _settle(root: Root, foreground: bool) -> None:
         os.dup2(fd, target)
     os.close(null)
     os.close(out)
+
+
+def _renew_links(root: Root) -> None:
+    """Before any queue starts; what fails here keeps none from it."""
+    try:
+        renewed = bundled.renew(root)
+    except (RQError, OSError):
+        log.exception("links to queues that come with RQ could not be renewed")
+        return
+    if renewed:
+        log.info("now of %s: %s", bundled.BUNDLED, ", ".join(renewed))
 
 
 def _allow_earlier_hosts(root: Root) -> None:

@@ -185,8 +185,11 @@ def as_user(uid: int) -> dict[str, object]:
 
 def call(command: list[object], **options: object) -> subprocess.CompletedProcess[str]:
     """Run a program somewhere that all may be."""
-    usual = {"stdin": subprocess.DEVNULL, "capture_output": True, "cwd": "/"}
+    usual = {
+        "stdin": subprocess.DEVNULL,
+        "capture_output": True,
+        "cwd": "/",
+        "timeout": 120,
+    }
     words = [str(word) for word in command]
-    return subprocess.run(
-        words, check=False, text=True, timeout=120, **{**usual, **options}
-    )
+    return subprocess.run(words, check=False, text=True, **{**usual, **options})

@@ -24,7 +24,7 @@ def test_after_quick_parts_it_lasts_ten_minutes(parts):
 
 def test_after_slow_parts_it_lasts_as_long_as_ci_has_left(parts):
     took = 33 * MINUTE
-    assert 2 * MINUTE < parts.soak_seconds(took) < 40 * MINUTE - took
+    assert 2 * MINUTE < parts.soak_seconds(took) < 41 * MINUTE - took
 
 
 def test_it_is_never_left_out(parts):
