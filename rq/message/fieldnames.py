@@ -24,6 +24,7 @@ KEY = "_key"
 KEY_OF = "_key_of"  # beside a key: whose it is
 PREPARER = "_preparer"  # the user who prepares, or changes what is prepared
 AS_OPERATOR = "_as_operator"  # beside that: also what others prepare
+BY = "_by"  # who sends the message, as the door knows it
 RELAY_KEY = "relay/"  # how the keys begin under which other hosts hand messages over
 HOPS = "hops"  # a field of its own: how often the message was relayed
 ORIGIN = "orig_msg_id"

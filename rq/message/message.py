@@ -61,6 +61,7 @@ class Message:
     after_fail: str | None = None
     after_end: JsonObject | None = None  # by what, and when, it was freed of them
     post_run_webhook: tuple[str, ...] = ()
+    by: str | None = None  # who sent it, as the door knew them; None: RQ itself
     orig_msg_id: str | None = None
     force_remote: bool = False
     cloned_from: str | None = None
@@ -163,7 +164,7 @@ def from_request(
 
     `origin` is the full id to remember when the message is the first of its chain.
     `is_new`: a sender asks for it, to whom is said what would have no effect. What was
-    accepted elsewhere or before is taken as it is.
+    accepted elsewhere or before is taken as it is. Who sends it, no field says.
     """
     if not isinstance(fields, dict):
         raise BadMessage("a message is a JSON object")

@@ -378,6 +378,15 @@ ROWS = (
         form=Form("URLs to call when it has ended, with blanks between them."),
         called=("webhook", "webhooks", "webhook_url"),
     ),
+    Row(
+        name="by",
+        by=By.RQ,
+        clone=Copied.NEW,
+        travels=False,
+        late=True,
+        about="who sent it, as the door knows it",
+        label="sent by",
+    ),
     Row(name="orig_msg_id", absent="own full id", fixed=True, in_api=False),
     Row(
         name="force_remote",
@@ -485,6 +494,8 @@ ROWS = (
     # The user who prepares a message, or changes what is prepared; and whether as operator,
     # who may change what other users prepare.
     _beside("_preparer", By.BESIDE),
+    # Who sends a message, in the words of a door that has let them in.
+    _beside("_by", By.BESIDE),
     _beside("_as_operator", By.BESIDE),
     # A sentence, of a message with more URLs from before there was a limit.
     _beside("post_run_webhook_cut", By.BESIDE),

@@ -112,7 +112,7 @@ class Feed:
         assert now is not None, "lines are of a file"
         try:
             request = {"dest": owner.name, **orjson.loads(line), "due": now.due}
-            message = owner.make(request, is_new=False)
+            message = owner.make(request, is_new=False, by=self._sender_of(now))
             self._spool.submit(message, row=(now.file, now.taken))
         except (BadMessage, orjson.JSONDecodeError) as error:
             now.refused = f"row {now.taken} of it is no message: {error}"
@@ -123,6 +123,11 @@ class Feed:
         owner.count("accepted")
         self._waiting.append(message.msg_id)
         return True
+
+    def _sender_of(self, rows: Rows) -> str | None:
+        """Return who sends rows: the user whose transaction has accepted them."""
+        txn = self._spool.txns.get(rows.txn)
+        return (txn.preparer or None) if txn is not None else None
 
     # ---- files
 

@@ -155,7 +155,8 @@ def verify(spool_fd: int, message: Message, deep: bool) -> None:
             whole = False
         if not whole:
             raise NotWhole(f"attachment {name} is not whole; attach it again")
-    durable.sync_files(place, message.attachments, spool_fd)
+    if message.attachments:  # else there need be no such directory
+        durable.sync_files(place, message.attachments, spool_fd)
     durable.sync_path(folder(State.PREP, message.msg_id), spool_fd)
     durable.sync_path("prep", spool_fd)
 

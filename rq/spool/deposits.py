@@ -5,6 +5,7 @@ threads of the door do with them: list, read, hash, make durable, copy.
 from __future__ import annotations
 
 import contextlib
+import functools
 import heapq
 import os
 import stat
@@ -19,12 +20,15 @@ from rq.files.durable import content
 from rq.layout import ATTACH, JOB, MSG
 from rq.message.fields import Attachment
 from rq.message.message import MESSAGE_LIMIT, Message
+from rq.proc import users
 from rq.spool import attach as attaching
 from rq.words.nesting import Json, from_json
 
 MOST_FILES = 10_000
 MOST_BYTES = 256 * 1024 * 1024  # of another user's attachments, copied in one turn
 LISTED = 2048  # names that one listing gives: each costs as much as there are
+
+_name_of = functools.lru_cache(maxsize=256)(users.kernel_name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,7 @@ class Deposit:
     foreign: bool  # some of it belongs to another user
     trusted: bool  # and that is root at the most
     key: str  # tells it from all others as long as it lies there
+    uid: int  # whose its file `msg` is
 
     def msg(self) -> bytes:
         """Return the content of `msg`, which is looked at before it is read."""
@@ -116,10 +121,11 @@ def opened(dir_fd: int, path: str) -> Iterator[Deposit]:
 def _looked_at(fd: int) -> Deposit:
     """Refuse all but plain files with names that are allowed."""
     info = os.fstat(fd)
-    owners = {info.st_uid}
+    owners, uid = {info.st_uid}, info.st_uid
     for name in _listed(fd):
         entry = os.stat(name, dir_fd=fd, follow_symlinks=False)
         owners.add(entry.st_uid)
+        uid = entry.st_uid if name == MSG else uid
         if name in (ATTACH, JOB) and stat.S_ISDIR(entry.st_mode):
             continue
         if name != MSG and not name.startswith("."):
@@ -132,7 +138,7 @@ def _looked_at(fd: int) -> Deposit:
     key = f"door/{info.st_ino:x}.{info.st_ctime_ns:x}"
     ours = os.geteuid()
     whose = owners != {ours}, owners <= {ours, 0}
-    return Deposit(fd, tuple(sorted(files)), *whose, key)
+    return Deposit(fd, tuple(sorted(files)), *whose, key, uid)
 
 
 def _inside(fd: int, directory: str, owners: set[int]) -> list[str]:
@@ -181,6 +187,7 @@ class Arrival:
     foreign: bool = False
     trusted: bool = False  # all of it belongs to our own user, or to root
     key: str = ""
+    by: str = ""  # the name of the user whose message it is
     request: Json = None  # the content of its file msg
     attachments: dict[str, Attachment] = field(default_factory=dict)
     error: Exception | None = None
@@ -208,7 +215,8 @@ def look_at(dir_fd: int, name: str) -> Arrival:
             if not deposit.foreign:
                 _sync(dir_fd, f"new/{name}", attachments)
             inode = os.fstat(deposit.fd).st_ino
-            about = inode, deposit.foreign, deposit.trusted, deposit.key
+            by = _name_of(deposit.uid)
+            about = inode, deposit.foreign, deposit.trusted, deposit.key, by
             return Arrival(name, *about, request, attachments)
     except Exception as error:  # noqa: BLE001 - raised again when its turn comes
         return Arrival(name, error=error)

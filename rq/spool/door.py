@@ -270,6 +270,7 @@ def _message(keeper: Keeper, arrival: Arrival) -> Message:
     msg_id = name if keeps else spool.new_id()
     full_id = f"{keeper.origin}{msg_id}"
     message = from_request(arrival.request, msg_id, spool.clock(), full_id)
+    message = message.with_(by=arrival.by)
     if msg_id != name and names.is_msg_id(name):
         message = message.with_(orig_msg_id=name)
     return message

@@ -12,7 +12,7 @@ from rq import names
 from rq.errors import NoSuchMessage, NotUnique, Refused, RQError, Unreachable
 from rq.kinds import Kind
 from rq.layout import Root
-from rq.message import guarded
+from rq.message import fieldnames, guarded
 from rq.message.guarded import Sender
 from rq.rpc import client, loop_client
 from rq.timers import missed
@@ -228,7 +228,9 @@ class Sending:
         """Return the URL of the message that the queue has accepted under a key."""
         guarded.check(timer.queue, Sender.TIMER)
         socket = self.held.root.queue(timer.queue).socket
-        message = {**timer.fields, "dest": timer.dest, "_key": key}
+        # No name of a user holds a colon, so a timer is never taken for a user.
+        whose = {"_key": key, fieldnames.BY: f"timer:{timer.name}"}
+        message = {**timer.fields, "dest": timer.dest, **whose}
         reply = await loop_client.ask(
             socket, "create_message", message, timeout=ASK_TIMEOUT
         )

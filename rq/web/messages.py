@@ -58,7 +58,14 @@ _SEND = {
 _METHODS = at(Door.REST)
 _TO_QUEUE = "destroy"  # after which the ancestor leads to the queue
 # Said by the web alone.
-_OF_RQ = frozenset({fieldnames.KEY_OF, fieldnames.PREPARER, fieldnames.AS_OPERATOR})
+_OF_RQ = frozenset(
+    {
+        fieldnames.KEY_OF,
+        fieldnames.PREPARER,
+        fieldnames.AS_OPERATOR,
+        fieldnames.BY,
+    }
+)
 _FOR_OTHERS = frozenset({"relay", "rq_router"})  # their messages name other queues
 _NO_METHOD = "400 - Invalid method param"
 NOT_FOUND = "msg not found"  # of an id that is in no state, and never will be
@@ -237,10 +244,12 @@ def who(req: Request) -> str:
 
 
 def with_user(req: Request, fields: Mapping[str, Json]) -> dict[str, Json]:
-    """Return what an owner is asked, with whose its key is: the owner knows the web alone,
-    whose word it believes. What a client says of that itself is left out."""
+    """Return what an owner is asked, with who sends it, and whose its key is: the owner
+    knows the web alone, whose word it believes. What a client says of that itself is left
+    out."""
     kept = {name: value for name, value in fields.items() if name not in _OF_RQ}
     key, principal = kept.get(fieldnames.KEY), cast(Principal, req.context.principal)
+    kept[fieldnames.BY] = principal.user
     is_of_relay = str(key).startswith(fieldnames.RELAY_KEY)
     if key is None or (is_of_relay and _is_own(principal)):
         return kept
@@ -251,7 +260,8 @@ def as_preparer(req: Request, request: Mapping[str, Json]) -> dict[str, Json]:
     """Return what an owner is asked to prepare, or to do with what is prepared, with the
     user who asks. An operator may do so with what any user has prepared."""
     principal: Principal = req.context.principal
-    as_whom: dict[str, Json] = {fieldnames.PREPARER: principal.user}
+    user = principal.user
+    as_whom: dict[str, Json] = {fieldnames.PREPARER: user, fieldnames.BY: user}
     if principal.may(Role.OPERATOR):
         as_whom[fieldnames.AS_OPERATOR] = True
     return {**request, **as_whom}

@@ -15,7 +15,7 @@ def test_the_key_of_a_prepared_message_is_forgotten_when_that_was_removed(owner)
     queue = SimpleNamespace(
         spool=spool,
         prepared={},
-        make=lambda request, is_new: a_message(spool.new_id(), **request),
+        make=lambda request, is_new, by: a_message(spool.new_id(), **request),
         admission=SimpleNamespace(check_open=lambda: None),
     )
     asked = [

@@ -100,3 +100,14 @@ def test_a_key_is_its_user_s(clients):
         for name in ("pat", "eve", "pat", "eve")
     ]
     assert ids[0] == ids[2] != ids[1] == ids[3]
+
+
+def test_a_message_says_which_user_of_the_broker_has_sent_it(served):
+    clients, queue = served
+    before = {row["msg_id"] for row in queue.ok("list", {"state": "que"})}
+    for name in ("pat", "eve"):
+        add(clients[name])
+        ids = {row["msg_id"] for row in queue.ok("list", {"state": "que"})} - before
+        [new] = ids
+        assert queue.get(new)["by"] == name
+        before |= ids

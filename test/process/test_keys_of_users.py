@@ -417,7 +417,8 @@ def test_what_one_producer_prepares_no_other_one_changes(web, change, key):
     view = web.daemon.ask_queue(queue, "get_message", {"msg_id": begun})[1]
     assert view["state"] == "prep"
     assert view["_attachments"]["a.txt"]["md5"] == hashlib.md5(b"shop").hexdigest()
-    assert "shop" not in str({**view, "_attachments": ""})
+    assert view["by"] == f"token:{queue}-shop"
+    assert "shop" not in str({**view, "_attachments": "", "by": ""})
     operator = token(web, f"{queue}-ops", role=Role.OPERATOR)
     assert is_done(CHANGES[change](web, queue, begun, operator))
     if change not in ("commit", "commit by the API"):

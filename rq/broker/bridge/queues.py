@@ -20,8 +20,8 @@ from rq.broker.dialects.call import Refusal
 from rq.errors import BadInput, NoSuchQueue, OutcomeUnknown, RQError, Unreachable
 from rq.kinds import PASSING, Kind
 from rq.layout import Root
+from rq.message.fieldnames import BY, KEY_OF
 from rq.message.fieldnames import KEY as _KEY
-from rq.message.fieldnames import KEY_OF
 from rq.replies import Counts, Grant, GrantsView
 from rq.rpc import client
 from rq.rpc.lines.owners import ClientGone, Owners
@@ -35,6 +35,8 @@ PATIENCE = 10.0  # seconds for an answer that was lost
 PAUSE = 0.2  # seconds between two tries
 _LOOK = 1.0  # seconds between two looks for queues that are new
 _FIRST_LOOK, _LONGEST_LOOK = 0.1, 2.0  # seconds between two for an owner
+
+_OF_RQ = (_KEY, KEY_OF, BY)  # said below
 
 Fields = Mapping[str, Json]
 
@@ -78,8 +80,8 @@ class Queues:
             if key is None
             else {_KEY: key, KEY_OF: user}
         )
-        kept = {name: fields[name] for name in fields if name not in (_KEY, KEY_OF)}
-        request = {**kept, **whose, "dest": queue}
+        kept = {name: fields[name] for name in fields if name not in _OF_RQ}
+        request = {**kept, **whose, BY: user, "dest": queue}
         url = await self._ask(queue, "create_message", request)
         return names.split_url(str(url))[1] or ""
 

@@ -353,12 +353,12 @@ async def _all_named(owner: Owner, message: Message) -> Message:
 
 def clone_message(ctx: Context, request: Request) -> Awaitable[Ok[str]]:
     """Accept a copy of a message that has ended."""
-    msg_id = msg_id_in(request)
-    return _cloned(ctx.owner, msg_id)
+    by = idempotency.sender_in(ctx.connection.asker, request)
+    return _cloned(ctx.owner, msg_id_in(request), by)
 
 
-async def _cloned(owner: Owner, msg_id: str) -> Ok[str]:
-    return "ok", await copies.clone(owner, msg_id)
+async def _cloned(owner: Owner, msg_id: str, by: str | None) -> Ok[str]:
+    return "ok", await copies.clone(owner, msg_id, by)
 
 
 def take_copy(ctx: Context, request: Request) -> Awaitable[Ok[str]]:

@@ -57,6 +57,7 @@ from rq.words.states import Event, Role, State
 
 KEY, KEY_OF = fieldnames.KEY, fieldnames.KEY_OF
 PREPARER, AS_OPERATOR = fieldnames.PREPARER, fieldnames.AS_OPERATOR
+BY = fieldnames.BY
 SAME = "_same"  # with a key: refuse it when it came with another message before
 COMMITTED = "commited"  # as the ancestor spells it
 ALREADY = f"msg already {COMMITTED}"
@@ -128,11 +129,21 @@ def _user(said: object, field: str = KEY_OF) -> str:
     raise BadInput(f"{field} is not the name of a user: {said!r:.60}")
 
 
+def sender_in(asker: Asker, request: dict[str, Json]) -> str | None:
+    """Take out of a request who sends its message: whom the kernel names; RQ's own user
+    and root may say for whom they send, "" for RQ itself (None)."""
+    said = request.pop(BY, None)
+    if said is None or not asker.is_own:
+        return asker.principal.name
+    return None if said == "" else _user(said, BY)
+
+
 class Preparer(NamedTuple):
     """As whom something is prepared, or changed while it is."""
 
     user: str  # "": RQ itself
     is_operator: bool
+    by: str | None = None  # who sends what is prepared; None: RQ itself
 
     def check(self, txn: Transaction) -> None:
         """NotPermitted unless this user may change a transaction."""
@@ -159,11 +170,12 @@ class Preparer(NamedTuple):
 def preparer_in(asker: Asker, request: dict[str, Json]) -> Preparer:
     """Take out of a request as whom something is prepared, or changed while it is."""
     said, is_operator = request.pop(PREPARER, None), request.pop(AS_OPERATOR, False)
+    by, name = sender_in(asker, request), asker.principal.name
     if not asker.is_own:
-        return Preparer(asker.principal.name, asker.principal.may(Access.OPERATOR))
+        return Preparer(name, asker.principal.may(Access.OPERATOR), by)
     if said is None:
-        return Preparer("", is_operator=True)
-    return Preparer(_user(said, PREPARER), is_operator is True)
+        return Preparer("", is_operator=True, by=by)
+    return Preparer(_user(said, PREPARER), is_operator is True, by)
 
 
 def _whose(key: object, preparer: object) -> object:
@@ -204,6 +216,7 @@ def accept_request(owner: Owner, asker: Asker, request: dict[str, Json]) -> Acce
     its key, or that it joins; without asking for a turn. KeyReused when its key came with
     another message before, and the request wants to know it."""
     key, is_strict = key_in(asker, request), request.pop(SAME, None) is True
+    by = sender_in(asker, request)
     earlier = None if key is None else key.among(owner)
     text = key and key.text
     is_handed_on = fieldnames.is_handed_on(request, text)
@@ -220,7 +233,7 @@ def accept_request(owner: Owner, asker: Asker, request: dict[str, Json]) -> Acce
             )
         return earlier
     owner.admission.check_open()
-    message = owner.make(request, is_new=not is_handed_on)
+    message = owner.make(request, is_new=not is_handed_on, by=by)
     return owner.accept_quietly(message, **line)
 
 
@@ -229,7 +242,7 @@ def prepare(
 ) -> str:
     """Begin a message, of which its file says who prepares it; return its id."""
     is_handed_on = fieldnames.is_handed_on(request, key and key.text)
-    message = owner.make(request, is_new=not is_handed_on)
+    message = owner.make(request, is_new=not is_handed_on, by=preparer.by)
     extra = {**message.extra, PREPARER: preparer.user}
     if key is not None:
         extra[KEY] = key.kept

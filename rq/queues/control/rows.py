@@ -139,7 +139,8 @@ def _other(owner: Owner, fields: Mapping[str, Json]) -> bytes:
         if name in fields:
             raise BadMessage(f"{name} is not for rows: prepare it as a message")
     wanted = {"dest": owner.name, **fields}
-    message = owner.make(wanted, is_new=not fieldnames.is_handed_on(wanted, None))
+    is_new = not fieldnames.is_handed_on(wanted, None)
+    message = owner.make(wanted, is_new=is_new, by=None)  # looked at, and not kept
     size = len(message.encode())
     if size > _LARGEST:
         raise too_large(size)

@@ -10,6 +10,7 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import islice
+from typing import cast
 
 from rq.errors import BadInput, BadMessage, Busy, NoSuchMessage, WrongState
 from rq.logs import fields
@@ -94,7 +95,9 @@ def _one_by_one(verb: _Verb) -> Handler:
     @functools.wraps(verb)
     def handler(ctx: Context, request: Request) -> NowOrLater[object]:
         txn = _named(ctx.owner, request)
-        idempotency.preparer_in(ctx.connection.asker, request).check(txn)
+        preparer = idempotency.preparer_in(ctx.connection.asker, request)
+        preparer.check(txn)
+        request[idempotency.BY] = preparer.by  # found here, for who makes messages
         if txn.pending is None:
             return verb(ctx.owner, txn, request)
         return _afterwards(verb, ctx.owner, txn, request)
@@ -123,14 +126,17 @@ def prepare_txn(
     decisions.check_in_time(owner.spool, txn)
     decisions.check_open(txn, len(wanted))
     txn.filling = owner.loop.create_future()
-    return _prepared(owner, txn, wanted, txn.filling)
+    by = cast("str | None", request.get(idempotency.BY))
+    return _prepared(owner, txn, wanted, by)
 
 
 async def _prepared(
-    owner: Owner, txn: Transaction, wanted: Sequence[Json], ended: asyncio.Future[None]
+    owner: Owner, txn: Transaction, wanted: Sequence[Json], by: str | None
 ) -> Ok[list[str]]:
     """Prepare messages a few at a time, once all of them are known to be good."""
     messages: list[Message] = []
+    ended = txn.filling
+    assert ended is not None, "who is filling it has said so"
 
     def prepare(message: Message) -> None:
         owner.admission.check_open()
@@ -138,10 +144,8 @@ async def _prepared(
 
     try:
         said = await predecessors.answers(owner, wanted)
-        await in_slices(
-            enumerate(wanted),
-            lambda pair: messages.append(_message_of(owner, said, *pair)),
-        )
+        make = functools.partial(_message_of, owner, said, by)
+        await in_slices(enumerate(wanted), lambda pair: messages.append(make(*pair)))
         await in_slices(messages, prepare, owner.wake)
     finally:
         txn.filling = None
@@ -163,7 +167,9 @@ def add_rows(
     return rows.add(owner, txn, wanted, txn.filling)
 
 
-def _message_of(owner: Owner, said: Answers, at: int, fields: Json) -> Message:
+def _message_of(
+    owner: Owner, said: Answers, by: str | None, at: int, fields: Json
+) -> Message:
     """Return the message that is asked for; BadMessage tells which one cannot be."""
     try:
         if not isinstance(fields, dict):
@@ -171,7 +177,7 @@ def _message_of(owner: Owner, said: Answers, at: int, fields: Json) -> Message:
         predecessors.check(fields, said)
         wanted = {"dest": owner.name, **fields}
         is_new = not fieldnames.is_handed_on(wanted, None)
-        message = owner.make(wanted, is_new=is_new)
+        message = owner.make(wanted, is_new=is_new, by=by)
         message.encode_new()
     except BadMessage as error:
         raise type(error)(f"messages[{at}]: {error}") from None

@@ -24,7 +24,7 @@ from rq.errors import (
     of_call,
 )
 from rq.layout import Root, folder
-from rq.message import guarded
+from rq.message import fieldnames, guarded
 from rq.message.causes import Cause
 from rq.message.fields import Attachment, JsonObject
 from rq.message.guarded import Sender
@@ -50,31 +50,31 @@ _MORE = 1024  # bytes that the receiver adds to a message
 async def take_copy(
     owner: Owner,
     request: Json,
-    source: Path | None,
-    attachments: Mapping[str, Attachment],
+    source: Path,
+    message: Message,
     key: str | None = None,
 ) -> str:
-    """Accept a new message with the attachments of the folder `source`; return its
+    """Accept a copy of `message`, with the attachments of its folder `source`; return its
     full id once it is durable. Of those with one `key` the first is taken."""
-    copy = await _unaccepted(owner, request, source, attachments)
+    copy = await _unaccepted(owner, request, source, message)
     accepted_id = accept_once(owner, copy, key)
     await owner.committed()
     return owner.full_id(accepted_id)
 
 
 async def _unaccepted(
-    owner: Owner,
-    request: Json,
-    source: Path | None,
-    attachments: Mapping[str, Attachment],
+    owner: Owner, request: Json, source: Path, original: Message
 ) -> Message:
-    """Return a new message that is not accepted yet. With attachments it is in prep, and
-    `accept_once` discards it there if it does not take it."""
+    """Return a new message that is not accepted yet, sent by who sent the original. With
+    attachments it is in prep, and `accept_once` discards it there if it does not take
+    it."""
     owner.admission.check_open()
-    if source is not None and not attachments and names.is_ancestors(source.name):
+    attachments = original.attachments
+    if not attachments and names.is_ancestors(source.name):
         attachments = await _unnamed(owner, source)
-    message = owner.make(request, is_new=False).with_(attachments=dict(attachments))
-    if source is not None and attachments:
+    message = owner.make(request, is_new=False, by=original.by)
+    message = message.with_(attachments=dict(attachments))
+    if attachments:
         await _prepare_copy(owner, message, source)
     return message
 
@@ -144,9 +144,11 @@ def _not_copied(error: OSError | BadInput | NotWhole) -> RQError:
     return of_call(error)(text)
 
 
-async def clone(owner: Owner, msg_id: str) -> str:
-    """Accept a copy of a message that has ended; return its full id."""
-    accepted_id = accept_once(owner, await cloned(owner, msg_id, {}), None)
+async def clone(owner: Owner, msg_id: str, by: str | None) -> str:
+    """Accept a copy of a message that has ended, sent by who asks for it; return its full
+    id."""
+    copy = (await cloned(owner, msg_id, {})).with_(by=by)
+    accepted_id = accept_once(owner, copy, None)
     await owner.committed()
     return owner.full_id(accepted_id)
 
@@ -164,7 +166,7 @@ async def cloned(owner: Owner, msg_id: str, changes: Mapping[str, Json]) -> Mess
     request.update(changes)
     request = {name: value for name, value in request.items() if value is not None}
     source = owner.queue.path / folder(state, msg_id)
-    return await _unaccepted(owner, request, source, message.attachments)
+    return await _unaccepted(owner, request, source, message)
 
 
 def _copied(message: Message, without: Container[str]) -> dict[str, Json]:
@@ -241,7 +243,7 @@ async def _send_copy(
     target(owner.root, name)
     if name == owner.name:
         source = owner.queue.path / folder(State.RUN, message.msg_id)
-        return await take_copy(owner, copy, source, message.attachments)
+        return await take_copy(owner, copy, source, message)
     request = {"message": copy, "queue": owner.name, "msg_id": message.msg_id}
     reply = await loop_client.ask(owner.root.queue(name).socket, "take_copy", request)
     return accepted(reply)
@@ -271,7 +273,7 @@ async def take_copy_from(owner: Owner, request: JsonObject) -> str:
         owner,
         request.get("message"),
         source,
-        message.attachments,
+        message,
         None if key is None else str(key),
     )
 
@@ -301,7 +303,7 @@ def owed_copy(
     """Return the entry of the outbox that copies a message to a queue, attachments
     included, to run there at `due`; it knows the `result` of its parent."""
     copy = _copied(message, NOT_DUPED)
-    copy.update(dest=dest, due=due, count=0)
+    copy.update(dest=dest, due=due, count=0, **{fieldnames.BY: message.by or ""})
     _tell_result(copy, result)
     out: OutEntry = {"dest": RELAY if names.is_remote(dest) else dest, "message": copy}
     files = bool(message.attachments) or names.is_ancestors(message.msg_id)

@@ -21,6 +21,7 @@ from rq.config.settings import RootConfig
 from rq.errors import RQError, Unreachable
 from rq.layout import Root
 from rq.logs import fields
+from rq.message import fieldnames
 from rq.message.fields import ENV_STRING_LIMIT
 from rq.message.message import URLS_CUT, Message
 from rq.queues.attempts.outcome import Outcome
@@ -110,14 +111,15 @@ def webhooks(
     if len(text.encode()) > ENV_STRING_LIMIT - 1024:
         text = orjson.dumps(_cut(story)).decode()
     return [
-        _to_webhook(url, text, _webhook_id(story, number, text))
+        _to_webhook(url, text, _webhook_id(story, number, text), message.by)
         for number, url in enumerate(message.post_run_webhook)
     ]
 
 
-def _to_webhook(url: str, text: str, webhook_id: str) -> OutEntry:
+def _to_webhook(url: str, text: str, webhook_id: str, by: str | None) -> OutEntry:
     params = {"param1": url, "param2": text, "param3": webhook_id}
-    return {"dest": WEBHOOK, "message": {"dest": WEBHOOK, **params}}
+    whose = {fieldnames.BY: by or ""}
+    return {"dest": WEBHOOK, "message": {"dest": WEBHOOK, **params, **whose}}
 
 
 def _story(

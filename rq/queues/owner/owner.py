@@ -115,14 +115,15 @@ class Owner:
     def full_id(self, msg_id: str) -> str:
         return f"{self.url}/{msg_id}"
 
-    def make(self, request: Json, *, is_new: bool) -> Message:
+    def make(self, request: Json, *, is_new: bool, by: str | None) -> Message:
         """Return a message with an id of its own; BadMessage when a field is wrong.
         `is_new`: a sender asks for it, and no field may be without effect. What was
-        accepted before, here or by another RQ, is taken as it is."""
+        accepted before, here or by another RQ, is taken as it is. `by`: who sends it, as
+        the door knows them; None: RQ itself."""
         msg_id, now = self.spool.new_id(), self.spool.clock()
         message = from_request(
             request, msg_id, now, self.full_id(msg_id), is_new=is_new
-        )
+        ).with_(by=by)
         if is_new and message.unique_key and not self.uniqueness.on:
             raise BadMessage(
                 f"unique_key has no effect: queue {self.name} has no setting unique"
