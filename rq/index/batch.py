@@ -20,8 +20,9 @@ too, as soon as the queue's own history does not hold its acceptance any more
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from operator import attrgetter
 
 import orjson
 
@@ -92,6 +93,7 @@ class Row:
 
 
 ROW_NAMES = tuple(Row.__slots__)
+_values: Callable[[Row], tuple[Cell, ...]] = attrgetter(*ROW_NAMES)
 _SELECT = f"SELECT {', '.join(ROW_NAMES)} FROM messages WHERE queue = ? AND msg = ?"
 _INSERT = f"INSERT INTO messages ({', '.join(ROW_NAMES)}) VALUES ({', '.join('?' * len(ROW_NAMES))})"
 _UPDATE = (
@@ -239,8 +241,9 @@ class Batch:
             values = self.base.execute(_SELECT, key).fetchone()
             if values is None:
                 return None
-            row = Row(**dict(zip(ROW_NAMES, values, strict=True)))
-            self._rows[key], self._before[key] = row, replace(row)
+            cells = dict(zip(ROW_NAMES, values, strict=True))
+            row = self._rows[key] = Row(**cells)
+            self._before[key] = Row(**cells)
         return row
 
     def _count(self, source: Source, record: Record) -> None:
@@ -419,10 +422,6 @@ class Batch:
 
 
 _COMMITTED: Record = {"ev": Event.COMMIT, "state": State.QUE, "was": State.PREP}
-
-
-def _values(row: Row) -> list[Cell]:
-    return [getattr(row, name) for name in ROW_NAMES]
 
 
 def _run_values(attempt: Attempt) -> tuple[Cell, ...]:

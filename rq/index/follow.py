@@ -23,6 +23,7 @@ What may happen
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -187,16 +188,12 @@ class Follower:
         """Return the file that is written to, if the place stands in it; else nothing."""
         active = history.active_segments(self._dir)
         at = self.at
-        if len(active) != 1 or at.file != active[0].name or at.at is None:
+        if len(active) != 1 or at.file != active[0].name:
             return []
         part = _part(active[0])
         if part is None or part.header["journal"] != at.journal:
             return []
-        with active[0].path.open("rb") as file:
-            if os.fstat(file.fileno()).st_ino != at.inode:
-                return []
-            text = next(_lines(file.fileno(), part, at.at), None)
-        return [part] if text is not None and self._stands(text) else []
+        return [part] if self._stands_at_hint(part) else []
 
     def _stands(self, text: _Text) -> bool:
         return (text.line["seq"], text.checksum) == (self.at.seq, self.at.checksum)
@@ -227,8 +224,22 @@ class Follower:
         holding = [part for part in parts if part.segment.first <= at.seq]
         if not holding:
             return  # retention has removed it
-        if not any(map(self._stands, _lines_of(holding[-1]))):
+        part = holding[-1]
+        if not self._stands_at_hint(part) and not any(
+            map(self._stands, _lines_of(part))
+        ):
             raise Moved
+
+    def _stands_at_hint(self, part: _Part) -> bool:
+        """Whether the place stands where it was: no line before it has to be read then."""
+        at = self.at
+        if at.file != part.segment.path.name or at.at is None:
+            return False
+        with part.segment.path.open("rb") as file, contextlib.suppress(Damaged):
+            if os.fstat(file.fileno()).st_ino == at.inode:
+                text = next(_lines(file.fileno(), part, at.at), None)
+                return text is not None and self._stands(text)
+        return False
 
 
 def _bounded(part: _Part, following: _Part) -> _Part:

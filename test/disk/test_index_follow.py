@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from dataclasses import replace
 from itertools import islice
 
 import pytest
@@ -196,16 +197,37 @@ def test_history_that_was_removed_is_passed_over(owner, follower):
 def test_a_bad_line_of_history_is_damage(owner, follower):
     ids = commit(owner, 3)
     owner.spool.journal.seal()
-    segment = history.segments(owner.queue.journal_dir)[0].path
-    data = bytearray(segment.read_bytes())
-    at = data.index(ids[1].encode())
-    data[at] ^= 1
-    os.chmod(segment, 0o600)
-    segment.write_bytes(data)
+    spoil(history.segments(owner.queue.journal_dir)[0].path, ids[1])
     seen = []
     with pytest.raises(Damaged):
         seen.extend(line["msg"] for line in follower.read())
     assert seen == ids[:1]
+
+
+def test_what_was_read_of_a_segment_is_not_read_again(owner, follower):
+    ids = commit(owner, 3)
+    owner.spool.journal.seal()
+    lines = follower.read()
+    assert [line["msg"] for line in islice(lines, 2)] == ids[:2]
+    spoil(history.segments(owner.queue.journal_dir)[0].path, ids[0])
+    assert accepted(again(follower, owner)) == ids[2:]
+
+
+def test_a_hint_that_leads_into_a_line_of_another_journal_is_none(owner, follower):
+    ids = commit(owner, 3)
+    owner.spool.journal.seal()
+    assert accepted(follower) == ids
+    elsewhere = replace(follower.at, at=follower.at.at - 7, checksum="00000000")
+    with pytest.raises(Moved):
+        accepted(Follower(owner.queue.journal_dir, elsewhere))
+
+
+def spoil(segment, text):
+    """Flip a bit of a text in a segment, in place."""
+    data = bytearray(segment.read_bytes())
+    data[data.index(text.encode())] ^= 1
+    os.chmod(segment, 0o600)
+    segment.write_bytes(data)
 
 
 def test_a_look_finds_what_has_changed(owner, follower):
