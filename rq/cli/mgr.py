@@ -148,7 +148,7 @@ def start(root: Root, say: Say) -> bool:
             stderr=last_words,
             start_new_session=True,
             cwd="/",
-            env=_environment(),
+            env=environment(),
         )
     _await_pong(root, process, words_file, say)
     # Its parent is init from now on; this process has nothing to wait for.
@@ -156,7 +156,7 @@ def start(root: Root, say: Say) -> bool:
     return True
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     """Return the environment of the supervisor: of the shell's, only these."""
     names = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER", "LOGNAME")
     environment = {name: os.environ[name] for name in names if name in os.environ}

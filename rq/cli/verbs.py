@@ -83,6 +83,10 @@ VERBS: dict[str, tuple[str, str]] = {
         "token:token",
         "create | ls | revoke: secrets with which programs sign in",
     ),
+    "sandbox": (
+        "sandbox:sandbox",
+        "run a command, say tests, with an RQ of its own that is gone afterwards",
+    ),
     "config": ("config_show:config", "show: the settings in force"),
     "version": (
         "version:version",
@@ -114,7 +118,7 @@ NAMED = {
     "verify_rules": "router:named_rules",
 }
 # These need no RQ on this machine; they are given the option --root, or None.
-ROOTLESS = frozenset({"work"})
+ROOTLESS = frozenset({"work", "sandbox"})
 # These find or make a clean state themselves.
 UNWARNED = frozenset({"up", "down", "check", "version"})
 # The first verb of a group in the help, and what the group is about.

@@ -57,7 +57,7 @@ def main(argv: list[str] | None = None) -> int:
         _renew_links(root)
         _allow_earlier_hosts(root)
         turnlimit.watch()
-        program = _Program(root, settings, options.ready_fd, held)
+        program = _Program(root, settings, options, held)
         asyncio.run(program.run())
         return DISPLACED if program.is_displaced else 0
     finally:
@@ -76,6 +76,14 @@ def _options(argv: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--ready-fd", type=int, metavar="N", help="write a line here when it serves"
+    )
+    parser.add_argument(
+        "--without",
+        action="append",
+        default=[],
+        choices=[*HELPERS],
+        metavar="HELPER",
+        help="do not start one of %(choices)s, whatever the config says",
     )
     return parser.parse_args(argv)
 
@@ -163,7 +171,7 @@ class _Program:
     """The supervisor from start to stop."""
 
     def __init__(
-        self, root: Root, settings: RootConfig, ready_fd: int | None, lock: int
+        self, root: Root, settings: RootConfig, options: argparse.Namespace, lock: int
     ) -> None:
         self._root = root
         self._settings = settings
@@ -174,7 +182,8 @@ class _Program:
         self._table = self._minder.table
         self._commands = Commands(self._minder, settings, fingerprint.of_source())
         self._pauses = Pauses(root, self._commands.send_wake)
-        self._ready_fd = ready_fd
+        self._ready_fd: int | None = options.ready_fd
+        self._without: list[str] = options.without
         self._signals: list[signal.Signals] = []
         self._stopping = False
         self._status = ""
@@ -192,7 +201,8 @@ class _Program:
         for name in definitions.half_deleted(self._root):
             self._table.delete(name)
         self._minder.adopt()
-        self._table.mind_helpers(self._settings, _wants_broker(self._root))
+        broker = _wants_broker(self._root)
+        self._table.mind_helpers(self._settings, broker, self._without)
         server.start()
         log.info("started %s", logs.fields(root=self._root.path, pid=os.getpid()))
         daemon.notify("READY=1")

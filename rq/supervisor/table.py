@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections.abc import Collection
 
 from rq import config
 from rq.config.settings import RootConfig
@@ -40,16 +41,21 @@ class Table:
         self.deleting: dict[str, float] = {}  # queue: when to try (monotonic)
         self.forgetting: set[str] = set()  # queues whose directory is gone
         self.changes = 0
+        self._without: Collection[str] = ()
         self._waiting: set[asyncio.Future[None]] = set()
         self._mind(*FORKS)
 
     # ---- what is wanted
 
-    def mind_helpers(self, settings: RootConfig, broker: bool) -> None:
+    def mind_helpers(
+        self, settings: RootConfig, broker: bool, without: Collection[str] = ()
+    ) -> None:
+        """Start the helpers that the settings want, and never those in `without`."""
+        self._without = without
         index = settings.index is not None
         wanted = {Kind.WEB: settings.web, Kind.INDEX: index, Kind.BROKER: broker}
         for kind in HELPERS:
-            if wanted.get(kind, True):
+            if wanted.get(kind, True) and kind not in without:
                 self._mind(kind, kind)
 
     def mind_broker(self, wanted: bool) -> None:
@@ -67,6 +73,8 @@ class Table:
         self._grace = settings.grace
         wanted = {Kind.WEB: settings.web, Kind.INDEX: settings.index is not None}
         for kind, is_wanted in wanted.items():
+            if kind in self._without:
+                continue
             process = self._mind(kind, kind)
             process.wanted = is_wanted
             process.stop_again = process.running

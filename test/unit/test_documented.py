@@ -227,7 +227,8 @@ _USES = {
         "duckdb",
         "shown",
     },
-    "python": {"run", "worker", "job", "notebook", "shown"},
+    "python": {"run", "worker", "job", "notebook", "pytest", "shown"},
+    "js": {"node"},
     "json": {
         "notice",
         "root",
