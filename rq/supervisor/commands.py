@@ -86,7 +86,7 @@ class Commands:
         asker.check(word, command.role, command.own)
         if command.makes and not (asker.is_own or self._settings.allow_new_queue):
             raise NotPermitted(
-                "queues cannot be made here: allow_new_queue is not true"
+                "queues cannot be made here, nor changed: allow_new_queue is not true"
             )
         text = arg.decode("utf-8", "replace").strip()
         return await command.handler(
@@ -226,6 +226,23 @@ class Commands:
             raise Refused(f"queue not created: it was made and does not run: {why}")
         return ["success", "queue created - awesome"]
 
+    async def _change(self, arg: str) -> Reply:
+        """Give a queue other settings; it goes by them at once."""
+        data = _object(arg)
+        if data is None:
+            raise BadInput("a change is {name, changes}")
+        name = str(data.get("name", ""))
+        if name not in self._table.queues():
+            raise NoSuchQueue(f"there is no queue {name:.80}")
+        if self._table.is_deleting(name):
+            raise Busy(f"queue {name} is being deleted")
+        try:
+            name = definitions.change(self._root, data)
+        except BadConfig as error:
+            raise BadInput(f"queue not changed: {error}") from None
+        self._minder.reload(name)
+        return ["ok", name]
+
     async def _define(self, arg: str) -> Reply:
         """Make or change a queue that scandir declares; it need not be up yet."""
         data = _object(arg)
@@ -290,6 +307,7 @@ class Commands:
         "resume_queue": Command(_resume, Role.OPERATOR),
         "restart_queue": Command(_restart, Role.OPERATOR),
         "create_queue": Command(_create, Role.ADMIN, makes=True),
+        "change_queue": Command(_change, Role.ADMIN, makes=True),
         "delete_queue": Command(_delete, Role.ADMIN),
         "define_queue": Command(_define, Role.ADMIN, own=True),
         "undefine_queue": Command(_undefine, Role.ADMIN, own=True),

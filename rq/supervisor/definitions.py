@@ -12,7 +12,14 @@ from pathlib import Path
 
 from rq import config, names
 from rq.config import displaced, files, trash
-from rq.errors import BadConfig, BadInput, CannotRead, Refused, WrongState
+from rq.errors import (
+    BadConfig,
+    BadInput,
+    CannotRead,
+    NoSuchQueue,
+    Refused,
+    WrongState,
+)
 from rq.layout import QueueDir, Root
 from rq.words.nesting import Json
 
@@ -77,6 +84,44 @@ def create(root: Root, data: Mapping[str, Json]) -> str:
         raise WrongState("already created")
     files.make_queue(queue, checked.to_json(), API_MARK)
     return name
+
+
+def change(root: Root, data: Mapping[str, Json]) -> str:
+    """Give a queue that no link declares other settings, which `data` has under its name;
+    null takes one away. Return its name."""
+    name = names.queue_name(data.get("name"))
+    changes = data.get("changes")
+    if not isinstance(changes, dict):
+        raise BadInput("a change is {name, changes}")
+    check_in_place(root, name)
+    queue = root.queue(name)
+    if not queue.config.is_file() or is_alias(root, name):
+        raise NoSuchQueue(f"there is no queue {name}")
+    settings = config.read_json(queue.config)
+    _check_change(queue, settings, changes)
+    after = {key: it for key, it in {**settings, **changes}.items() if it is not None}
+    checked = config.queue_config(after, queue.config)
+    files.write_state(queue.config, checked.to_json())
+    return name
+
+
+def _check_change(
+    queue: QueueDir, settings: Mapping[str, object], changes: Mapping[str, Json]
+) -> None:
+    """Raise what keeps the settings of a queue as they are."""
+    mark = mark_of(queue)
+    if mark.get("owner") == SCANDIR:
+        raise Refused(
+            f"queue {queue.name} is declared by scandir/{queue.name}: change the "
+            "config.json of the directory that the link leads to"
+        )
+    if "name" in changes:
+        raise BadInput("the name of a queue does not change: make another one")
+    if of_root := {"user", "group"} & {*settings, *changes}:
+        raise Refused(
+            f"{' and '.join(sorted(of_root))} is for root alone, who writes "
+            f"{queue.config}: a queue with it is not changed by a request"
+        )
 
 
 def define(root: Root, data: Mapping[str, Json]) -> str:

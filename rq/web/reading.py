@@ -104,7 +104,7 @@ async def rows(
         if order and not after:
             request = {"state": str(state), "limit": limit, "order": order}
             return (await views.rows(site.owners, name, request))[0]
-        return await _listed(site, name, state, limit, after)
+        return await matching(site, name, {"state": str(state)}, limit, after)
     except RQError as error:
         if error.kind not in _NOBODY:
             raise
@@ -113,13 +113,13 @@ async def rows(
         return [row for row in listed if "due" in row]  # those that can be read
 
 
-async def _listed(
-    site: Site, name: str, state: State, limit: int, after: str
+async def matching(
+    site: Site, name: str, wanted: Mapping[str, object], limit: int, after: str
 ) -> list[MessageRow]:
     """Return what the owner lists; where its answer ends early, it is asked to go on."""
     rows: list[MessageRow] = []
     while True:
-        request = {"state": str(state), "limit": limit - len(rows)}
+        request = {**wanted, "limit": limit - len(rows)}
         if last := rows[-1]["msg_id"] if rows else after:
             request["after"] = last
         more, ends_early = await views.rows(site.owners, name, request)

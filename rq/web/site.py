@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SEARCHES = 2  # at once
+LOOKS = 8  # that owners make at once
 WAITING = 8  # that may wait for their turn
 _FILES = 8
 
@@ -35,10 +37,22 @@ class Pools:
         self._files = ThreadPoolExecutor(_FILES, "rq-file")
         self._searches = ThreadPoolExecutor(SEARCHES, "rq-search")
         self._searching = 0
+        self._looking = 0
 
     def file(self, act: Callable[..., T], *args: object) -> asyncio.Future[T]:
         """Do something with a file."""
         return asyncio.get_running_loop().run_in_executor(self._files, act, *args)
+
+    @contextlib.contextmanager
+    def looking(self) -> Iterator[None]:
+        """Let an owner look into its messages; Busy when it looks for many already."""
+        if self._looking >= LOOKS:
+            raise Busy(f"{LOOKS} lists are being looked for: try again in a moment")
+        self._looking += 1
+        try:
+            yield
+        finally:
+            self._looking -= 1
 
     def search(self, act: Callable[..., T], *args: object) -> asyncio.Future[T]:
         """Search, when it is its turn; Busy when too many wait already."""

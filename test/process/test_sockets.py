@@ -59,7 +59,7 @@ ROLES = {
         Role.VIEWER: "ping uptime version environment queues status",
         Role.PRODUCER: "wake_queue",
         Role.OPERATOR: "up_queue down_queue pause_queue resume_queue restart_queue",
-        Role.ADMIN: "create_queue delete_queue define_queue undefine_queue broker "
+        Role.ADMIN: "create_queue change_queue delete_queue define_queue undefine_queue broker "
         "shutdown",
     },
     "timers": {
@@ -168,7 +168,7 @@ def test_an_admin_makes_queues_only_where_allow_new_queue_says_so(site):
     wanted = {"name": "made", "script": str(site.script)}
     with acting_as(STRANGER, 0, [1]):
         reply = asked(site, "supervisor", "create_queue", wanted)
-    text = "queues cannot be made here: allow_new_queue is not true"
+    text = "queues cannot be made here, nor changed: allow_new_queue is not true"
     assert reply == ["fail", text]
     assert not site.root.queue("made").path.exists()
     settings = json.loads(site.root.config.read_text())

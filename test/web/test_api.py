@@ -422,3 +422,44 @@ def test_all_messages_that_match_are_changed_by_one_request(web):
         post(web, place, wrong), 422, "bad_input"
     )
     refused(web.get(f"{place}/x"), 404, "no_such_message")
+
+
+def ids_of(web, queue, query, **headers):
+    answer = web.get(f"{API}/{queue}/messages?{query}", **headers)
+    assert answer.status == 200, answer.text
+    return [row["msg_id"] for row in answer.json["messages"]], answer.json["next"]
+
+
+def test_messages_are_listed_by_what_they_say(web):
+    name = web.queue('echo err no room for "$RQ_PARAM1" >&3')
+    ids = [sent(web, name, param1=text) for text in ("Anna", "Bert", "anna 2", "Carl")]
+    for msg_id in ids:
+        in_state(web, name, msg_id, "err")
+    anna, bert, again, carl = ids
+    assert ids_of(web, name, "state=err&find=anna") == ([again, anna], None)
+    assert ids_of(web, name, "state=err&text=FOR+bert") == ([bert], None)
+    assert ids_of(web, name, "state=err&param1=Carl") == ([carl], None)
+    assert ids_of(web, name, "state=err&cause=said_err")[0] == ids[::-1]
+    assert ids_of(web, name, "state=err&older=1h")[0] == []
+    assert ids_of(web, name, "state=err&find=nobody") == ([], None)
+    page, cursor = ids_of(web, name, "state=err&find=anna&limit=1")
+    assert (page, cursor) == ([again], again)
+    last = ids_of(web, name, f"state=err&find=anna&limit=1&cursor={cursor}")
+    assert last == ([anna], None)
+    wrong = web.get(f"{API}/{name}/messages?find=x&order=next")
+    assert "leave order" in refused(wrong, 422, "bad_input")
+
+
+def test_what_is_not_shown_is_not_found(web):
+    """Nobody below admin reads a hidden address letter by letter."""
+    viewer = bearer(web, "vera", Role.VIEWER, "*")
+    web.queue("echo done >&3", "webhook", num_workers=0)
+    msg_id = sent(web, "webhook", param1="https://h.example/secret-path")
+    whole = "param1=https://h.example/secret-path"
+    assert ids_of(web, "webhook", whole)[0] == [msg_id]
+    assert ids_of(web, "webhook", whole, **viewer)[0] == []
+    assert ids_of(web, "webhook", "find=secret", **viewer)[0] == []
+    assert ids_of(web, "webhook", "find=h.example", **viewer)[0] == [msg_id]
+    assert ids_of(web, "webhook", "key=x")[0] == []
+    by_key = web.get(f"{API}/webhook/messages?key=x", **viewer)
+    refused(by_key, 403, "not_allowed")

@@ -7,6 +7,7 @@ or without a status 2xx, its test fails.
 from __future__ import annotations
 
 import json
+import uuid
 
 import pytest
 import schemathesis
@@ -187,6 +188,16 @@ def a_file(**parts):
     return recipe
 
 
+def spare(**parts):
+    """Return a recipe about a queue that nothing else needs."""
+
+    def recipe(world):
+        name = world.web.queue("echo done >&3", num_workers=0)
+        return {"path_parameters": {"name": name}, **parts}
+
+    return recipe
+
+
 def of_timer(world):
     return {"path_parameters": {"timer": "yearly"}}
 
@@ -201,6 +212,16 @@ RECIPES = {
     "getDocument": lambda world: {},
     "listQueues": lambda world: {},
     "getQueue": of_queue(),
+    "countMessages": lambda world: {},
+    "createQueue": lambda world: {
+        "body": {"name": f"n{uuid.uuid4().hex[:8]}", "pull": {}},
+        "media_type": JSON,
+    },
+    "changeQueue": spare(body={"nice": 5}, media_type=JSON),
+    "deleteQueue": spare(),
+    "downQueue": spare(),
+    "upQueue": spare(),
+    "restartQueue": spare(),
     "pauseQueue": of_queue(body={"why": "no", "until": 4e9}, media_type=JSON),
     "resumeQueue": of_queue(),
     "sendMessage": of_queue(
@@ -273,7 +294,7 @@ RECIPES = {
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
-    with served(tmp_path_factory.mktemp("fuzz")) as web:
+    with served(tmp_path_factory.mktemp("fuzz"), allow_new_queue=True) as web:
         if not web.daemon.root.index.exists():
             fill(web.daemon.root)  # an index without rows answers, too
         yield World(web)

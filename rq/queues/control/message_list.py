@@ -31,6 +31,7 @@ from rq.words.states import COUNTED, HASHED, LIVE, State
 
 LIMIT = 20
 MOST = 10_000
+BELOW_ADMIN = "below_admin"  # of a request: its asker asks for one who is no admin
 NEXT = "next"  # an order: what runs next comes first
 MOST_NEXT = 1000  # that are listed so, in one go
 LIST_BYTES = 4 * 1024 * 1024  # of an answer, which then ends early

@@ -147,7 +147,8 @@ def messages(ctx: Context, request: Request) -> Awaitable[Reply]:
 
 def listed(ctx: Context, request: Request) -> Awaitable[_Rows]:
     """Answer messages of a state with their main fields."""
-    sees_all = ctx.connection.asker.principal.may(Role.ADMIN)
+    is_for_admin = not request.get(message_list.BELOW_ADMIN)
+    sees_all = is_for_admin and ctx.connection.asker.principal.may(Role.ADMIN)
     return _listed(ctx.owner, request, sees_all=sees_all)
 
 

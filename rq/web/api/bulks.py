@@ -12,8 +12,8 @@ from rq.kinds import Kind
 from rq.message.action import Door
 from rq.message.actions import Word, at
 from rq.replies import BulkChoice, BulkView
+from rq.web.api.messages import MessageFilter
 from rq.web.api.operation import OF_OWNERS, PREFIX, Answer, Header, Operation
-from rq.web.api.shapes import Limits
 from rq.web.forms import Form
 from rq.web.messages import check_move, who
 from rq.web.site import Site
@@ -27,32 +27,6 @@ else:
 _PLACE = "/queues/{name}/bulk"
 _OF_ONE = (*OF_OWNERS, Kind.NO_SUCH_MESSAGE)
 _LOCATION = Header(name="Location", about="where it is shown how far it is")
-_Text = Annotated[str | None, Limits(longest=4096)]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MessageFilter:
-    """Messages of one state; each further field makes them fewer."""
-
-    state: Literal["prep", "que", "run", "done", "relayed", "err", "dismissed"]
-    before: Annotated[
-        float | None, "epoch seconds: they came into their state earlier"
-    ] = None
-    older: Annotated[
-        str | None, Limits(longest=40), "in place of before, an age: 90, 10m, 2d"
-    ] = None
-    after: Annotated[float | None, "epoch seconds: or not earlier"] = None
-    cause: _Text = None
-    group: Annotated[_Text, "failures that are alike, as a count names them"] = None
-    text: Annotated[_Text, "a part of what was said last"] = None
-    find: Annotated[
-        _Text, "words, each a part of id, params, text, cause, key or src"
-    ] = None
-    key: Annotated[_Text, "the unique_key"] = None
-    param1: _Text = None
-    param2: _Text = None
-    param3: _Text = None
-    param4: _Text = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

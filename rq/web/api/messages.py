@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from rq.rpc.lines.owners import ClientGone
 from rq.spool import attempts_kept
 from rq.spool.attempts_kept import Part
 from rq.web import downloads, reading
+from rq.web.answers import sees_secrets
 from rq.web.api.operation import OF_OWNERS, PREFIX, Answer, Header, Media, Operation
 from rq.web.api.shapes import Limits, with_fields
 from rq.web.connection import LOST
@@ -86,9 +88,37 @@ class Sent(TypedDict):
     ]
 
 
+_Text = Annotated[str | None, Limits(longest=4096)]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listing:
-    """Which messages are listed."""
+class MessageFilter:
+    """Messages of one state; each further field makes them fewer."""
+
+    state: States
+    before: Annotated[
+        float | None, "epoch seconds: they came into their state earlier"
+    ] = None
+    older: Annotated[
+        str | None, Limits(longest=40), "in place of before, an age: 90, 10m, 2d"
+    ] = None
+    after: Annotated[float | None, "epoch seconds: or not earlier"] = None
+    cause: _Text = None
+    group: Annotated[_Text, "failures that are alike, as a count names them"] = None
+    text: Annotated[_Text, "a part of what was said last"] = None
+    find: Annotated[
+        _Text, "words, each a part of id, params, text, cause, key or src"
+    ] = None
+    key: Annotated[_Text, "the unique_key"] = None
+    param1: _Text = None
+    param2: _Text = None
+    param3: _Text = None
+    param4: _Text = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing(MessageFilter):
+    """Which messages are listed: of a state, all or those that match."""
 
     state: States = "que"
     limit: Annotated[int, Limits(least=1, most=MOST_LISTED)] = 100
@@ -140,16 +170,36 @@ def sent(site: Site, url: str, *, joined: bool = False) -> Answer:
 
 async def list_messages(site: Site, req: Request, body: Listing, name: str) -> Messages:
     after = names.msg_id(body.cursor) if body.cursor else ""
-    state = State(body.state)
+    state, wanted = State(body.state), _filter_of(body)
+    if wanted and body.order == reading.NEXT:
+        raise BadInput("messages that match are listed the newest first: leave order")
     if body.order == reading.NEXT and state is State.QUE:
         first = await reading.rows(site, name, state, body.limit, order=body.order)
         return {"messages": first, "next": None}
-    rows = await reading.rows(site, name, State(body.state), body.limit + 1, after)
+    if wanted:
+        request = {"state": str(state), "filter": wanted, **_as_asker(req)}
+        with site.pools.looking():
+            rows = await reading.matching(site, name, request, body.limit + 1, after)
+    else:
+        rows = await reading.rows(site, name, state, body.limit + 1, after)
     listed = rows[: body.limit]
     return {
         "messages": listed,
         "next": listed[-1]["msg_id"] if len(rows) > body.limit else None,
     }
+
+
+def _filter_of(body: Listing) -> dict[str, Json]:
+    """Return what makes a list shorter than its state."""
+    fields = {name.name for name in dataclasses.fields(MessageFilter)} - {"state"}
+    given = {name: getattr(body, name) for name in sorted(fields)}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _as_asker(req: Request) -> dict[str, bool]:
+    """Tell an owner, which knows the web alone, that one below admin asks: what he is not
+    shown he does not find letter by letter."""
+    return {} if sees_secrets(req) else {"below_admin": True}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
