@@ -50,6 +50,8 @@ def act(verb: str, root: Root, words: list[str]) -> int:
     if action.many is not None:
         bulk.check(parser, args)
         if bulk.is_many(args):
+            if action.word is Word.RELEASE and args.after:
+                parser.error("--after is for messages that are named by their ids")
             to = next(iter(given.values()), None)
             return bulk.run(root, action, args, who(), to)
     return each(root, args, _change(action, args, given))
@@ -81,6 +83,9 @@ def _parser(action: Action) -> argparse.ArgumentParser:
     elif action.word is Word.CANCEL:
         text = ACTIONS[Word.CANCEL_BATCH].summary
         term.flag(parser, "--batch", text)
+    elif action.word is Word.RELEASE:
+        text = ACTIONS[Word.RELEASE_AFTER].summary
+        term.flag(parser, "--after", text)
     return parser
 
 
@@ -96,6 +101,8 @@ def _change(action: Action, args: argparse.Namespace, given: Given) -> Change:
     """Return what is done to each message that is named."""
     if action.word is Word.CANCEL and args.batch:
         action = ACTIONS[Word.CANCEL_BATCH]
+    elif action.word is Word.RELEASE and args.after:
+        action = ACTIONS[Word.RELEASE_AFTER]
     elif action.word in (Word.CANCEL, Word.DELETE):
         return lambda *target: _remove(action, *target, yes=args.yes)
 

@@ -94,6 +94,7 @@ class Action:
     )
     removes: tuple[State, ...] = ()
     held: bool | None = None  # only for one that is held, or only for one that is not
+    waits: bool | None = None  # only for one that waits for others
     batch: bool | None = None  # only for one of many in a batch, or only for one alone
     runs_again: bool = False  # of its last attempt nothing may be left
     gone: bool = False  # there is no message afterwards

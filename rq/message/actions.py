@@ -51,6 +51,7 @@ class Word(StrEnum):
     UNACK = "unack"
     HOLD = "hold"
     RELEASE = "release"
+    RELEASE_AFTER = "release_after"
     SET = "set"
     DUE = "due"
     PRIORITY = "priority"
@@ -261,6 +262,21 @@ _ROWS = (
         icon="play",
     ),
     Action(
+        word=Word.RELEASE_AFTER,
+        label="Wait no longer",
+        about="Let a message go on without those that it waits for.",
+        explains="It starts when it is due and its turn has come, however they end.",
+        done="waits for no other message",
+        states=(State.QUE,),
+        asks="release_after",
+        reply="msg waits for no other",
+        already="waits for no other",
+        confirm=Confirm(title="Let this message wait for no other?"),
+        doors=_ALONE - {Door.REST, Door.CLI},
+        waits=True,
+        icon="play",
+    ),
+    Action(
         word=Word.SET,
         label="Set",
         about="Change when a waiting message runs.",
@@ -418,7 +434,12 @@ def at(door: Door) -> dict[str, Action]:
 
 
 def offered(
-    door: Door, state: State, *, held: bool = False, batch: bool = False
+    door: Door,
+    state: State,
+    *,
+    held: bool = False,
+    batch: bool = False,
+    waits: bool = False,
 ) -> list[Action]:
     """Return what may be done to one message that is so."""
     return [
@@ -428,6 +449,7 @@ def offered(
         and state in row.states
         and row.held in (None, held)
         and row.batch in (None, batch)
+        and row.waits in (None, waits)
     ]
 
 

@@ -150,6 +150,15 @@ def stored(ids: object, queue: str = "") -> tuple[str, ...]:
     return tuple(there)
 
 
+def not_there(place: str) -> BadMessage:
+    """Return why a message may not name a predecessor; whether it is there, or may not be
+    read by who names it, is not said."""
+    return BadMessage(
+        f"after: there is no message {place} that you may read: name messages of this root "
+        "that are still there"
+    )
+
+
 def _stored(text: object, queue: str) -> str:
     if isinstance(text, str):
         try:

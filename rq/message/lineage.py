@@ -27,13 +27,26 @@ class Kin:
 
 def kin(message: Mapping[str, object], result: Mapping[str, object]) -> list[Kin]:
     """Return all kin of a message and of its last attempt."""
-    both = origin(message.get(MADE_FROM)), sent(result.get("result"))
+    of_message = predecessors(message.get("after")), origin(message.get(MADE_FROM))
+    both = *of_message, sent(result.get("result"))
     return [each for each in both if each]
 
 
 def fields_of_kin(message: Mapping[str, object]) -> frozenset[str]:
     """Return the fields of a message that `kin` tells."""
     return frozenset({MADE_FROM} if origin(message.get(MADE_FROM)) else ())
+
+
+def predecessors(value: object) -> Kin | None:
+    """Return the messages that had to end before a message, or have to.
+
+    >>> predecessors(["box/20260102.0304.05.006.7"])
+    Kin(label='after', places=('box/20260102.0304.05.006.7',), more=0)
+    """
+    if not isinstance(value, list | tuple):
+        return None
+    places = _places(value)
+    return Kin("after", places, len(value) - len(places)) if places else None
 
 
 def origin(value: object) -> Kin | None:

@@ -20,6 +20,7 @@ class Reason(StrEnum):
     PREP = "prep"  # its creator, who has not committed it
     TXN = "txn"  # the commit of its transaction
     HELD = "held"  # somebody holds it
+    AFTER = "after"  # the ends of other messages
     RIDES = "rides"  # the end of an equal one
     RESTORED = "restored"  # a decision: its queue was copied or restored
     PAUSED = "paused"  # its queue
@@ -111,6 +112,15 @@ def held(hold: Mapping[str, object]) -> Why:
     by, why = str(hold.get("by") or ""), str(hold.get("why") or "")
     text = "It is held" + said_by(by, hold.get("since")) + (f": {why}" if why else "")
     return Why(reason=Reason.HELD, text=f"{text.rstrip('.')}.", by=by or None)
+
+
+def others(number: int) -> str:
+    """Return for how many messages another one waits.
+
+    >>> others(1), others(3000)
+    ('another message', '3,000 other messages')
+    """
+    return "another message" if number == 1 else f"{number:,} other messages"
 
 
 def paused(by: str, why: str, since: float | None, until: float | None) -> Why:

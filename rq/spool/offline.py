@@ -179,6 +179,9 @@ def _waiting(root: Root, queue: str, message: Message, now: float, silent: str) 
         return Why(reason=Reason.DOWN, text="The queue is DOWN.")
     if message.held is not None:
         return waits.held(message.held)
+    if message.wait is not None:
+        text = f"It waits for {waits.others(len(message.after))} (after), and {silent}."
+        return Why(reason=Reason.AFTER, text=text, by=message.after[0])
     if (pause := pause_of(root, queue)) is not None:
         text = f"The queue is {waits.pause(**asdict(pause))}, and {silent}."
         return replace(waits.paused(**asdict(pause)), text=text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Sequence
+from typing import cast
 
 import falcon
 import orjson
@@ -13,6 +14,7 @@ from rq.access.roles import Principal, Role
 from rq.config import secrets
 from rq.config.secrets import Said
 from rq.errors import Refused, RQError
+from rq.message.waits import Reason
 from rq.rpc import wire
 from rq.rpc.lines.owners import Reply
 from rq.web.forms import Form
@@ -33,7 +35,32 @@ def sees_secrets(req: Request) -> bool:
 
 def for_asker(req: Request, value: Said, queue: str) -> Said:
     """Return what is said of messages of a queue as the asker may see it."""
-    return value if sees_secrets(req) else secrets.below_admin(value, queue)
+    if sees_secrets(req):
+        return value
+    if req.context.principal.is_limited:
+        value = cast("Said", _without_standings(value))
+    return secrets.below_admin(value, queue)
+
+
+_WAITS = "It waits for other messages to end (after)."
+
+
+def _without_standings(value: object) -> object:
+    """Return what is said of messages without how those stand that some of them wait for:
+    they may be of queues that the asker may not ask of."""
+    if isinstance(value, list | tuple):
+        return [_without_standings(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    for name in ("_why", "why"):
+        why = value.get(name)
+        if isinstance(why, dict) and why.get("reason") == Reason.AFTER:
+            story = value.get("story")
+            told = {**story, "why": _WAITS} if isinstance(story, dict) else story
+            plain = {name: {**why, "text": _WAITS, "by": None}, "story": told}
+            plain["waiting"] = _WAITS
+            return {**value, **{field: plain[field] for field in plain.keys() & value}}
+    return value
 
 
 def say_json(resp: Response, value: object) -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 from harness.queues import running_queue
+from harness.waiting import wait_until
 
 pytestmark = pytest.mark.process
 NOTE = """#!/bin/sh
@@ -97,3 +98,144 @@ def test_what_is_not_there_is_refused(tmp_path):
         assert "is no message" in queue.refused(
             "create_message", {"dest": "t", "after": ["what"]}
         )
+
+
+def test_what_failed_for_another_waits_again_when_it_is_retried(tmp_path):
+    with running_queue(tmp_path, NOTE) as queue:
+        first = queue.send(param1='[ -e "$RQ_ROOT/go" ] || exec sh -c "echo err >&3"')
+        second = queue.send(after=[first], after_fail="err")
+        assert queue.ended(second)["result"]["cause"] == "after"
+        queue.ok("retry_message", {"msg_id": second})
+        ended = queue.ended(second)
+        assert (ended["state"], ended["result"]["cause"]) == ("err", "after")
+        go(queue)
+        queue.ok("retry_message", {"msg_id": first})
+        assert queue.ended(first)["state"] == "done"
+        queue.ok("retry_message", {"msg_id": second})
+        assert queue.until(second, "done")["state"] == "done"
+
+
+def test_what_is_not_run_is_passed_on(tmp_path):
+    with running_queue(tmp_path, NOTE) as queue:
+        first = queue.send(param2="err")
+        not_run = queue.send(after=[first], after_fail="cancel")
+        handler = queue.send(after=[not_run], after_rule="failed")
+        ends = {
+            "done": queue.send(after=[not_run]),
+            "ended": queue.send(after=[not_run], after_rule="ended"),
+            "unneeded": queue.send(after=[handler]),
+        }
+        cancelled = queue.ended(not_run)
+        assert cancelled["acknowledged"]
+        assert cancelled["result"]["outcome"] == "not_run"
+        causes = {name: queue.ended(i)["result"]["cause"] for name, i in ends.items()}
+        assert causes == {"done": "after", "ended": "done", "unneeded": "not_needed"}
+        assert queue.ended(handler)["result"]["cause"] == "not_needed"
+
+
+def test_a_person_may_hold_it_too_and_release_it_from_both(tmp_path):
+    with running_queue(tmp_path, NOTE) as queue:
+        first = queue.send(due=4e9)
+        second = queue.send(after=[first], hold="a freeze")
+        assert queue.get(second)["_why"]["reason"] == "held"
+        queue.ok("release_message", {"msg_id": second, "who": "ann"})
+        why = queue.get(second)["_why"]
+        assert (why["reason"], why["by"]) == ("after", f"t/{first}")
+        assert f"t/{first}, which has not ended" in why["text"]
+        assert "wait" in queue.refused("run_message", {"msg_id": second})
+        said = queue.ok("release_after", {"msg_id": second, "who": "ann"})
+        assert said == "msg waits for no other"
+        ended = queue.ended(second)
+        assert (ended["state"], ended["after_end"]["end"]) == ("done", "release")
+        assert ended["after_end"]["by"].startswith("ann")
+
+
+@pytest.mark.parametrize("stop", ["clean", "killed", "no index", "no checkpoint"])
+def test_what_was_told_stays_true_after_a_start(tmp_path, stop):
+    with (
+        running_queue(tmp_path, NOTE, num_workers=2) as queue,
+        running_queue(tmp_path, NOTE, name="other") as other,
+    ):
+        ended = other.run()["msg_id"]
+        running = other.send(param1=GO)
+        second = queue.send(after=[f"other/{ended}", f"other/{running}"])
+        held = queue.send(after=[f"other/{running}"], hold=True)
+        other.ok("delete_message", {"msg_id": ended})
+        if stop == "clean":
+            queue.restart()
+        elif stop == "no checkpoint":
+            queue.crash()
+            (queue.dir.path / "journal/checkpoint").unlink(missing_ok=True)
+            queue.start()
+        else:
+            queue.restart()
+            third = queue.send(after=[f"other/{running}"])
+            queue.crash()
+            if stop == "no index":
+                (queue.dir.path / "journal/index").unlink()
+            queue.start()
+            assert queue.get(third)["_why"]["reason"] == "after"
+        assert "1 more" not in queue.get(second)["_why"]["text"]
+        go(queue)
+        assert queue.ended(second)["state"] == "done"
+        assert queue.state(held) == "que"
+        queue.ok("release_message", {"msg_id": held, "who": "ann"})
+        assert queue.ended(held)["state"] == "done"
+
+
+def test_a_decision_is_final(tmp_path):
+    with running_queue(tmp_path, NOTE) as queue:
+        first = queue.run()["msg_id"]
+        (queue.root.pause("t")).touch()
+        queue.ask("wake")
+        second = queue.send(after=[first])
+        wait_until(lambda: "after_end" in queue.get(second))
+        queue.ok("delete_message", {"msg_id": first})
+        queue.restart()
+        queue.crash()
+        (queue.dir.path / "journal/index").unlink()
+        queue.start()
+        (queue.root.pause("t")).unlink()
+        queue.ask("wake")
+        assert queue.ended(second)["state"] == "done"
+
+
+def test_a_queue_that_was_stopped_is_read_from_its_folders(tmp_path):
+    with (
+        running_queue(tmp_path, NOTE) as queue,
+        running_queue(tmp_path, NOTE, name="other") as other,
+    ):
+        first, later = other.run()["msg_id"], other.send(due=4e9)
+        assert other.stop() == 0
+        second = queue.send(after=[f"other/{first}"])
+        third = queue.send(after=[f"other/{later}"])
+        assert queue.ended(second)["state"] == "done"
+        other.start()
+        other.run()
+        other.crash()
+        assert "does not say" in queue.refused(
+            "create_message", {"dest": "t", "after": [f"other/{first}"]}
+        )
+        wait_until(lambda: "does not answer" in queue.get(third)["_why"]["text"])
+        other.start()
+
+
+def test_a_copy_leaves_out_what_a_message_waited_for(tmp_path):
+    with running_queue(tmp_path, NOTE) as queue:
+        second = queue.run(after=[queue.run()["msg_id"]])["msg_id"]
+        copy = queue.ok("clone_message", {"msg_id": second}).rpartition("/")[2]
+        assert "after" not in queue.ended(copy)
+        changes = {"msg_id": second, "changes": {"param1": ":"}}
+        edited = queue.ok("edit_message", changes).rpartition("/")[2]
+        assert "after" not in queue.ended(edited)
+
+
+def test_a_transaction_may_hold_the_part_and_the_whole(tmp_path):
+    with running_queue(tmp_path, NOTE) as queue:
+        txn = queue.ok("open_txn", {})["txn"]
+        parts = queue.ok("prepare_txn", {"txn": txn, "messages": [{}, {}]})
+        whole = {"txn": txn, "messages": [{"after": parts}]}
+        (last,) = queue.ok("prepare_txn", whole)
+        queue.ok("commit_txn", {"txn": txn, "ids": [*parts, last]})
+        assert queue.ended(last)["state"] == "done"
+        assert order(queue)[-1] == last

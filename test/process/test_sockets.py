@@ -51,7 +51,7 @@ ROLES = {
         Role.WORKER: "lease start renew progress log file finish release",
         Role.OPERATOR: "seal expire check clone_message delete_message destroy_message "
         "cancel_message cancel_batch retry_message run_message set_message hold_message "
-        "release_message ack_message unack_message reopen_message move_message edit_message ack_errs resolve_owed bulk "
+        "release_message release_after ack_message unack_message reopen_message move_message edit_message ack_errs resolve_owed bulk "
         "cancel_bulk test_notice drop_rows",
         Role.ADMIN: "shutdown mind restore",
     },
@@ -68,7 +68,7 @@ ROLES = {
         Role.OPERATOR: "run accept ack pause resume",
     },
 }
-OWN = {"owes", "mind", "take_copy", "define_queue", "undefine_queue"}
+OWN = {"owes", "ends", "mind", "take_copy", "define_queue", "undefine_queue"}
 OTHERS = {"queue": Role.OPERATOR, "supervisor": Role.PRODUCER, "timers": Role.PRODUCER}
 
 

@@ -243,6 +243,7 @@ ASKED = {
     "move_message": [of(waiting, queue="nowhere")], "edit_message": [of(ended)],
     "notices": [b""], "test_notice": [{}],
     "hold_message": [of(waiting)], "release_message": [of(waiting)],
+    "release_after": [of(waiting)],
     "ack_errs": [of(ended), b""], "check": [b"", {"fix": True}, {"only": "counters"}],
     "bulk": [
         {"action": "cancel", "filter": {"state": "que", "param1": "n7"}, "dry_run": True},

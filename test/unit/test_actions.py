@@ -72,7 +72,10 @@ def test_a_bulk_does_each_that_is_for_many():
 
 def test_the_api_has_an_operation_for_each_word():
     paths = [row.path.rpartition("/")[2] for row in ROWS]
-    words = [word.replace("cancel_batch", "cancelBatch") for word in at(Door.API)]
+    words = [
+        word.replace("cancel_batch", "cancelBatch").replace("_after", "After")
+        for word in at(Door.API)
+    ]
     assert paths == words
     assert {row.operation_id for row in ROWS if row.deprecated} == {
         "dismissMessage",

@@ -241,6 +241,7 @@ RECIPES = {
     "setMessage": about("que", body={"priority": 3}, media_type=JSON),
     "holdMessage": about("que", body={"why": "no"}, media_type=JSON),
     "releaseMessage": about("que"),
+    "releaseAfter": about("que"),
     "retryMessage": about("err"),
     "cancelMessage": about("run"),
     "cancelBatch": about("batch"),

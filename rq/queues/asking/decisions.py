@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from rq.message.after import FAILURES, Standing, Verdict
+from collections.abc import Sequence
+
+from rq.message.after import FAILURES, OPEN, Rule, Standing, Verdict
 from rq.message.causes import Cause
 from rq.message.fields import JsonObject
 from rq.queues.asking.standing import NOT_RUN
@@ -58,12 +60,26 @@ def _end(owner: Owner, msg_id: str, event: Event, facts: Facts) -> None:
 
 
 def why(owner: Owner, msg_id: str) -> str:
-    """Return which predecessors keep a message from running, in words."""
-    waits = owner.backlog.predecessors
-    tally = waits.tally(msg_id)
-    keeping = waits.still_open(msg_id, _NAMED)
-    failed = [row for row in keeping if standing_in(row[1]) in FAILURES]
-    rows = failed or keeping
-    said = ", ".join(f"{place} {_SAID[standing_in(word)]}" for place, word in rows)
-    number = tally.failed if failed else tally.open + tally.not_run + tally.not_needed
-    return f"{said} and {number - len(rows)} more" if number > len(rows) else said
+    """Return which predecessors have decided that a message is not run, in words."""
+    waits, tally = owner.backlog.predecessors, owner.backlog.predecessors.tally(msg_id)
+    wanted = FAILURES if tally.failed else {Standing.NOT_RUN}
+    rows = waits.standing_so(msg_id, wanted, _NAMED)
+    return _listed(rows, tally.failed or tally.not_run)
+
+
+def keeping(owner: Owner, msg_id: str) -> str:
+    """Return for which predecessors a message waits, in words; those first that have
+    failed, for they keep it until a person does something."""
+    waits, tally = owner.backlog.predecessors, owner.backlog.predecessors.tally(msg_id)
+    rows = waits.standing_so(msg_id, FAILURES, _NAMED)
+    wait = owner.spool.entry(msg_id).after
+    if not rows or wait is None or wait.rule is not Rule.DONE:
+        rows = waits.standing_so(msg_id, OPEN, _NAMED)
+        return _listed(rows, tally.open)
+    return _listed(rows, tally.failed + tally.open)
+
+
+def _listed(rows: Sequence[tuple[str, str]], number: int) -> str:
+    words = [f"{place}, which {_SAID[standing_in(word)]}" for place, word in rows]
+    more = f" and {number - len(rows)} more" if number > len(rows) else ""
+    return "; ".join(words) + more

@@ -16,6 +16,7 @@ from rq.errors import BadInput, BadMessage, WrongState
 from rq.message.action import Action, Door, Value
 from rq.message.actions import ACTIONS, Word, at
 from rq.message.causes import Cause
+from rq.message.fields import JsonObject
 from rq.queues.bulk import retry
 from rq.queues.delivery import copies
 from rq.queues.leases.desk import Desk
@@ -197,6 +198,14 @@ def _release(hands: Hands, deed: Deed, msg_id: str, more: More) -> bool:
     return hands.owner.release(msg_id, deed.by, **more)
 
 
+def _release_after(hands: Hands, deed: Deed, msg_id: str, more: More) -> bool:
+    owner = hands.owner
+    end: JsonObject = {"end": "release", "by": deed.by, "at": owner.spool.clock()}
+    changed = owner.backlog.free(msg_id, end, Role.CREATOR)
+    owner.wake()
+    return changed
+
+
 def _steer(hands: Hands, deed: Deed, msg_id: str, more: More) -> None:
     """Change when a message in que runs."""
     owner, given = hands.owner, deed.given
@@ -242,6 +251,7 @@ DOES: Mapping[Word, Callable[[Hands, Deed, str, More], bool | None]] = {
     Word.UNACK: _take_back,
     Word.HOLD: _hold,
     Word.RELEASE: _release,
+    Word.RELEASE_AFTER: _release_after,
     Word.SET: _steer,
     Word.DUE: _steer,
     Word.PRIORITY: _steer,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rq.errors import BadMessage, Busy, RQError
-from rq.message.after import Standing, queue_of, stored
+from rq.message.after import Standing, not_there, queue_of, stored
 from rq.queues.asking import questions
 from rq.queues.control.command import Request
 from rq.queues.owner.owner import Owner
@@ -93,7 +93,4 @@ def check(fields: Request, said: Answers) -> None:
     read."""
     for place in stored(fields.get(FIELD) or ()):
         if said.get(place, Standing.UNKNOWN) == Standing.UNKNOWN:
-            raise BadMessage(
-                f"after: there is no message {place} that you may read: name messages of "
-                "this root that are still there"
-            )
+            raise not_there(place)

@@ -11,13 +11,15 @@ from dataclasses import asdict
 from rq.config.admin import Admin, needed
 from rq.errors import BadInput, NoSuchMessage, Unread
 from rq.message import causes, waits
+from rq.message.after import queue_of
 from rq.message.fields import JsonObject
 from rq.message.waits import Reason, Why
+from rq.queues.asking import decisions
 from rq.queues.maintenance import stall
 from rq.queues.owner.owner import Owner
 from rq.replies import elsewhere
 from rq.spool.entry import Entry
-from rq.words.wording import duration
+from rq.words.wording import duration, moment
 
 _NAMED = 3
 
@@ -27,6 +29,8 @@ def why_waiting(owner: Owner, msg_id: str) -> Why:
     entry = owner.spool.entry(msg_id)
     if entry.held:
         return _why_held(owner, msg_id)
+    if entry.after is not None:
+        return _why_after(owner, msg_id)
     if entry.rider_of is not None:
         text = (
             f"It is equal to {entry.rider_of}, which runs for both (coalesce_params)."
@@ -88,6 +92,19 @@ def _why_held(owner: Owner, msg_id: str) -> Why:
     return waits.held(held)
 
 
+def _why_after(owner: Owner, msg_id: str) -> Why:
+    """Return for which messages another one waits, and which queue does not say how they
+    stand."""
+    waits_for = owner.backlog.predecessors
+    text = f"It waits for {decisions.keeping(owner, msg_id)} (after)."
+    first = waits_for.still_open(msg_id, 1)
+    since = waits_for.rounds.silent_since(queue_of(first[0][0])) if first else None
+    if since is not None:
+        queue = queue_of(first[0][0])
+        text = f"{text} Queue {queue} does not answer since {moment(since)} UTC."
+    return Why(reason=Reason.AFTER, text=text, by=first[0][0] if first else None)
+
+
 def _why_rate(owner: Owner) -> Why | None:
     """Return which rate keeps a message; None: none does."""
     rate, now = owner.config.rate, owner.spool.clock()
@@ -141,8 +158,8 @@ def _why_none(owner: Owner) -> Why | None:
 
 def what_it_needs(owner: Owner, msg_id: str) -> str:
     """Return what a person has to do before a message can start; "": nothing."""
-    if owner.spool.entry(msg_id).held:
-        return f"`rq release {msg_id}` lets it go on."
+    if not owner.spool.entry(msg_id).may_run:
+        return _how_to_release(owner.spool.entry(msg_id), msg_id)
     if owner.admission.restored:
         return (
             f"`rq restore ls {owner.name}` shows what would run; `rq restore accept "
@@ -167,6 +184,15 @@ def what_it_needs(owner: Owner, msg_id: str) -> str:
             f"log/queue-{owner.name}.log holds what it prints."
         )
     return ""
+
+
+def _how_to_release(entry: Entry, msg_id: str) -> str:
+    if entry.held:
+        return f"`rq release {msg_id}` lets it go on."
+    return (
+        "Nothing, if these end as they should; `rq retry` those that have failed. "
+        f"`rq release {msg_id} --after` lets it run without them."
+    )
 
 
 def _or_now(owner: Owner, msg_id: str) -> str:

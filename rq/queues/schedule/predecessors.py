@@ -17,13 +17,15 @@ is ready again when each has been confirmed by an answer to a later question.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from itertools import islice
 
 from rq.message.after import (
     DOUBTFUL,
     LASTING,
+    OPEN,
     Standing,
     Tally,
     Verdict,
@@ -212,17 +214,18 @@ class Predecessors:
 
     # ---- looking
 
-    def still_open(self, msg_id: str, most: int) -> Sequence[tuple[str, str]]:
-        """Return some predecessors that keep a message, and what was said of each."""
-        standings = self._standings
-        wait = self._waiters[msg_id].wait
-        keeping = (
-            (place, standings.get(place, str(Standing.WAITING)))
-            for place in wait.ids
-            if standing_in(standings.get(place))
-            not in (Standing.DONE, Standing.RELAYED)
-        )
-        return list(islice(keeping, most))
+    def standing_so(
+        self, msg_id: str, standings: AbstractSet[Standing], most: int
+    ) -> list[tuple[str, str]]:
+        """Return some predecessors of a message that stand in one of these ways, and what
+        was said of each."""
+        said = self._standings
+        rows = ((p, said.get(p, "waiting")) for p in self._waiters[msg_id].wait.ids)
+        return list(islice((r for r in rows if standing_in(r[1]) in standings), most))
+
+    def still_open(self, msg_id: str, most: int) -> list[tuple[str, str]]:
+        """Return some predecessors that may still change, and what was said of each."""
+        return self.standing_so(msg_id, OPEN | DOUBTFUL, most)
 
     def tally(self, msg_id: str) -> Tally:
         """Return how the predecessors of a message stand."""

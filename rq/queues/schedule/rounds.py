@@ -31,6 +31,7 @@ class Round:
         self._next = 0.0  # when a round begins
         self._free = 0.0  # before that nothing is asked
         self._pauses = self._failures = 0
+        self.silent_since: float | None = None  # epoch seconds: it does not answer
 
     def __bool__(self) -> bool:
         return bool(self._open)
@@ -91,7 +92,7 @@ class Round:
     def answered(self, now: float) -> frozenset[str]:
         """Take the end of a request; return the names whose answer may be too old."""
         again = frozenset(self._again)
-        self._flying, self._failures = frozenset(), 0
+        self._flying, self._failures, self.silent_since = frozenset(), 0, None
         self._again.clear()
         if not self._todo and self._next <= now:
             self._next = now + self._pause(self._pauses)
@@ -103,6 +104,8 @@ class Round:
         self._hurried.update(dict.fromkeys(p for p in self._flying if p in self._open))
         self._flying = frozenset()
         self._again.clear()
+        if self.silent_since is None:
+            self.silent_since = now
         self._free = now + self._pause(self._failures)
         self._failures += 1
 
@@ -124,6 +127,11 @@ class Rounds:
         if queue not in self._of:
             self._of[queue] = Round()
         return self._of[queue]
+
+    def silent_since(self, queue: str) -> float | None:
+        """Return since when a queue does not answer; None: it does."""
+        there = self._of.get(queue)
+        return None if there is None else there.silent_since
 
     def hurry(self, queue: str, places: Iterable[str]) -> None:
         """Ask for predecessors of a queue as soon as may be."""

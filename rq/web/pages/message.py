@@ -28,7 +28,11 @@ from rq.web.site import Site
 from rq.words import wording
 from rq.words.states import State
 
-_STATE_OF = {"held": State.QUE, "errack": State.DISMISSED}  # as this page calls them
+_STATE_OF = {
+    "held": State.QUE,
+    "waits": State.QUE,
+    "errack": State.DISMISSED,
+}  # as this page calls them
 _ENDS = {"done": ("done", "past"), "relayed": ("relayed", "past")}
 _HELD = frozenset(
     {"_txn", "_restored", reading.SILENT}
@@ -146,13 +150,16 @@ def _others(message: Message) -> list[tuple[str, object]]:
 
 
 def _how(message: Message, state: str) -> str:
-    """Return the state of a message, or that it is held there."""
-    return "held" if state == "que" and message.get("held") else state
+    """Return the state of a message, or that it is held there, or waits for others."""
+    if state == "que" and message.get("held"):
+        return "held"
+    waits = message.get("after") and not message.get("after_end")
+    return "waits" if state == "que" and waits else state
 
 
 def _word(state: str, result: Mapping[str, object]) -> str:
     """Return the word for a state where the usual one would mislead."""
-    if state == "held":
+    if state in ("held", "waits"):
         return state
     is_cancelled = state == "err" and result.get("cause") == Cause.CANCELLED
     return "cancelled" if is_cancelled else ""
@@ -169,7 +176,11 @@ def actions(how: str, result: Mapping[str, object]) -> list[Action]:
     cancelled alone."""
     many = how == "run" and int(str(result.get("left") or 0)) > 1
     return offered(
-        Door.PAGE, _STATE_OF.get(how) or State(how), held=how == "held", batch=many
+        Door.PAGE,
+        _STATE_OF.get(how) or State(how),
+        held=how == "held",
+        batch=many,
+        waits=how == "waits",
     )
 
 
@@ -191,12 +202,10 @@ def life(message: Message, now: float) -> list[Step]:
         steps = [_step("accepted", "past", created)]
         if attempt:
             steps.append(_step(f"attempt {attempt} ended", "past", finished))
-        if message.get("held"):
-            return [
-                *steps,
-                _step("held", "now"),
-                _step(f"attempt {attempt + 1}", "ahead"),
-            ]
+        if (how := _how(message, state)) != "que":
+            now_is = "held" if how == "held" else "waits for other messages"
+            ahead = _step(f"attempt {attempt + 1}", "ahead")
+            return [*steps, _step(now_is, "now"), ahead]
         due = float(message["due"])
         steps.append(_step("waiting", "now", due if due > now else None, "due "))
         return [*steps, _step(f"attempt {attempt + 1}", "ahead")]
