@@ -56,8 +56,8 @@ def _without_standings(value: object) -> object:
         why = value.get(name)
         if isinstance(why, dict) and why.get("reason") == Reason.AFTER:
             story = value.get("story")
-            told = {**story, "why": _WAITS} if isinstance(story, dict) else story
-            plain = {name: {**why, "text": _WAITS, "by": None}, "story": told}
+            plainer = {**story, "why": _WAITS} if isinstance(story, dict) else story
+            plain = {name: {**why, "text": _WAITS, "by": None}, "story": plainer}
             plain["waiting"] = _WAITS
             return {**value, **{field: plain[field] for field in plain.keys() & value}}
     return value
