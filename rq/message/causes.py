@@ -139,7 +139,7 @@ class Cause(StrEnum):
         "resend_limit",
         Row(
             "It failed: it asked to be run again {times}, and that is the end.",
-            "{who} still could not finish, and max_count is {max_count}.",
+            "{who} still could not finish, and max_count is {max_count}.{beside}",
             "`rq logs {id}` shows what it waited for; `rq retry {id}` counts from 0 again.",
             is_last=True,
         ),
@@ -337,7 +337,7 @@ class Cause(StrEnum):
         Row(
             "It failed: {lost}, and it is not tried again.",
             "RQ, the machine, the process of its batch or its worker elsewhere ended while "
-            "it ran (tries used: {count}); this message may be what ends them.",
+            "it ran (tries used: {count}); this message may be what ends them.{beside}",
             "Look at `rq logs {id}` and the log of its queue before `rq retry {id}`.",
             is_last=True,
             is_lost=True,

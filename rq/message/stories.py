@@ -177,6 +177,8 @@ class _Facts(dict[str, Any]):
         self["after"] = f" after it had reported {word}" if word else ""
         self["words"] = f" Its last words: {last}" if last else ""
         self["last"] = self["words"] or " It reported nothing; its log may say more."
+        beside = wording.beside_limit(text)
+        self["beside"] = f" Its last words: {wording.ended(beside)}" if beside else ""
         self["hint"] = _MEMORY if facts.get("signal") == "SIGKILL" else ""
         by = _teller(facts)
         self["who"] = "The script" if by is None else f"Its worker {by}"

@@ -34,6 +34,11 @@ _NO_FIGURES = (
 )
 _TIMES = {"wait_us": "waited", "run_us": "ran", "cpu_us": "CPU time"}  # µs
 
+_LIMIT = re.compile(
+    r"(?:HIT MAX RESEND COUNT - MOVING TO ERR|its attempt was lost .*?; tries used: \d+)"
+    r"(?: - (?P<said>.*))?",
+    re.DOTALL,
+)
 _IMPROPER = re.compile(
     r"PROCESS EXITED IMPROPERLY - (?:MOVING TO ERR|RUNNING IT AGAIN) - "
     r"Completion was (?P<word>\w+) but exit status was (?P<exit>\S+)(?: - (?P<said>.*))?",
@@ -97,6 +102,19 @@ def improper(text: str) -> tuple[str, str]:
     word, said = match["word"], match["said"] or ""
     last = reason(said) if word in ("resend", "later") else said
     return "" if word == "none" else word, last
+
+
+def beside_limit(text: str) -> str:
+    """Return what the last attempt said of a message that was tried as often as it may
+    be; nothing if it said nothing.
+
+    >>> beside_limit("HIT MAX RESEND COUNT - MOVING TO ERR - 60-no route")
+    'no route'
+    >>> beside_limit(f"{lost(2, 5)} - its batch ended with SIGKILL; it reported nothing")
+    'its batch ended with SIGKILL; it reported nothing'
+    """
+    match = _LIMIT.fullmatch(text)
+    return reason(match["said"] or "") if match else ""
 
 
 def shortly(text: str) -> str:

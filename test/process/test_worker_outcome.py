@@ -124,8 +124,9 @@ def test_a_resend_waits_as_long_as_it_says_from_the_end_of_the_run(queue):
 
 
 def test_the_last_resend_that_max_count_allows_ends_in_err(queue):
-    message = run(queue, "say resend 0-again; echo run $RQ_COUNT", max_count=3)
-    assert message["status"] == "err - HIT MAX RESEND COUNT - MOVING TO ERR"
+    script = "say resend 0-again; echo run $RQ_COUNT; say run $((RQ_COUNT + 1)) of 3"
+    message = run(queue, script, max_count=3)
+    assert message["status"] == "err - HIT MAX RESEND COUNT - MOVING TO ERR - 3 of 3"
     assert message["count"] == 3
     assert message["result"]["attempt"] == 3
     output = queue.output(message["msg_id"])

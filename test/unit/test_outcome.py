@@ -44,7 +44,7 @@ def said(*lines):
             14,
             Event.FAIL,
             Cause.RESEND_LIMIT,
-            "HIT MAX RESEND COUNT - MOVING TO ERR",
+            "HIT MAX RESEND COUNT - MOVING TO ERR - 5-x",
         ),
         ([b"run half"], 0, 0, Event.FAIL, Cause.NO_WORD, "half"),
         ([], 0, 0, Event.FAIL, Cause.NO_WORD, ""),
@@ -215,7 +215,10 @@ def test_each_loss_of_a_batch_lets_its_messages_wait_longer(count, delay):
 def test_a_batch_lost_once_too_often_fails_its_messages():
     assert in_batch([], [], 1, count=14) == (Event.FAIL, Cause.CRASH_LIMIT)
     decided = decide_in_batch(said(), said(), 1, None, tried(14, lost_attempts=2))
-    assert decided.text == "its attempt was lost 3 times; tries used: 15"
+    assert decided.text == (
+        "its attempt was lost 3 times; tries used: 15 - its batch ended with exit status 1; "
+        "it reported nothing"
+    )
 
 
 def test_a_batch_that_was_cancelled_fails_those_that_had_not_ended():

@@ -121,7 +121,7 @@ def by_rule(
         return decided
     if message.count + 1 >= most:
         if lost:
-            return _lost_too_often(message)
+            return _lost_too_often(message, decided.text)
         return replace(decided, tries=most)
     if not covered:
         return decided
@@ -130,9 +130,15 @@ def by_rule(
     return replace(decided, event=Event.RETRY, text=text, delay=seconds, tries=most)
 
 
-def _lost_too_often(message: Message) -> Outcome:
+def _lost_too_often(message: Message, last: str) -> Outcome:
     text = wording.lost(message.lost_attempts + 1, message.count + 1)
-    return Outcome(Event.FAIL, Cause.CRASH_LIMIT, text)
+    return Outcome(Event.FAIL, Cause.CRASH_LIMIT, _with_last(text, last))
+
+
+def _with_last(limit: str, last: str) -> str:
+    """Return that a limit ends a message, and what its last attempt said: the reason,
+    which is said nowhere else."""
+    return f"{limit} - {last}" if last else limit
 
 
 def decide_in_batch(
@@ -153,11 +159,11 @@ def decide_in_batch(
     failed = batch.by or batch.unreadable or batch.over or batch.word is Verb.ERR
     if failed or (exit_status == 0 and batch.word is not None):
         return decide(batch, exit_status, signal, count, max_count)
-    if count + 1 >= max_count:
-        return _lost_too_often(message)
     how = signal if exit_status is None else f"exit status {exit_status}"
     said = f"its last words: {batch.text}" if batch.text else "it reported nothing"
     text = f"its batch ended with {how}; {said}"
+    if count + 1 >= max_count:
+        return _lost_too_often(message, text)
     again = back_off.delay(count + 1)
     return Outcome(Event.RETRY, Cause.BATCH, text, again)
 
@@ -188,6 +194,6 @@ def _proper(said: Said, count: int, max_count: int) -> Outcome:
             Event.RETRY, Cause.LATER, said.text, said.delay, waits_for=said.waits_for
         )
     if count + 1 >= max_count:
-        text = "HIT MAX RESEND COUNT - MOVING TO ERR"
+        text = _with_last("HIT MAX RESEND COUNT - MOVING TO ERR", said.text)
         return Outcome(Event.FAIL, Cause.RESEND_LIMIT, text)
     return Outcome(Event.RETRY, Cause.RESEND, said.text, said.delay)
