@@ -346,6 +346,7 @@ _SPARK: _Checks = {
     "master": text,
     "conf": _conf,
     "idle": _duration,
+    "patience": _duration,
     "allow": texts,
 }
 _PULL: _Checks = {

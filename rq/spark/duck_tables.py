@@ -111,6 +111,10 @@ class DuckTables:
         total = sum(len(read.files) for read in self._read)
         return f"{ended}/{total} files, {lines:,} lines"
 
+    def over(self) -> str:
+        """Return nothing: it waits for no other process."""
+        return ""
+
     def cancel(self) -> None:
         self.session.conn.interrupt()
 

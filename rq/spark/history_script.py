@@ -17,7 +17,7 @@ from rq.layout import Root
 from rq.scripts import python as script
 from rq.scripts.pipe import Verb
 from rq.spark.last_word import LastWord, begin_watch
-from rq.spark.progress import Progress
+from rq.spark.progress import OnSpark, Progress
 from rq.spark.session import close, demand_spark, kill_java, session
 
 QUEUE = "spark-history"
@@ -45,15 +45,19 @@ def _round(root: Root, last: LastWord) -> int:
     from rq.spark import rounds
 
     spark = session("rq-history")
-    progress = Progress(_tell)
+    progress = Progress(_tell, lambda why: _give_up(last, why))
     progress.start()
-    progress.watch(spark)
+    progress.watch(OnSpark(spark))
     try:
         done = rounds.run_round(spark, root, tell=_tell)
         progress.stop()  # progress that is reported after the last word would hide it
         last.say(Verb.DONE, rounds.sentence(done))
     except rounds.AtWork as error:
         last.say(Verb.LATER, f"{_AGAIN}-{error}")
+    except RQError:
+        if not progress.given_up:
+            raise
+        last.say(Verb.RESEND, f"{_AGAIN}-{progress.given_up}")
     finally:
         progress.stop()
         close(spark)
@@ -62,6 +66,12 @@ def _round(root: Root, last: LastWord) -> int:
 
 def _tell(text: str) -> None:
     script.say(Verb.RUN, text)
+
+
+def _give_up(last: LastWord, why: str) -> None:
+    """End a round that does not come back from what it waits for."""
+    last.say(Verb.RESEND, f"{_AGAIN}-{why}")
+    _leave(last)
 
 
 # ---- an end before the end

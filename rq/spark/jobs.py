@@ -27,7 +27,7 @@ from rq.spark import (
 from rq.spark.driver import Driver
 from rq.spark.given import Batch, Given
 from rq.spark.job_file import Job, load
-from rq.spark.progress import Progress
+from rq.spark.progress import Progress, Starting
 from rq.spark.queue_door import AGAIN
 from rq.spark.sending import Result
 from rq.spark.tables import Tables
@@ -104,7 +104,7 @@ class Pipe:
         self.batch = batch
         self._driver = driver
         self._turn = threading.Lock()
-        self.progress = Progress(self.tell)
+        self.progress = Progress(self.tell, self._leave)
         self._tables: Tables | None = None
 
     @property
@@ -130,6 +130,7 @@ class Pipe:
 
     def tables(self) -> Tables:
         if self._tables is None:
+            self.progress.watch(Starting())
             self._tables = self._driver.tables(self.tell, self.batch.readable)
             self.progress.watch(self._tables.watched)
         return self._tables
@@ -149,11 +150,18 @@ class Pipe:
 
     def failure(self, error: Exception) -> tuple[Verb, str]:
         """Return how all messages end that have not."""
-        broken = self._driver.failure(error)
+        broken = self.progress.given_up or self._driver.failure(error)
         if broken is not None:
             _trace()
             return Verb.RESEND, f"{_PAUSE}-{broken}"
         return verdict(error)
+
+    def _leave(self, why: str) -> None:
+        """End this process, whose main thread does not come back from what it waits for;
+        without a reason it was cancelled, which the queue knows."""
+        if why:
+            self.say(Verb.RESEND, f"{_PAUSE}-{why}")
+        os._exit(0 if why else 1)
 
     def _write(self, line: str) -> None:
         data = line.encode("utf-8", "replace") + b"\n"

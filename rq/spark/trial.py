@@ -33,7 +33,7 @@ class Console:
         self._batch = batch
         self._tell = tell
         self._tables: Tables | None = None
-        self.progress = Progress(lambda text: tell(f"run {text}"))
+        self.progress = Progress(lambda text: tell(f"run {text}"), self._leave)
 
     def say(self, verb: Verb, text: str) -> None:
         self._tell(f"{verb} {text}")
@@ -47,6 +47,10 @@ class Console:
 
     def place(self, where: str) -> str:
         return targets.tried(where, Path.cwd() / WRITTEN)
+
+    def _leave(self, why: str) -> None:
+        self._tell(f"resend 60-{why}")
+        os._exit(1)
 
     def failed(self, q: Work) -> None:
         with contextlib.suppress(Exception):  # Java may be gone

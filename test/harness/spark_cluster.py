@@ -12,7 +12,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
@@ -35,6 +35,7 @@ class Cluster:
 
     url: str
     place: Path
+    members: dict[str, Member] = field(default_factory=dict)  # master, worker1, worker2
 
     def environment(self, root: Path) -> dict[str, str]:
         """Return what a driver is started with, so that tasks can import RQ."""
@@ -62,19 +63,23 @@ class Cluster:
 def cluster_at(place: Path) -> Iterator[Cluster]:
     """Run a master and two workers until the block ends."""
     port, page = free_port(), free_port()
+    url = f"spark://{HOSTS[0]}:{port}"
+    cluster = Cluster(url, place)
     with contextlib.ExitStack() as stack:
         address = ["--host", HOSTS[0], "--port", str(port)]
         master = [f"{_CLASS}.master.Master", *address, "--webui-port", str(page)]
-        stack.enter_context(_process(place, "master", HOSTS[0], master))
+        cluster.members["master"] = Member(place, "master", HOSTS[0], master)
+        stack.callback(cluster.members["master"].end)
         wait_until(lambda: _alive(page) == 0, STARTED_IN)
-        url = f"spark://{HOSTS[0]}:{port}"
         for number, host in enumerate(HOSTS, 1):
             sizes = ["--cores", "1", "--memory", "600m", "--webui-port", "0"]
             home = ["--work-dir", str(place / f"work{number}")]
             worker = [f"{_CLASS}.worker.Worker", "--host", host, *sizes, *home, url]
-            stack.enter_context(_process(place, f"worker{number}", host, worker))
+            name = f"worker{number}"
+            cluster.members[name] = Member(place, name, host, worker)
+            stack.callback(cluster.members[name].end)
         wait_until(lambda: _alive(page) == len(HOSTS), STARTED_IN)
-        yield Cluster(url, place)
+        yield cluster
 
 
 def _alive(page: int) -> int | None:
@@ -87,26 +92,45 @@ def _alive(page: int) -> int | None:
     return None
 
 
-@contextlib.contextmanager
-def _process(place: Path, name: str, host: str, words: list[str]) -> Iterator[None]:
-    program = Path(pyspark.__file__).parent / "bin" / "spark-class"
-    env = {
-        **os.environ,
-        **session.environment(java.find(os.environ)),
-        "SPARK_LOCAL_IP": host,
-        "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": FAST_JAVA,
-        "SPARK_MASTER_OPTS": "-Dspark.master.rest.enabled=false",
-        "PYSPARK_PYTHON": sys.executable,
-    }
-    with (place / f"{name}.log").open("wb") as log:
-        process = subprocess.Popen(
-            [program, *words], env=env, cwd=place, stdout=log, stderr=log
-        )
-    try:
-        yield
-    finally:
-        end(process)
+class Member:
+    """A process of a cluster."""
+
+    def __init__(self, place: Path, name: str, host: str, words: list[str]) -> None:
+        self._log = place / f"{name}.log"
+        self._host, self._words = host, words
+        self.start()
+
+    def start(self) -> None:
+        """Start it, also again, at the same address."""
+        program = Path(pyspark.__file__).parent / "bin" / "spark-class"
+        env = {
+            **os.environ,
+            **session.environment(java.find(os.environ)),
+            "SPARK_LOCAL_IP": self._host,
+            "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": FAST_JAVA,
+            "SPARK_MASTER_OPTS": "-Dspark.master.rest.enabled=false",
+            "PYSPARK_PYTHON": sys.executable,
+        }
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [program, *self._words],
+                env=env,
+                cwd=self._log.parent,
+                stdout=log,
+                stderr=log,
+            )
+
+    def kill(self) -> None:
+        """kill -9 it and its executors."""
+        family = psutil.Process(self._process.pid)
+        for each in [*family.children(recursive=True), family]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                each.kill()
+        self._process.wait()
+
+    def end(self) -> None:
+        end(self._process)
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
