@@ -1,22 +1,24 @@
 """Lines of files: attachments, and what http:// and s3:// lead to.
 
-The first bytes tell the compression, not the name.
+The first bytes tell the compression, not the name; and those of the text its encoding.
 """
 
 from __future__ import annotations
 
 import bz2
+import codecs
 import contextlib
 import gzip
 import heapq
 import io
+import itertools
 import lzma
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, cast
+from typing import IO, TYPE_CHECKING, Protocol, cast
 from urllib.parse import quote, unquote
 
 from rq import names
@@ -33,6 +35,16 @@ if TYPE_CHECKING:
 COLUMNS = ["msg_id", "src", "file", "lineno", "line"]
 _BLOCK = 1024 * 1024
 _GUESS = 16 * 1024 * 1024  # bytes that a file of unknown size is taken for
+_HEAD = 64  # bytes that tell the encoding of a text
+_REPLACEMENT = "\ufffd"
+# Those of UTF-32 first: they begin as those of UTF-16 do.
+_MARKS = (
+    (codecs.BOM_UTF8, ""),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
 _LONGEST = 64 * 1024 * 1024  # bytes of a line: more is no text, and would fill memory
 # What a file that is not whole, or not what it seems, ends with.
 _SPOILED = (
@@ -114,10 +126,28 @@ def _attached(given: Given) -> Iterator[File]:
 
 
 def _fetched(given: Given, may: Allow) -> Iterator[File]:
-    where = remote.address(str(given["param1"] or ""))
-    if where.startswith(remote.ADDRESSES):
+    where = _named(given)
+    if remote.is_address(where):
+        remote.demand_known(where)
         for name in remote.below(where, may):
             yield File(given.msg_id, given.src, name, name, _GUESS)
+
+
+def empty(messages: Iterable[Given]) -> list[Bad]:
+    """Return the messages that bring nothing to be read: no attachment, no address."""
+    why = (
+        "it has no attachment, and no address in param1: nothing to read; a job may take "
+        "such messages by q.lines(allow_empty=True)"
+    )
+    return [
+        Bad(message.msg_id, why, is_passing=False)
+        for message in messages
+        if not (message.attachments or remote.is_address(_named(message)))
+    ]
+
+
+def _named(given: Given) -> str:
+    return remote.address(str(given["param1"] or ""))
 
 
 def _bad(msg_id: str, name: str, error: BaseException) -> Bad:
@@ -166,7 +196,7 @@ def batches(file: File, may: Allow) -> Iterator[pa.RecordBatch]:
     number = file.line
     try:
         with _opened(file, may) as stream:
-            for lines in _blocks(stream):
+            for lines in _blocks(stream, is_start=not file.begin):
                 count = len(lines)
                 columns = [
                     *(pa.repeat(text, count) for text in (file.msg_id, file.src)),
@@ -196,10 +226,11 @@ def checked(file: File, may: Allow) -> Iterator[pa.RecordBatch]:
         )
 
 
-def _blocks(stream: Source) -> Iterator[pa.Array]:
-    """Give the lines of a stream, some at a time."""
+def _blocks(stream: Source, is_start: bool = True) -> Iterator[pa.Array]:
+    """Give the lines of a stream, some at a time; `is_start`: it begins with the bytes
+    that tell its encoding."""
     rest = b""
-    while block := stream.read(_BLOCK):
+    for block in _texts(stream) if is_start else _pieces(stream):
         whole, newline, after = block.rpartition(b"\n")
         if newline:
             yield _lines(rest + whole)
@@ -210,6 +241,55 @@ def _blocks(stream: Source) -> Iterator[pa.Array]:
             raise ValueError(f"it has a line of more than {_LONGEST:,} bytes")
     if rest:
         yield _lines(rest)
+
+
+def _pieces(stream: Source) -> Iterator[bytes]:
+    while block := stream.read(_BLOCK):
+        yield block
+
+
+def _texts(stream: Source) -> Iterator[bytes]:
+    """Give what a stream has as UTF-8, without the mark at its beginning."""
+    pieces = _pieces(stream)
+    head = b""
+    while len(head) < _HEAD and (block := next(pieces, b"")):
+        head += block
+    mark, encoding = _encoding(head)
+    first = head[len(mark) :]
+    if not encoding:
+        yield from filter(None, itertools.chain([first], pieces))
+        return
+    decoder = codecs.getincrementaldecoder(encoding)("replace")
+    for block in itertools.chain([first], pieces):
+        yield decoder.decode(block).encode("utf-8")
+    yield decoder.decode(b"", final=True).encode("utf-8")
+
+
+def _encoding(head: bytes) -> tuple[bytes, str]:
+    """Return the mark of its order that a text begins with, and its encoding, nothing for
+    UTF-8. UTF-16 without a mark is known by the zeros between ASCII."""
+    for mark, encoding in _MARKS:
+        if head.startswith(mark):
+            return mark, encoding
+    even, odd = head[:_HEAD:2], head[1:_HEAD:2]
+    if odd and not any(odd) and all(even):
+        return b"", "utf-16-le"
+    if odd and not any(even) and all(odd):
+        return b"", "utf-16-be"
+    return b"", ""
+
+
+def is_utf8(path: str) -> bool:
+    """Whether a plain file is of bytes that can be cut at any newline; OSError."""
+    with Path(path).open("rb") as file:
+        return not _encoding(file.read(_HEAD))[1]
+
+
+def replaced(lines: pa.Array) -> int:
+    """Return how many lines hold U+FFFD, which stands for bytes that are no text."""
+    from pyarrow import compute
+
+    return int(compute.sum(compute.match_substring(lines, _REPLACEMENT)).as_py() or 0)
 
 
 def _lines(text: bytes) -> pa.Array:
@@ -310,13 +390,77 @@ def _zstd(raw: IO[bytes]) -> IO[bytes]:
     )
 
 
+class _Decompressor(Protocol):
+    """One of bz2 or lzma, for one stream of a file."""
+
+    @property
+    def eof(self) -> bool:
+        """Whether the stream is over."""
+
+    @property
+    def unused_data(self) -> bytes:
+        """What stood behind it in the last bytes."""
+
+    def decompress(self, data: bytes, max_length: int = -1) -> bytes:
+        """Return what comes of some bytes, and of those before them."""
+
+
+class _Streams(io.RawIOBase):
+    """Streams of bz2 or xz, one behind the other. The readers of the standard library
+    pass over what else stands behind them: bytes of a file that is not whole."""
+
+    def __init__(self, raw: IO[bytes], begin: Callable[[], _Decompressor]) -> None:
+        self._raw, self._begin = raw, begin
+        self._stream, self._data = begin(), b""
+        self._count = 1
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Buffer) -> int:
+        into = memoryview(buffer)
+        while not self._stream.eof or self._another():
+            data = self._decompress(len(into))
+            if data:
+                into[: len(data)] = data
+                return len(data)
+        return 0
+
+    def _decompress(self, size: int) -> bytes:
+        try:
+            if data := self._stream.decompress(self._data, size):
+                self._data = b""
+                return data
+        except (OSError, lzma.LZMAError):
+            if self._count == 1:
+                raise
+            raise ValueError("there are other bytes behind its end") from None
+        self._data = b""
+        if not self._stream.eof:
+            self._data = self._raw.read(_BLOCK)
+            if not self._data:
+                raise EOFError("it ends in the middle: it is not whole")
+        return b""
+
+    def _another(self) -> bool:
+        """Begin the next stream; zeros between and behind them are padding."""
+        data = self._stream.unused_data
+        rest = data.lstrip(b"\0")
+        while not rest and (data := self._raw.read(_BLOCK)):
+            rest = data.lstrip(b"\0")
+        if rest:
+            self._stream, self._data = self._begin(), rest
+            self._count += 1
+        return bool(rest)
+
+
 _KINDS: tuple[
     tuple[bytes, Callable[[IO[bytes]], contextlib.AbstractContextManager[Source]]],
     ...,
 ] = (
     (b"\x1f\x8b", lambda raw: gzip.GzipFile(fileobj=raw)),
     (b"\x28\xb5\x2f\xfd", _zstd),
-    (b"BZh", bz2.BZ2File),
-    (b"\xfd7zXZ\0", lzma.LZMAFile),
+    (b"BZh", lambda raw: _Streams(raw, bz2.BZ2Decompressor)),
+    (b"\xfd7zXZ\0", lambda raw: _Streams(raw, lzma.LZMADecompressor)),
 )
 _MAGIC = max(len(magic) for magic, _ in _KINDS)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from rq import config, names
 from rq.errors import BadConfig
 from rq.spark import failures, scratch
-from rq.spark.functions import INSTEAD
+from rq.spark.functions import DUCKDB, INSTEAD, F
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -127,12 +127,22 @@ def sentence(error: BaseException) -> str | None:
         return f"{type(lacks).__name__}.{error.name}: {INSTEAD}"
     if isinstance(error, NotImplementedError) and _is_its(error):
         return f"{_function(error)}: {INSTEAD}"
+    if F.engine == DUCKDB and _is_of_pyspark(error):
+        return f"a function of pyspark: {INSTEAD}"
     return None
 
 
 def is_of_duckdb(error: BaseException) -> bool:
     """Whether DuckDB has raised it."""
     return type(error).__module__.partition(".")[0] == _ERRORS
+
+
+def _is_of_pyspark(error: BaseException) -> bool:
+    """Whether the code of Spark itself has raised it, which a job has imported."""
+    at, module = error.__traceback__, ""
+    while at is not None:
+        module, at = at.tb_frame.f_globals.get("__name__", ""), at.tb_next
+    return module.startswith("pyspark.")
 
 
 def _is_its(value: object) -> bool:

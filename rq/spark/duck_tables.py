@@ -18,7 +18,14 @@ from typing import TYPE_CHECKING
 from rq.errors import BadInput
 from rq.spark import attachments, duck, failures, functions, parsing, remote, staging
 from rq.spark.attachments import Bad, File
-from rq.spark.expectations import LINES, MALFORMED, REJECTED, Counts, Parsed
+from rq.spark.expectations import (
+    LINES,
+    MALFORMED,
+    REJECTED,
+    REPLACED,
+    Counts,
+    Parsed,
+)
 from rq.spark.given import Given
 from rq.spark.remote import Allow
 from rq.spark.staging import Stage, Staged
@@ -42,23 +49,26 @@ _TIME_PARTS = "%d/%b/%Y:%H:%M:%S %z"
 
 
 class Tally:
-    """Counts the lines that a scan reads, those it rejects, and those that `malformed`
-    counts in what it keeps; has the figures of the scan that came farthest."""
+    """Counts the lines that a scan reads, those of them that `replaced` counts, those it
+    rejects, and those that `malformed` counts in what it keeps; has the figures of the scan that came farthest."""
 
-    def __init__(self, malformed: Count = lambda _: 0) -> None:
-        self._most = {LINES: 0, REJECTED: 0, MALFORMED: 0}
-        self._malformed = malformed
+    def __init__(
+        self, malformed: Count = lambda _: 0, replaced: Count = lambda _: 0
+    ) -> None:
+        self._most = {LINES: 0, REJECTED: 0, MALFORMED: 0, REPLACED: 0}
+        self._malformed, self._replaced = malformed, replaced
 
     def get(self) -> dict[str, int]:
         return self._most
 
     def scan(self, step: Step) -> Step:
         """Return a step of a scan that counts what comes in and what does not go out."""
-        own = {LINES: 0, REJECTED: 0, MALFORMED: 0}
+        own = dict.fromkeys(self._most, 0)
 
         def counting(batch: pa.RecordBatch) -> pa.RecordBatch:
             kept = step(batch)
             own[LINES] += batch.num_rows
+            own[REPLACED] += self._replaced(batch)
             own[REJECTED] += batch.num_rows - kept.num_rows
             own[MALFORMED] += self._malformed(kept)
             if own[LINES] >= self._most[LINES]:
@@ -144,7 +154,8 @@ class DuckTables:
     def lines(
         self, every: Sequence[File], allow: Sequence[str]
     ) -> tuple[DataFrame, Counts]:
-        files, tally = Files(every, remote.allow(allow), self._threads), Tally()
+        files = Files(every, remote.allow(allow), self._threads)
+        tally = Tally(replaced=_replaced)
         table = self._table(
             attachments.schema(), lambda: files.batches(tally.scan(_same))
         )
@@ -199,6 +210,10 @@ class DuckTables:
 
 def _same(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch
+
+
+def _replaced(batch: pa.RecordBatch) -> int:
+    return attachments.replaced(batch.column("line"))
 
 
 # ---- lines of files

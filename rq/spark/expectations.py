@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypedDict
 
 from rq.errors import BadInput
 from rq.spark.functions import F
@@ -19,11 +19,19 @@ _WIDTH = 120  # characters of each
 _PATIENCE = 2.0  # seconds until Spark has told what an action that has ended counted
 _LOOK = 0.02
 LINES, REJECTED, MALFORMED = "lines", "rejected", "malformed"
+REPLACED = "replaced"
 MALFORMED_MARK, _FITS = "_rq_malformed", "_rq_fits"  # columns beside lines
 
 
+class Most(TypedDict, total=False):
+    """Shares of the lines that were read, 0 to 1, of which no more may be so."""
+
+    most_rejects: float
+    most_replaced: float
+
+
 class Counts(Protocol):
-    """Figures of rows, by name: `lines`, `rejected`, `malformed`."""
+    """Figures of rows, by name: `lines`, `replaced`, `rejected`, `malformed`."""
 
     def get(self) -> Mapping[str, int] | None:
         """Return them; None: nothing has read the rows."""
@@ -123,8 +131,11 @@ def marked(lines: DataFrame, fits: Column, malformed: Column) -> Counted:
 
 
 def counted(lines: DataFrame) -> Counted:
-    """Count lines."""
-    return Counted(lines, _all_lines())
+    """Count lines, and those that hold U+FFFD."""
+    from pyspark.sql import functions
+
+    is_replaced = functions.when(functions.col("line").contains("\ufffd"), 1)
+    return Counted(lines, _all_lines(), functions.count(is_replaced).alias(REPLACED))
 
 
 def _all_lines() -> Column:
@@ -133,10 +144,22 @@ def _all_lines() -> Column:
     return functions.count(functions.lit(1)).alias(LINES)
 
 
-def count_of(counted: Counts) -> int:
+def count_of(counted: Counts, what: str = LINES) -> int:
     """Return how many lines an action has counted; 0 when there was none."""
     counts = counted.get()
-    return int(counts[LINES]) if counts else 0
+    return int(counts[what]) if counts else 0
+
+
+def check_replaced(read: Sequence[Counts], most: float) -> None:
+    """Raise BadInput if of the lines that were read more than a share had bytes that are
+    no text."""
+    lines = sum(count_of(counted) for counted in read)
+    replaced = sum(count_of(counted, REPLACED) for counted in read)
+    if replaced > most * lines:
+        raise BadInput(
+            f"{replaced:,} of {lines:,} lines hold bytes that are neither UTF-8 nor "
+            f"UTF-16, at most {most:.0%} may: convert the file (iconv), or let more be so"
+        )
 
 
 def fitting(marked: DataFrame) -> DataFrame:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, overload
 
 from rq import config
 from rq.errors import BadInput
-from rq.spark import duck, functions, packages, scratch
+from rq.spark import duck, failures, functions, packages, scratch
 from rq.spark import session as sessions
 from rq.spark.packages import Requirements, Tell
 from rq.spark.work import Work
@@ -106,6 +106,13 @@ def load(script: Path, tell: Tell) -> Job:
     except ModuleNotFoundError as error:
         if error.name == "pyspark":
             sessions.demand_spark()  # it says how to get it
+        raise
+    except Exception as error:
+        if type(error).__module__.startswith("pyspark."):
+            raise BadInput(
+                f"{script} asks something of Spark before its job has begun: let the function "
+                f"with @job do it ({failures.first_line(error)})"
+            ) from error
         raise
     by_id = {id(value): value for value in names.values() if isinstance(value, Job)}
     jobs = list(by_id.values())

@@ -17,6 +17,7 @@ import signal
 import subprocess
 import sys
 import tarfile
+import threading
 import time
 import tomllib
 from collections import deque
@@ -43,6 +44,7 @@ _UNUSED = 30 * 86400.0  # seconds until one that is not used is removed
 _STEPS = re.compile(r"(?:Collecting|Downloading|Building|Installing|Processing) .*")
 _AWAY = re.compile(r"NewConnectionError|NameResolutionError|ConnectTimeout|ReadTimeout")
 _PAUSE = 0.5  # seconds between lines about it
+_SILENT = 600.0  # seconds: pip, which tells what it fetches and builds, hangs then
 FILE = "requirements.txt"
 _BEGIN, _END = "# /// script", "# ///"
 # A package by its name, with extras, versions, an address, a marker (PEP 508): no path,
@@ -159,6 +161,7 @@ def _pip(command: list[str], wanted: Requirements, tell: Tell, turn: int) -> Non
     last: deque[str] = deque(maxlen=200)
     temporary = Path(command[-1]).with_name(_TEMPORARY)
     before = 0.0  # when the last line was told
+    silence = Silence(_SILENT)
     with subprocess.Popen(
         command,
         cwd=wanted.place,
@@ -172,15 +175,48 @@ def _pip(command: list[str], wanted: Requirements, tell: Tell, turn: int) -> Non
         pass_fds=(turn,),
     ) as pip:
         assert pip.stdout is not None
+        silence.watch(pip)
         for line in pip.stdout:
+            silence.end()
             last.append(line.rstrip())
             sys.stderr.write(line)
             if _STEPS.match(line.strip()) and time.monotonic() > before + _PAUSE:
                 before = time.monotonic()
                 tell(line.strip()[:120])
+    silence.over.set()
+    if silence.is_broken:
+        raise Unreachable(
+            f"{wanted.names} cannot be installed for this job: pip has said nothing for "
+            f"{_SILENT:.0f} s, and was ended"
+        )
     if pip.returncode:
         kind, why = _failure(list(last), pip.returncode)
         raise kind(f"{wanted.names} cannot be installed for this job: {why}")
+
+
+class Silence:
+    """Ends a process that has said nothing for some seconds: it waits for what is away."""
+
+    def __init__(self, most: float) -> None:
+        self._most = most
+        self._heard = time.monotonic()
+        self.over = threading.Event()
+        self.is_broken = False
+
+    def watch(self, process: subprocess.Popen[str]) -> None:
+        """Begin, beside who reads what it says."""
+        threading.Thread(target=self._run, args=(process,), daemon=True).start()
+
+    def end(self) -> None:
+        """Hear that it has said something."""
+        self._heard = time.monotonic()
+
+    def _run(self, process: subprocess.Popen[str]) -> None:
+        while not self.over.wait(min(1.0, self._most)):
+            if time.monotonic() - self._heard > self._most:
+                self.is_broken = True
+                process.kill()
+                return
 
 
 def _failure(lines: list[str], status: int) -> tuple[type[RQError], str]:

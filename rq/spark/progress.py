@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 PAUSE = 0.5  # seconds between looks: two lines a second at most
 PATIENCE = 5.0  # seconds for the job's own code to notice that it was cancelled
-WAIT = 120.0  # seconds that a job waits for its cluster: `patience` of the queue's `spark`
+WAIT = (
+    120.0  # seconds that a job waits for its cluster: `patience` of the queue's `spark`
+)
 _ALONE = 30.0  # seconds without an executor until that is said, and again
 _START = 60.0  # seconds beside WAIT for a start: as long Spark itself asks a master
 

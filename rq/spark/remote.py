@@ -6,13 +6,14 @@ own rights, so only where the queue's configuration names it.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import http
 import ipaddress
 import json
 import re
 import socket
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urljoin, urlsplit
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 STORE = "s3://"
 WEB = ("http://", "https://")
 ADDRESSES = (*WEB, STORE)
+_STORE_TOO = frozenset({"s3a", "s3n"})  # as Hadoop calls it
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 VARIABLE = "RQ_SPARK_ALLOW"  # from the queue's config: a list, as JSON
 _PATIENCE = 60.0  # seconds without a byte
 _REDIRECTS = 5
@@ -88,11 +91,35 @@ def allow(given: Sequence[str]) -> Allow:
 def address(text: str) -> str:
     """Return what a message names, with its scheme as it is compared here.
 
-    >>> address("HTTPS://Example.com/A"), address("a plain text"), address("A://b")
+    >>> address(" HTTPS://Example.com/A"), address("a plain text"), address("A://b")
     ('https://Example.com/A', 'a plain text', 'a://b')
+    >>> address("s3a://logs/a.gz")
+    's3://logs/a.gz'
     """
+    text = text.strip()
     scheme, colon, rest = text.partition("://")
-    return f"{scheme.lower()}{colon}{rest}" if colon else text
+    scheme = scheme.lower()
+    if scheme in _STORE_TOO:
+        return f"{STORE}{rest}"
+    return f"{scheme}{colon}{rest}" if colon else text
+
+
+def is_address(where: str) -> bool:
+    """Whether a text that `address` gave is one.
+
+    >>> is_address("s3://logs/"), is_address("orders of May")
+    (True, False)
+    """
+    return _SCHEME.match(where) is not None
+
+
+def demand_known(where: str) -> None:
+    """Raise BadInput unless an address is of a kind that is read here."""
+    if not where.startswith(ADDRESSES):
+        scheme = where.partition("://")[0]
+        raise BadInput(
+            f"{scheme}:// is not read here: {', '.join(ADDRESSES)} are, and attachments"
+        )
 
 
 def below(where: str, may: Allow) -> list[str]:
@@ -106,7 +133,8 @@ def below(where: str, may: Allow) -> list[str]:
         return [where]
     from pyarrow import fs
 
-    infos = system.get_file_info(fs.FileSelector(path, recursive=True))
+    with _bucket_named(system, path):
+        infos = system.get_file_info(fs.FileSelector(path, recursive=True))
     names = sorted(info.path for info in infos if info.type == fs.FileType.File)
     return [f"{STORE}{quote(name)}{question}{query}" for name in names]
 
@@ -117,7 +145,8 @@ def stream(where: str, may: Allow) -> Source:
     if where.startswith(STORE):
         system, path = store(where, may)
         # By its first bytes its kind is told, not by its name.
-        opened: Source = system.open_input_stream(path, compression=None)
+        with _bucket_named(system, path):
+            opened: Source = system.open_input_stream(path, compression=None)
         return opened
     return _page(where, may)
 
@@ -154,6 +183,22 @@ def store(where: str, may: Allow | None) -> tuple[fs.FileSystem, str]:
 
     system, _ = fs.FileSystem.from_uri(f"{STORE}{bucket}/{options}")
     return system, path
+
+
+@contextlib.contextmanager
+def _bucket_named(system: fs.FileSystem, path: str) -> Iterator[None]:
+    """Do something in a store; if its bucket is missing, BadInput names it: what arrow
+    says of that is an error of the key."""
+    from pyarrow.fs import FileType
+
+    try:
+        yield
+    except OSError as error:
+        bucket = path.partition("/")[0]
+        with contextlib.suppress(OSError):
+            if system.get_file_info(bucket).type is FileType.NotFound:
+                raise BadInput(f"there is no bucket {bucket}") from error
+        raise
 
 
 def _is_below(path: str, places: Iterable[str]) -> bool:

@@ -254,7 +254,7 @@ def _parts(file: File, size: int) -> list[File]:
     if file.size <= 2 * size or file.where.startswith(remote.ADDRESSES):
         return [file]
     try:
-        if attachments.is_compressed(file.where):
+        if attachments.is_compressed(file.where) or not attachments.is_utf8(file.where):
             return [file]
         cuts = list(_cuts(file, size))
     except OSError:

@@ -196,7 +196,7 @@ def _parts(text: object) -> list[str]:
     >>> _parts("file:///data//hits/"), _parts(" S3://lake/a%20b?region=x "), _parts("a/b")
     (['/', 'data', 'hits'], ['s3://', 'lake', 'a b'], [])
     """
-    where = remote.address(str(text).strip()).removeprefix(_FILE)
+    where = remote.address(str(text)).removeprefix(_FILE)
     if where.startswith(STORE):
         where, top = unquote(where.partition("?")[0].removeprefix(STORE)), STORE
     elif where.startswith("/"):

@@ -19,9 +19,10 @@ from rq.spark.job_file import Job
 from rq.spark.progress import Progress
 from rq.spark.sending import Letter
 from rq.spark.tables import Tables
-from rq.spark.work import Work
+from rq.spark.work import RESULTS, Work
 
 WRITTEN = "written"  # directory of tables, in the working directory
+_MARK = ".rq-try"  # a file in a directory whose results are those of tries
 Print = Callable[[str], None]
 
 
@@ -76,7 +77,7 @@ def run(script: Path, messages: Path, out: Path, tell: Print, complain: Print) -
     out.mkdir(parents=True, exist_ok=True)
     before = Path.cwd()
     console = Console(job, batch, tell)
-    files.remove_dir(out.absolute() / WRITTEN)  # of an earlier try
+    _clear(out.absolute())
     os.chdir(out)  # where a queue's script finds itself: in a directory of its own
     try:
         q = jobs.call(job, batch, console, batch.messages)
@@ -101,6 +102,19 @@ def run(script: Path, messages: Path, out: Path, tell: Print, complain: Print) -
         tell(f"result {figures}")
         tell(f"done, {len(q.remaining)} messages")
     return any(verb is Verb.ERR for verb, _ in q.endings.values())
+
+
+def _clear(out: Path) -> None:
+    """Remove what an earlier try has left, and nothing else."""
+    places = [out / name for name in (WRITTEN, RESULTS)]
+    if not (out / _MARK).exists():
+        for place in filter(Path.exists, places):
+            raise BadInput(
+                f"{place} is not of an earlier try: name another directory by --out"
+            )
+        (out / _MARK).touch()
+    for place in places:
+        files.remove_dir(place)
 
 
 def _why_all(error: Exception | SystemExit) -> str:

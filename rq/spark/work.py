@@ -17,7 +17,7 @@ from rq.message.table import PARAMS
 from rq.scripts.pipe import Verb
 from rq.spark import attachments, expectations, remote, results, staging, targets
 from rq.spark.attachments import Bad, File
-from rq.spark.expectations import Counts, Parsed
+from rq.spark.expectations import REPLACED, Counts, Most, Parsed, count_of
 from rq.spark.given import Batch, Given
 from rq.spark.remote import ADDRESSES
 from rq.spark.sending import Letter
@@ -28,6 +28,7 @@ from rq.words.nesting import Json
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from typing_extensions import Unpack
 
 RESULTS = "results"  # directory of attachments, in the working directory
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -65,7 +66,8 @@ class Work:
         self._figures = Figures()
         self.writes = Writes(batch.queue, batch.batch_id)
         self.checked: list[str] = []  # what was expected, and holds
-        # Messages that name where a table goes, if that has ended the job's function.
+        # Messages that name where a table goes, or bring nothing to be read, if that has
+        # ended the job's function.
         self.strays: list[Bad] = []
         # How single messages end: said when the job's own code is through, for then
         # their attachments are read no more.
@@ -95,10 +97,13 @@ class Work:
 
     # ---- reading
 
-    def lines(self) -> DataFrame:
+    def lines(self, allow_empty: bool = False) -> DataFrame:
         """Return the lines of all attachments, and of what each `param1` leads to, as
-        a DataFrame: msg_id, src, file, lineno, line."""
+        a DataFrame: msg_id, src, file, lineno, line. A message that has neither fails,
+        unless `allow_empty`."""
         allow = remote.texts(os.environ)
+        self.strays = [] if allow_empty else attachments.empty(self.messages)
+        self._raise_first()
         every = attachments.files(self.messages, allow)
         lines, counts = self.tables.lines(every, allow)
         self._figures.read(every, counts)
@@ -113,8 +118,8 @@ class Work:
         If none of the lines that were read fits, the job has failed; it has, too, if
         more than a share of `most_rejects` (0 to 1) does not. 1: all may be so.
         """
-        if most_rejects is not None and not 0 <= most_rejects <= 1:
-            raise BadInput(f"q.parse: most_rejects={most_rejects} is not 0 to 1")
+        if most_rejects is not None:
+            _demand_share("q.parse: most_rejects", most_rejects)
         table, parsed = self.tables.split(lines, form, most_rejects)
         self._parsed.append(parsed)
         return table
@@ -137,16 +142,23 @@ class Work:
         rows: int = 1,
         not_null: Sequence[str] = (),
         unique: Sequence[str] = (),
-        most_rejects: float | None = None,
+        **most: Unpack[Most],
     ) -> None:
         """Let the job fail unless a table has so many `rows` at least, no nulls in some
-        columns, and one row for each value of others (together); and unless of the lines
-        that were parsed for it a share of `most_rejects` fits. The message says what holds.
+        columns, and one row for each value of others (together); and if of the lines that
+        were parsed for it more than a share of `most_rejects` does not fit, or of those
+        that were read more than `most_replaced` have bytes that are no text. The message
+        says what holds.
         """
+        for name, share in most.items():
+            _demand_share(f"q.expect: {name}", share)
+        most_rejects = most.get("most_rejects")
         nulls, keys = _columns(not_null), _columns(unique)
         with self._lines_first(most_rejects):
             holds = expectations.check(table, rows, nulls, keys)
         self._check_lines(most_rejects)
+        if "most_replaced" in most:
+            self._figures.check_replaced(most["most_replaced"])
         self.checked.append(holds)
         self.run(f"checked: {holds}")
 
@@ -178,8 +190,7 @@ class Work:
         columns = [by] if isinstance(by, str) else list(by)
         staging.check_columns(columns, table.columns)
         self.strays = targets.strays(where, self.messages, remote.texts(os.environ))
-        for stray in self.strays:
-            raise stray.error()
+        self._raise_first()
         tables, listed = self.tables, self.writes.listed
         with self._lines_first():
             written = self.writes.add(
@@ -188,6 +199,10 @@ class Work:
                 lambda stage: tables.write(table, stage, listed),
             )
         self._figures.output(where.partition("?")[0], written.rows)
+
+    def _raise_first(self) -> None:
+        for stray in self.strays:
+            raise stray.error()
 
     def _results(self) -> Path:
         """Return the directory of the next message's files: each has its own, for all
@@ -249,6 +264,11 @@ class Work:
             raise
 
 
+def _demand_share(name: str, share: object) -> None:
+    if not isinstance(share, int | float) or not 0 <= share <= 1:
+        raise BadInput(f"{name}={share!r:.40} is not 0 to 1")
+
+
 def _columns(given: Sequence[str]) -> Sequence[str]:
     """Return the names of columns; a text is the name of one, not one for each letter."""
     return [given] if isinstance(given, str) else given
@@ -288,6 +308,10 @@ class Figures:
             self._bytes += 0 if file.where.startswith(ADDRESSES) else file.size
         self._lines.append(lines)
 
+    def check_replaced(self, most: float) -> None:
+        """Raise BadInput if more than a share of the lines had bytes that are no text."""
+        expectations.check_replaced(self._lines, most)
+
     def output(self, name: str, rows: int | None) -> None:
         """Count an output; `rows` of a table, which add up, None of anything else."""
         more = None if rows is None else (self._outputs.get(name) or 0) + rows
@@ -295,12 +319,9 @@ class Figures:
 
     def text(self, messages: int, parsed: Sequence[Parsed], sent: Sequence[str]) -> str:
         """Return all of it as one line of JSON; `sent` are the messages that were sent."""
-        rows_in = sum(expectations.count_of(counted) for counted in self._lines)
         rejected = sum(entry.counts()[1] for entry in parsed)
         tables = [rows for rows in self._outputs.values() if rows is not None]
-        figures: dict[str, Json] = {"messages": messages}
-        if self._lines:
-            figures |= {"files": self._files, "bytes": self._bytes, "rows_in": rows_in}
+        figures: dict[str, Json] = {"messages": messages, **self._of_lines()}
         if parsed:
             figures["rejected"] = rejected
         if usual := [entry for entry in parsed if entry.has_malformed]:
@@ -314,3 +335,13 @@ class Figures:
         if self._began is not None:
             figures[f"{self._engine}_us"] = int((time.monotonic() - self._began) * 1e6)
         return json.dumps(figures, ensure_ascii=False)
+
+    def _of_lines(self) -> dict[str, Json]:
+        """Return what was read; nothing without `q.lines()`."""
+        if not self._lines:
+            return {}
+        rows_in = sum(count_of(counted) for counted in self._lines)
+        replaced = sum(count_of(counted, REPLACED) for counted in self._lines)
+        figures: dict[str, Json] = {"files": self._files, "bytes": self._bytes}
+        figures["rows_in"] = rows_in
+        return {**figures, "replaced": replaced} if replaced else figures

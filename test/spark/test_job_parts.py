@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import codecs
 import gzip
 import http.server
 import itertools
@@ -32,6 +33,7 @@ from rq.spark import (
     given,
     jobs,
     parsing,
+    progress,
     remote,
     results,
     spark_tables,
@@ -54,6 +56,15 @@ KINDS = {
     "zstd": lambda data: pa.Codec("zstd").compress(data, asbytes=True),
     "two.zst": lambda data: KINDS["zstd"](data[:5]) + KINDS["zstd"](data[5:]),
     "windows": lambda data: data.replace(b"\n", b"\r\n"),
+    "marked": lambda data: codecs.BOM_UTF8 + data,
+    "utf-16": lambda data: data.decode().encode("utf-16"),
+    "utf-16-be": lambda data: data.decode().encode("utf-16-be"),
+    "utf-16-le": lambda data: data.decode().encode("utf-16-le"),
+    "utf-32.gz": lambda data: gzip.compress(data.decode().encode("utf-32")),
+    "padded.bz2": lambda data: bz2.compress(data) + bytes(700),
+    "padded.xz": lambda data: (
+        lzma.compress(data[:9]) + lzma.compress(data[9:]) + bytes(8)
+    ),
 }
 
 
@@ -163,6 +174,33 @@ def test_whatever_is_wrong_with_a_file_is_told_of_that_file(
             thread.join()
 
 
+@pytest.mark.parametrize("kind", ["gzip", "bzip2", "xz", "zstd"])
+@pytest.mark.parametrize("rest", [b"garbage", b"x" * 200_000])
+def test_bytes_behind_the_end_of_what_is_compressed_make_it_no_file(
+    tmp_path, kind, rest
+):
+    (tmp_path / "log").write_bytes(KINDS[kind](TEXT * 9) + rest)
+    file = File("m1", "", "a log", str(tmp_path / "log"), 1)
+    with pytest.raises(BadInput, match=r"^\[m1\] a log: .+"):
+        list(attachments.batches(file, remote.allow([])))
+
+
+def test_a_large_file_is_cut_only_where_a_newline_is_one_byte(tmp_path):
+    for encoding in ("utf-8", "utf-16"):
+        path = tmp_path / encoding
+        path.write_bytes(("a line\n" * 1000).encode(encoding))
+        file = File("m1", "", "log", str(path), path.stat().st_size)
+        parts = spark_tables.parted([file], 512)
+        assert (len(parts) > 1) is (encoding == "utf-8")
+        lines = [
+            row["line"]
+            for part in parts
+            for batch in attachments.batches(part, remote.allow([]))
+            for row in batch.to_pylist()
+        ]
+        assert lines == ["a line"] * 1000
+
+
 def test_files_are_shared_out_by_size():
     found = [File("m", "", str(size), "", size) for size in (9, 1, 8, 2, 5, 5)]
     groups = attachments.grouped(found, 3)
@@ -260,14 +298,14 @@ def test_progress_is_told_when_it_changes_and_twice_a_second_at_most(spark):
         tasks = re.search(r"(\d+)/(\d+) tasks", told[-1][1])
         return int(tasks[1])
 
-    progress = Progress(lambda text: told.append((time.monotonic(), text)))
-    progress.watch(OnSpark(spark))
-    progress.start()
+    looking = Progress(lambda text: told.append((time.monotonic(), text)), told.append)
+    looking.watch(OnSpark(spark))
+    looking.start()
     try:
         spark.range(0, 8, 1, 8).mapInArrow(slow, "id long").count()
         wait_until(lambda: told and done() >= 8, PATIENCE)
     finally:
-        progress.stop()
+        looking.stop()
     texts = [text for _, text in told]
     assert len(texts) >= 2
     assert all(one != other for one, other in itertools.pairwise(texts))
@@ -277,12 +315,60 @@ def test_progress_is_told_when_it_changes_and_twice_a_second_at_most(spark):
 
 
 def test_a_job_that_no_executor_comes_for_says_so_after_30_seconds(spark):
-    alone = Alone()
+    alone = Alone(120.0)
     assert [alone.text(True, now) for now in (5.0, 34.9)] == ["", ""]
     assert alone.text(True, 35.1).startswith("no executor for 30 s: ")
     assert alone.text(True, 66.0).startswith("no executor for 60 s: ")
+    assert alone.text(True, 66.0).endswith("in 60 s this attempt ends")
+    assert alone.over(124.9) == ""
+    assert alone.over(125.0).startswith("no executor for 120 s: ")
     assert alone.text(False, 67.0) == alone.text(True, 68.0) == ""
+    assert alone.over(180.0) == ""
     assert not is_alone(spark)
+
+
+class Slow:
+    """What is looked at for longer than its job takes."""
+
+    def __init__(self, over=""):
+        self.looking, self.end = threading.Event(), threading.Event()
+        self._over = over
+
+    def far(self):
+        self.looking.set()
+        if not self._over:
+            self.end.wait(PATIENCE)
+        return "half way"
+
+    def over(self):
+        return self._over
+
+    def cancel(self):
+        pass
+
+
+def test_what_is_looked_at_when_a_job_ends_is_not_said_behind_its_end(monkeypatch):
+    monkeypatch.setattr(progress, "PATIENCE", 0.1)
+    told, watched = [], Slow()
+    looking = Progress(told.append, told.append)
+    looking.watch(watched)
+    looking.start()
+    assert watched.looking.wait(PATIENCE)
+    looking.stop()
+    watched.end.set()
+    looking._thread.join(PATIENCE)
+    assert told == []
+
+
+def test_a_job_that_does_not_notice_that_it_was_given_up_is_left(monkeypatch):
+    monkeypatch.setattr(progress, "PATIENCE", 0.1)
+    left = []
+    looking = Progress(lambda _: None, left.append)
+    looking.watch(Slow(over="no executor"))
+    looking.start()
+    wait_until(lambda: left, PATIENCE)
+    looking.stop()
+    assert left[0] == looking.given_up == "no executor"
 
 
 @pytest.mark.parametrize(
@@ -355,6 +441,23 @@ def test_a_job_can_be_tried_on_folders_without_a_daemon(tmp_path):
     ):
         assert text in ended.stdout
     assert not (tmp_path / "queue/que/a/job").exists()
+
+
+def test_a_job_is_tried_with_no_results_of_an_earlier_try(tmp_path):
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs/log").write_text("a line\n")
+    own = tmp_path / "out/results"
+    own.mkdir(parents=True)
+    (own / "thesis.tex").touch()
+    ended = tried(tmp_path, "--messages", tmp_path / "logs")
+    assert ended.returncode == 2
+    assert "is not of an earlier try: name another directory by --out" in ended.stderr
+    (own / "thesis.tex").rename(tmp_path / "thesis.tex")
+    own.rmdir()
+    assert tried(tmp_path, "--messages", tmp_path / "logs").returncode == 8
+    (own / "of-an-earlier-script.csv").touch()
+    assert tried(tmp_path, "--messages", tmp_path / "logs").returncode == 8
+    assert [path.name for path in own.iterdir()] == ["count.txt"]
 
 
 def test_plain_files_can_be_tried_as_if_each_were_a_message(tmp_path):

@@ -59,7 +59,7 @@ with open(os.environ["RQ_ROOT"] + "/starts", "a") as file:
 
 @job
 def run(q):
-    hits = q.parse(q.lines(), "common")
+    hits = q.parse(q.lines(allow_empty=True), "common")
     bad = hits.where("status >= 500").groupBy("src", "url").count().orderBy("src", "url")
     q.attach(bad, "errors.csv")
     rejects = q.rejects.orderBy("msg_id", "lineno").select("file", "lineno", "line")

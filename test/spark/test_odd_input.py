@@ -8,8 +8,9 @@ import os
 
 import pytest
 
+from rq.errors import BadInput
 from rq.scripts.pipe import Verb
-from rq.spark import bronze, duck, functions, jobs, literal
+from rq.spark import bronze, duck, functions, jobs, literal, remote
 from rq.spark.duck_tables import DuckTables
 from rq.spark.given import Batch, Given
 from rq.spark.job_file import Job
@@ -245,3 +246,78 @@ def test_the_history_is_read_below_a_root_of_any_name(spark, tmp_path):
     top = tmp_path / "rq [1]{a,b}*"
     [row] = bronze.read(spark, top, [top / "date=2026-01-02/batch=1"]).collect()
     assert (row["queue"], row["date"], row["batch"]) == (top.name, "2026-01-02", "1")
+
+
+# ---- what is no text, and what is nothing
+
+
+def test_lines_that_are_no_text_are_counted_and_only_so_many_may_be(give, on_each):
+    data = b"caf\xe9\n" * 3 + b"tea\n" * 97
+
+    def count(q):
+        assert q.lines().count() == 100
+
+    for q in on_each(count, [give("m1", "menu", data)]):
+        assert json.loads(q.figures([]))["replaced"] == 3
+
+    def strict(q):
+        q.expect(q.lines(), most_replaced=0.03)
+        with pytest.raises(
+            BadInput, match="6 of 200 lines hold bytes that are neither"
+        ):
+            q.expect(q.lines().where("lineno > 0"), most_replaced=0.01)
+        with pytest.raises(BadInput, match=r"most_replaced=2 is not 0 to 1"):
+            q.expect(q.lines(), most_replaced=2)
+
+    on_each(strict, [give("m2", "menu", data)])
+
+
+@pytest.mark.parametrize(
+    ("param", "says"),
+    [
+        ("", "nothing to read"),
+        ("orders of May", "nothing to read"),
+        ("gs://logs/a", "gs:// is not read here: http://, https://, s3:// are"),
+        ("ftp://h/a", "ftp:// is not read here"),
+        ("FILE:///etc/passwd", "file:// is not read here"),
+        ("  s3://logs/a", "may not read s3://logs"),
+        ("s3a://logs/a", "may not read s3://logs"),
+        ("s3n://logs/a", "may not read s3://logs"),
+    ],
+)
+def test_a_message_without_rows_says_so_and_ends_alone(give, on_each, param, says):
+    whole = give("m1", "log", b"a line\n")
+    (odd := give("m2", "log", b"")).folder.joinpath("attach/log").unlink()
+    odd = Given("m2", odd.folder, {"param1": param})
+    for q in on_each(lambda q: q.lines().count(), [whole, odd]):
+        assert q.ids == ["m1"]
+        verb, why = q.endings["m2"]
+        assert verb is Verb.ERR
+        assert says in why
+
+
+def test_a_job_may_take_messages_that_bring_nothing(give, on_each):
+    messages = [
+        give("m1", "log", b"a line\n"),
+        Given("m2", give("m2", "x", b"").folder),
+    ]
+    (messages[1].folder / "attach/x").unlink()
+
+    def take(q):
+        assert q.lines(allow_empty=True).count() == 1
+
+    for q in on_each(take, messages):
+        assert q.ids == ["m1", "m2"]
+
+
+@pytest.mark.parametrize("key", ["a.gz", "logs/"])
+def test_a_bucket_that_is_not_there_is_named(store, key):
+    end, host = store
+    may = remote.allow(["s3://none/", host])
+
+    def read():
+        for where in remote.below(f"s3://none/{key}{end}", may):
+            remote.stream(where, may)
+
+    with pytest.raises(BadInput, match=r"^there is no bucket none$"):
+        read()

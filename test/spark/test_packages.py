@@ -392,3 +392,14 @@ def test_tasks_on_a_cluster_have_them_too(java_home, place, tmp_path):
     text = (tmp_path / "rq-try/results/said.txt").read_text()
     assert text.startswith("hello from ")
     assert "/rq-packages/" in text
+
+
+def test_a_pip_that_says_nothing_is_ended(tmp_path, monkeypatch):
+    sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
+    monkeypatch.setattr(packages, "_command", lambda *_: [*sleep, str(tmp_path / "x")])
+    monkeypatch.setattr(packages, "_SILENT", 0.3)
+    wanted = packages.Requirements("matplotlib\n", tmp_path)
+    with pytest.raises(
+        Unreachable, match="pip has said nothing for 0 s, and was ended"
+    ):
+        packages.ready(Root(tmp_path), wanted, lambda _: None)

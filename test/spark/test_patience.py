@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 
+import psutil
 import pytest
 from harness.queues import running_queue
 from harness.spark_cluster import cluster_at
@@ -38,18 +40,50 @@ def cluster(java_home, tmp_path_factory):
         yield started
 
 
+# Its first task begins, and its second try is quick.
+STAND = """
+import os, time
+from pyspark import TaskContext
+
+def first(batches):
+    if TaskContext.get().attemptNumber() == 0:
+        with open(os.environ["RQ_ROOT"] + "/at-work.new", "w") as file:
+            file.write(str(os.getpid()))
+        os.rename(file.name, os.environ["RQ_ROOT"] + "/at-work")
+        time.sleep(600)
+    yield from batches
+
+@job
+def run(q):
+    q.attach(str(q.spark.range(0, 2, 1, 1).mapInArrow(first, "id long").count()), "n.txt")
+    q.send("deliver")
+"""
+
+
 @pytest.fixture
 def job(cluster, java_home, tmp_path):
     home = {"RQ_JAVA_HOME": str(java_home.home)}
     settings = job_settings(tmp_path, cluster.environment(tmp_path) | home)
     settings["spark"]["patience"] = "8s"
-    deliver = running_queue(tmp_path, "#!/bin/sh\necho done >&3\n", "deliver")
-    with deliver, running_queue(tmp_path, HEAD + COUNT, "count", **settings) as queue:
-        yield queue
+    settings["spark"]["conf"] |= {
+        "spark.network.timeout": "8s",
+        "spark.network.timeoutInterval": "2s",
+        "spark.executor.heartbeatInterval": "1s",
+    }
+    with contextlib.ExitStack() as stack:
+
+        def make(script):
+            queue = running_queue(tmp_path, HEAD + script, "count", **settings)
+            return stack.enter_context(queue)
+
+        take = "#!/bin/sh\necho done >&3\n"
+        stack.enter_context(running_queue(tmp_path, take, "deliver"))
+        yield make
 
 
 @pytest.mark.slow
 def test_without_executors_an_attempt_ends_and_the_next_one_succeeds(cluster, job):
+    job = job(COUNT)
     msg_id = job.send(max_count=5)
     wait_until((job.root.path / "at-work").exists, SECONDS)
     for name in ("worker1", "worker2", "master"):
@@ -65,3 +99,21 @@ def test_without_executors_an_attempt_ends_and_the_next_one_succeeds(cluster, jo
         cluster.members[name].start()
     job.ok("run_message", {"msg_id": msg_id})
     assert job.ended(msg_id, SECONDS)["state"] == "done", json.dumps(job.get(msg_id))
+
+
+@pytest.mark.slow
+def test_an_executor_that_stands_still_is_not_waited_for(cluster, job):
+    job = job(STAND)
+    msg_id = job.send()
+    at_work = job.root.path / "at-work"
+    wait_until(at_work.exists, SECONDS)
+    task = psutil.Process(int(at_work.read_text()))
+    executor = next(each for each in task.parents() if each.name() == "java")
+    executor.suspend()
+    try:
+        assert job.ended(msg_id, SECONDS)["state"] == "done", json.dumps(
+            job.get(msg_id)
+        )
+    finally:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            executor.kill()
