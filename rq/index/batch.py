@@ -27,9 +27,10 @@ from operator import attrgetter
 import orjson
 
 from rq import published
-from rq.index import tallies
+from rq.index import sums, tallies
 from rq.index.schema import TICK, Cell
 from rq.index.search import SEPARATOR
+from rq.index.sums import Ended
 from rq.message.fields import param_text
 from rq.message.group import group, wording
 from rq.message.table import PARAMS
@@ -112,7 +113,7 @@ class Attempt:
     started: int
     ended: int
     waited: int | None
-    ran: int | None
+    ran: int
     outcome: str
     cause: str | None
     text: str | None
@@ -398,6 +399,7 @@ class Batch:
             "outcome, cause, text, timer) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [_run_values(attempt) for attempt in self._attempts],
         )
+        sums.add(self.base, map(_ended, self._attempts))
 
     def _write_hours(self) -> None:
         for key, counts in self._hours.items():
@@ -431,6 +433,10 @@ def _run_values(attempt: Attempt) -> tuple[Cell, ...]:
         *(attempt.waited, attempt.ran, attempt.outcome, attempt.cause, attempt.text),
         row.timer,
     )
+
+
+def _ended(at: Attempt) -> Ended:
+    return Ended(at.of.queue, at.started, at.ended, at.ran, at.outcome)
 
 
 def _fill(row: Row, source: Source, content: object) -> None:

@@ -7,7 +7,7 @@ wrong with one is said in the same sentence.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Final, TypedDict, cast
@@ -189,7 +189,7 @@ def evening(now: float, zone: tzinfo | None = UTC) -> float:
     return at.timestamp()
 
 
-def _order(text: str, default: str, orders: Mapping[str, str]) -> tuple[str, bool]:
+def _order(text: str, default: str, orders: Collection[str]) -> tuple[str, bool]:
     """Return by what is sorted, and whether the largest comes first: `-started`."""
     if not text:
         return default, True

@@ -17,7 +17,7 @@ import orjson
 
 from rq import config, published
 from rq.errors import BadInput, NoSuchQueue, Refused, Unreachable
-from rq.index import schema, search, tallies
+from rq.index import schema, search, sums, tallies
 from rq.index.rows import (
     RUNNING,
     TREND_HOURS,
@@ -34,14 +34,34 @@ from rq.index.rows import (
     Sums,
 )
 from rq.index.schema import Cell, SqlRow
+from rq.index.sums import HOUR, Values
 from rq.layout import Root
 
 MOST_DURATIONS = 10_000  # of the newest attempts, of which percentiles are made
-_COLUMNS = ("attempt", "started", "ended", "waited", "ran", "outcome", "cause", "timer")
-RUN_ORDERS: Mapping[str, str] = {
-    "queue": "(SELECT name FROM queues WHERE id = q)",
-    "msg_id": "(SELECT msg FROM messages WHERE id = message)",
-    **dict(zip(_COLUMNS, _COLUMNS, strict=True)),
+# Columns of an attempt: of one that has ended, and of one that runs.
+_COLUMNS: Mapping[str, tuple[str, str]] = {
+    "row": ("id", "-id"),
+    "q": ("queue", "queue"),
+    "message": ("message", "id"),
+    "attempt": ("attempt", "attempt"),
+    "started": ("started", "started"),
+    "ended": ("ended", "NULL"),
+    "waited": ("waited", "NULL"),
+    "ran": ("ran", "max(:now - started, 0)"),
+    "outcome": ("outcome", f"'{RUNNING}'"),
+    "cause": ("cause", "NULL"),
+    "text": ("text", "NULL"),
+    "timer": ("timer", "timer"),
+}
+# What pages are sorted by: the column, and what SQL makes of it.
+RUN_ORDERS: Mapping[str, tuple[str, str]] = {
+    "queue": ("q", "(SELECT name FROM queues WHERE id = q)"),
+    "msg_id": ("message", "(SELECT msg FROM messages WHERE id = message)"),
+    **{
+        name: (name, name)
+        for name in _COLUMNS
+        if name not in ("row", "q", "message", "text")
+    },
 }
 LIST_ORDERS: Mapping[str, str] = {
     "accepted": "m.id",
@@ -51,23 +71,31 @@ LIST_ORDERS: Mapping[str, str] = {
     "attempt": "m.attempt",
 }
 HIT_ORDERS = search.ORDERS
-_HOUR = 3_600_000_000  # µs
 
-# Attempts that have ended, and those that run, with the same columns. Names and ids are
-# joined to the few rows of a page only: a night may have 100,000 runs.
-_RUNS = f"""
-SELECT id AS row, queue AS q, message, attempt, started, ended, waited, ran, outcome,
-       cause, text, timer
-FROM runs WHERE ended >= :since AND started <= :until
-UNION ALL
-SELECT -id, queue, id, attempt, started, NULL, NULL, max(:now - started, 0), '{RUNNING}',
-       NULL, NULL, timer
-FROM messages WHERE state = 'run' AND started <= :until"""
-_NAMED = """
-SELECT queues.name, messages.msg, n.attempt, n.started, n.ended, n.waited, n.ran,
+
+def _either(columns: Iterable[str], ended: str, running: str) -> str:
+    """Return SQL for columns of attempts that have ended, and of those that run."""
+    ends, runs = zip(*(_COLUMNS[name] for name in columns), strict=True)
+    named = ", ".join(
+        f"{cell} AS {name}" for cell, name in zip(ends, columns, strict=True)
+    )
+    return (
+        f"SELECT {named} FROM runs WHERE {ended} UNION ALL "
+        f"SELECT {', '.join(runs)} FROM messages WHERE state = 'run' AND {running}"
+    )
+
+
+# The few of a page, with names: a night may have 100,000 runs.
+_NAMED = f"""
+SELECT n.row, queues.name, messages.msg, n.attempt, n.started, n.ended, n.waited, n.ran,
        n.outcome, n.cause, n.text, n.timer
-FROM ({}) n JOIN messages ON messages.id = n.message JOIN queues ON queues.id = n.q
-ORDER BY n.place"""
+FROM ({
+    _either(
+        _COLUMNS,
+        "id IN (SELECT value FROM json_each(:rows))",
+        "id IN (SELECT -value FROM json_each(:rows))",
+    )
+}) n JOIN messages ON messages.id = n.message JOIN queues ON queues.id = n.q"""
 
 
 class Index:
@@ -119,32 +147,46 @@ class Index:
 
     def runs(self, question: RunsQuestion, visible: frozenset[str] | None) -> Runs:
         """Return the attempts of a span, and their sums."""
-        order = RUN_ORDERS.get(question.order)
-        if order is None:
+        if question.order not in RUN_ORDERS:
             raise BadInput(f"runs are sorted by one of {', '.join(RUN_ORDERS)}")
-        values = self._values_of(question, visible)
-        chosen = f"SELECT * FROM ({_RUNS}) WHERE {_conditions(question)}"
+        with _readable(), sums.moment(self._base):
+            values = self._values_of(question, visible)
+            chosen = _chosen(question, visible)
+            rows = self._page(question, chosen, values)
+            total = self._sums(question, chosen, values)
+        listed = tuple(rows[: question.limit])
+        return Runs(rows=listed, sums=total, more=len(rows) > question.limit)
+
+    def _page(self, question: RunsQuestion, chosen: str, values: Values) -> list[Run]:
+        """Return the attempts of a page, and one more if there is one."""
         way = "DESC" if question.is_descending else "ASC"
-        by = f"{order} {way}, started DESC, message"
-        page = (
-            f"SELECT *, row_number() OVER () AS place FROM ({chosen} ORDER BY {by} "
-            "LIMIT :limit OFFSET :offset)"
+        wanted = question.offset + question.limit + 1
+        is_newest = question.order == "started" and question.is_descending
+        if is_newest and _is_plain(question):
+            values = {**values, **sums.newest(self._base, values, wanted)}
+        sql = (
+            f"SELECT row {chosen} ORDER BY {RUN_ORDERS[question.order][1]} {way}, "
+            "started DESC, row LIMIT :limit OFFSET :offset"
         )
-        rows = self._all(_NAMED.format(page), values)
-        sums = self._sums(chosen, values)
-        listed = tuple(_run(row) for row in rows[: question.limit])
-        return Runs(rows=listed, sums=sums, more=len(rows) > question.limit)
+        return self._named([row[0] for row in self._all(sql, values)], values["now"])
+
+    def _named(self, rows: Sequence[int], now: int) -> list[Run]:
+        """Return attempts, in the order of the numbers of their rows."""
+        values: Values = {"rows": _json(rows), "now": now}
+        by_row = {row: _run(cells) for row, *cells in self._all(_NAMED, values)}
+        return [by_row[row] for row in rows if row in by_row]
 
     def _values_of(
         self, question: RunsQuestion, visible: frozenset[str] | None
-    ) -> dict[str, Cell]:
+    ) -> Values:
         now = time.time()
         until = now if question.until is None else question.until
         queues = self._queues(question.queue, visible)
-        return {
+        values: Values = {
             "since": int(question.since * 1e6),
             "until": int(until * 1e6),
             "now": int(now * 1e6),
+            "floor": sums.LOWEST,
             "queues": _json(queues.values()),
             "only": queues.get(question.queue or ""),
             "timer": question.timer,
@@ -152,6 +194,7 @@ class Index:
             "limit": question.limit + 1,
             "offset": question.offset,
         }
+        return {**values, "newest": sums.end(self._base, values)}
 
     def _slow(self, question: RunsQuestion, queues: Mapping[str, int]) -> str:
         """Return from how many µs on an attempt of each queue is slow, as JSON."""
@@ -165,18 +208,19 @@ class Index:
         }
         return orjson.dumps(limits).decode()
 
-    def _sums(self, chosen: str, values: Mapping[str, Cell]) -> Sums:
-        runs, failed, longest, row = self._all(
-            f"SELECT count(*), total(outcome = 'err'), max(ran), row FROM ({chosen})",
-            values,
-        )[0]
-        slowest = f"SELECT *, 1 AS place FROM ({_RUNS}) WHERE row = :row"
-        rows = self._all(_NAMED.format(slowest), {**values, "row": row})
+    def _sums(self, question: RunsQuestion, chosen: str, values: Values) -> Sums:
+        """Count runs: by rows if only some of each hour are meant."""
+        if _is_plain(question):
+            total = sums.of_span(self._base, values)
+        else:
+            sql = f"SELECT count(*), total(outcome = 'err'), max(ran), row {chosen}"
+            total = sums.NOTHING.and_also(self._all(sql, values)[0])
+        slowest = self._named([] if total.row is None else [total.row], values["now"])
         return Sums(
-            runs=runs,
-            failed=int(failed),
+            runs=total.runs,
+            failed=total.failed,
             missed=0,
-            slowest=None if longest is None or not rows else _run(rows[0]),
+            slowest=slowest[0] if slowest else None,
         )
 
     # ---- what failed
@@ -232,12 +276,12 @@ class Index:
 
     def _trends(self, names: Mapping[int, str]) -> dict[str, dict[int, int]]:
         """Return by group how many failed how many hours ago."""
-        this_hour = int(time.time() * 1e6) // _HOUR
+        this_hour = int(time.time() * 1e6) // HOUR
         rows = self._all(
             "SELECT grp, max(?1 - changed / ?2, 0) AS back, count(*) FROM messages "
             "INDEXED BY failing WHERE state = 'err' AND changed >= (?1 - ?3) * ?2 "
             "AND queue IN (SELECT value FROM json_each(?4)) GROUP BY grp, back",
-            (this_hour, _HOUR, TREND_HOURS - 1, _json(names)),
+            (this_hour, HOUR, TREND_HOURS - 1, _json(names)),
         )
         trends: dict[str, dict[int, int]] = {}
         for name, back, count in rows:
@@ -332,18 +376,46 @@ class Index:
     ) -> dict[int, str]:
         return {number: name for name, number in self._queues(queue, visible).items()}
 
-    def _all(
-        self, sql: str, values: Sequence[Cell] | Mapping[str, Cell] = ()
-    ) -> list[SqlRow]:
-        try:
+    def _all(self, sql: str, values: Sequence[Cell] | Values = ()) -> list[SqlRow]:
+        with _readable():
             return self._base.execute(sql, values).fetchall()
-        except sqlite3.Error as error:
-            raise Unreachable(f"the index cannot be read now: {error}") from None
 
 
-def _conditions(question: RunsQuestion) -> str:
+@contextlib.contextmanager
+def _readable() -> Iterator[None]:
+    """Unreachable where SQLite fails within."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise Unreachable(f"the index cannot be read now: {error}") from None
+
+
+def _is_plain(question: RunsQuestion) -> bool:
+    """Whether all attempts of a span and of queues are meant."""
+    return not (question.is_failed or question.is_slow or question.timer is not None)
+
+
+def _chosen(question: RunsQuestion, visible: frozenset[str] | None) -> str:
+    """Return SQL for the attempts that are meant: FROM and WHERE. Only those columns are
+    named that are asked for, which an index holds then."""
+    names = {"row", "q", "started", "ran", "outcome", RUN_ORDERS[question.order][0]}
+    if question.timer is not None:
+        names.add("timer")
+    columns = [name for name in _COLUMNS if name in names]
+    runs = _either(
+        columns,
+        "ended >= :since AND ended < :newest "
+        "AND started >= :floor AND started <= :until",
+        "started <= :until",
+    )
+    return f"FROM ({runs}) WHERE {_conditions(question, visible)}"
+
+
+def _conditions(question: RunsQuestion, visible: frozenset[str] | None) -> str:
     """Return what SQL asks of each run."""
-    wanted = ["q IN (SELECT value FROM json_each(:queues))"]
+    wanted = ["true"]
+    if visible is not None:
+        wanted.append("q IN (SELECT value FROM json_each(:queues))")
     if question.queue is not None:
         wanted.append("q = :only")
     if question.is_failed:

@@ -7,13 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import orjson
+
+from rq.index import sums
 from rq.index.batch import ROW_NAMES, Batch, Row
-from rq.index.schema import Cell
+from rq.index.schema import Cell, SqlRow
 from rq.index.store import Store
 
 CHUNK = 1000  # rows of a transaction
 _DAY = 86_400_000_000  # µs
 _ENDED = "state IN ('done', 'relayed', 'dismissed', 'gone')"
+_AMONG = "{} IN (SELECT value FROM json_each(?))"
 _ROWS = f"SELECT {', '.join(ROW_NAMES)} FROM messages"
 
 
@@ -31,11 +35,11 @@ class Retention:
         )
         with self._store.transaction() as base:
             self._remove(rows)
-            old_runs = base.execute(
-                "DELETE FROM runs WHERE id IN "
-                "(SELECT id FROM runs WHERE ended < ? ORDER BY ended LIMIT ?)",
+            old = base.execute(
+                "SELECT id FROM runs WHERE ended < ? ORDER BY ended LIMIT ?",
                 (before, CHUNK),
-            ).rowcount
+            )
+            old_runs = sums.remove_runs(base, _AMONG.format("id"), _ids(old))
             base.execute("DELETE FROM hours WHERE hour < ?", (before // 3_600_000_000,))
         return len(rows) == CHUNK or old_runs == CHUNK
 
@@ -55,7 +59,7 @@ class Retention:
         with self._store.transaction() as base:
             self._remove(rows)
             if len(rows) < CHUNK:
-                for table in ("prepared", "hours", "runs"):
+                for table in ("prepared", "hours", "sums", "runs"):
                     base.execute(f"DELETE FROM {table} WHERE queue = ?", (queue,))
         return len(rows) == CHUNK
 
@@ -88,5 +92,10 @@ class Retention:
         batch.write_words([(row.id, row.words, "") for row in rows])
         batch.write_words([(row.id, row.said, "") for row in rows], "said")
         ids = [(row.id,) for row in rows]
-        batch.base.executemany("DELETE FROM runs WHERE message = ?", ids)
+        sums.remove_runs(batch.base, _AMONG.format("message"), _ids(ids))
         batch.base.executemany("DELETE FROM messages WHERE id = ?", ids)
+
+
+def _ids(rows: Iterable[SqlRow]) -> tuple[str]:
+    """Return the first column of rows, as `_AMONG` takes it."""
+    return (orjson.dumps([row[0] for row in rows]).decode(),)

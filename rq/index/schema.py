@@ -25,7 +25,7 @@ from rq.layout import Root
 Cell: TypeAlias = int | float | str | bytes | None  # as SQLite takes values
 SqlRow: TypeAlias = Any  # as it gives them: each statement knows what its columns hold
 
-VERSION = 1
+VERSION = 2
 TICK = 7  # bits of a moment in µs that an id of a message leaves out
 WAL_PAGES = 8_000  # of 4 KiB, after which they are moved into the file
 CACHE_KIB = 16_384  # of pages, in the process that writes
@@ -82,6 +82,14 @@ CREATE INDEX run_ended ON runs (ended, queue, outcome, started, ran);
 CREATE INDEX run_failed ON runs (ended) WHERE outcome = 'err';
 CREATE INDEX run_of_queue ON runs (queue, ended);
 CREATE INDEX run_of_message ON runs (message);
+CREATE TABLE sums (  -- of `runs`: see `sums.py`
+    queue INTEGER NOT NULL,
+    hour INTEGER NOT NULL,  -- in which they ended
+    runs INTEGER NOT NULL, failed INTEGER NOT NULL,
+    first INTEGER NOT NULL, last INTEGER NOT NULL,  -- none started before or after …
+    longest INTEGER NOT NULL,  -- … or ran longer
+    PRIMARY KEY (queue, hour)
+) WITHOUT ROWID;
 CREATE TABLE groups (
     name TEXT PRIMARY KEY, cause TEXT NOT NULL, wording TEXT NOT NULL
 ) WITHOUT ROWID;

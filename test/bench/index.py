@@ -151,6 +151,8 @@ def questions(index: Index) -> list[Asked]:
         return lambda: index.search(question, None)
 
     night = RunsQuestion(since=now - 3 * 3600)
+    ended = RunsQuestion(since=now - 3 * 3600, order="ended")
+    day = RunsQuestion(since=now - 86400)
     failed = RunsQuestion(since=now - 86400, is_failed=True)
     return [
         ("search, a word of all, newest first", PAGE, search("order")),
@@ -163,12 +165,10 @@ def questions(index: Index) -> list[Asked]:
             search("order", order="changed"),
         ),
         ("failures by group", LIST, lambda: index.failures(None, None)),
-        (
-            "runs of 3 hours and their sums",
-            Goal(300, "ms"),
-            lambda: index.runs(night, None),
-        ),
-        ("failed runs of a day", Goal(1000, "ms"), lambda: index.runs(failed, None)),
+        ("runs of 3 hours and their sums", LIST, lambda: index.runs(night, None)),
+        ("the same, that ended last", LIST, lambda: index.runs(ended, None)),
+        ("runs of a day and their sums", LIST, lambda: index.runs(day, None)),
+        ("failed runs of a day", LIST, lambda: index.runs(failed, None)),
         ("durations of a queue", LIST, lambda: index.durations("invoice-00", 0)),
         ("hours of a day, all queues", LIST, lambda: index.hours(None, 0, now)),
     ]
