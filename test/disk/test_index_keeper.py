@@ -7,6 +7,7 @@ import time
 
 import pytest
 from harness.filled import fill
+from harness.index import bare_root
 from harness.spool import Owner
 
 from rq.index import keeper as keeper_module
@@ -15,16 +16,12 @@ from rq.index.keeper import Keeper
 from rq.index.questions import Index
 from rq.index.rows import RunsQuestion, SearchQuestion
 from rq.index.word import Said
-from rq.layout import Root
 from rq.words.states import Event, Role, State
 
 
 @pytest.fixture
 def root(tmp_path):
-    root = Root(tmp_path)
-    root.config_dir.mkdir()
-    root.config.write_text('{"host": "127.0.0.1", "port": 3333}')
-    return root
+    return bare_root(tmp_path)
 
 
 @pytest.fixture

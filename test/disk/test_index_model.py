@@ -16,6 +16,7 @@ import time
 
 import pytest
 from harness.filled import WAYS
+from harness.index import bare_root
 from harness.spool import Owner
 
 from rq.index import __main__ as program
@@ -23,7 +24,6 @@ from rq.index import retention, schema, word
 from rq.index.batch import Batch
 from rq.index.keeper import Keeper
 from rq.index.store import Store
-from rq.layout import Root
 from rq.words.states import Event, Role, State
 
 SETTINGS = {"days": 31, "limit": 2**31, "least": 0}
@@ -37,10 +37,7 @@ POINTS = {
 
 @pytest.fixture
 def root(tmp_path):
-    root = Root(tmp_path)
-    root.config_dir.mkdir()
-    root.config.write_text('{"host": "127.0.0.1", "port": 3333}')
-    return root
+    return bare_root(tmp_path)
 
 
 # ---- the process that is killed

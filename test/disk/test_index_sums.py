@@ -5,14 +5,13 @@ import sqlite3
 import time
 
 import pytest
-from harness.index import Lines, fill, message_id
+from harness.index import Lines, bare_root, fill, message_id
 
 from rq.index import schema, sums
 from rq.index.questions import Index
 from rq.index.retention import Retention
 from rq.index.rows import RunsQuestion
 from rq.index.store import Store
-from rq.layout import Root
 
 HOUR = 3600.0
 NAMES = ("mail", "bank", "rare")
@@ -28,10 +27,7 @@ SELECT count(*), total(outcome = 'err'), max(ran) FROM (
 
 @pytest.fixture
 def root(tmp_path):
-    root = Root(tmp_path)
-    root.config_dir.mkdir()
-    root.config.write_text('{"host": "127.0.0.1", "port": 3333}')
-    return root
+    return bare_root(tmp_path)
 
 
 class Story:

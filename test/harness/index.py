@@ -5,7 +5,16 @@ import time
 
 from rq.index.batch import Source
 from rq.index.store import Place, Store
+from rq.layout import Root
 from rq.words.states import State
+
+
+def bare_root(path):
+    """Make a root in which nothing has run yet."""
+    root = Root(path)
+    root.config_dir.mkdir()
+    root.config.write_text('{"host": "127.0.0.1", "port": 3333}')
+    return root
 
 
 class Lines:

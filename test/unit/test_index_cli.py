@@ -4,21 +4,17 @@ import json
 import re
 
 import pytest
-from harness.index import Lines, fill, message_id
+from harness.index import Lines, bare_root, fill, message_id
 
 from rq.cli.index import index
 from rq.errors import Refused, Unreachable
 from rq.index import schema, word
-from rq.layout import Root
 from rq.proc import locks
 
 
 @pytest.fixture
 def root(tmp_path):
-    root = Root(tmp_path)
-    root.config_dir.mkdir()
-    root.config.write_text('{"host": "127.0.0.1", "port": 3333}')
-    return root
+    return bare_root(tmp_path)
 
 
 @pytest.fixture

@@ -3,12 +3,11 @@
 import time
 
 import pytest
-from harness.index import Lines, fill, message_id
+from harness.index import Lines, bare_root, fill, message_id
 
 from rq.errors import BadInput, NoSuchQueue, Refused, Unreachable
 from rq.index.questions import Index
 from rq.index.rows import MOST_HITS, ListQuestion, RunsQuestion, SearchQuestion
-from rq.layout import Root
 from rq.words.states import State
 
 ONE, TWO, THREE, FOUR = map(message_id, range(4))
@@ -17,10 +16,7 @@ SEEN = frozenset({"mail"})
 
 @pytest.fixture
 def root(tmp_path):
-    root = Root(tmp_path)
-    root.config_dir.mkdir()
-    root.config.write_text('{"host": "127.0.0.1", "port": 3333}')
-    return root
+    return bare_root(tmp_path)
 
 
 @pytest.fixture

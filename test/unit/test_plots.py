@@ -138,6 +138,16 @@ def test_a_night_has_a_stripe_a_run_in_lanes_as_runs_overlap():
     assert max(map(sum, zip(lefts, wides, strict=True))) <= stripes.WIDTH
 
 
+def test_a_night_has_a_stripe_for_fires_that_were_missed():
+    miss = {"timer": "t", "from": 120.0, "to": 180.0, "count": 2, "why": "down"}
+    picture = stripes.night([run_of(100, 200)], 0.0, 400.0, [miss])
+    assert [stripe.kind for stripe in picture.stripes] == ["good", "missed"]
+    assert "timer t, 00:02:00 UTC, 2 fires missed: down" in picture.stripes[1].title
+    assert places(picture)[1] == (200.0, 9.0, 600.0)
+    alone = stripes.night([], 0.0, 400.0, [{**miss, "to": 120.0, "count": 1}])
+    assert [stripe.kind for stripe in alone.stripes] == ["missed"]
+
+
 @pytest.mark.parametrize("number", [1, 200])
 def test_a_night_is_never_higher_than_some_lanes_and_shows_a_moment(number):
     picture = stripes.night([run_of(5, 5)] * number, 0.0, 10.0)

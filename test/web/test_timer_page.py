@@ -117,3 +117,13 @@ def test_only_a_success_ends_what_is_overdue_so_no_button_acknowledges_it(web):
     assert "a success was expected" in page
     assert 'value="ack"' not in page
     wait_until(lambda: ">timers/late</a>" in web.page("/"), 60)
+
+
+def test_a_message_that_has_not_run_says_that_its_queue_is_paused(web):
+    web.queue("echo done >&3", "asleep")
+    web.daemon.ask("pause_queue", "asleep")
+    path = web.daemon.root.timers / "waits.json"
+    path.write_text(json.dumps({"cron": "30 3 * * *", "msg": {"dest": "asleep"}}))
+    wait_until(lambda: "waits" in names(web), 60)
+    web.post("/timers/waits", {"_method": "run", "x_format": "json"})
+    wait_until(lambda: "queue is paused" in web.page("/timers/waits"), 60)

@@ -87,8 +87,11 @@ def _sums(sums: SumsView) -> str:
 def _night(
     answer: RunsView | None, fields: Mapping[str, str], now: float
 ) -> stripes.Night | None:
-    """Return the picture of all that ran; none when the rows are a part of it."""
-    if answer is None or answer["more"] or fields["offset"] or not answer["runs"]:
+    """Return the picture of all that ran or was missed; none when the rows are a part of it."""
+    if answer is None or answer["more"] or fields["offset"]:
+        return None
+    runs, misses = answer["runs"], answer["misses"]
+    if not runs and not misses:
         return None
     until = now if answer["until"] is None else answer["until"]
-    return stripes.night(answer["runs"], answer["since"], until)
+    return stripes.night(runs, answer["since"], until, misses)

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+from collections.abc import Mapping
 
 from falcon.asgi import Request, Response
 
 from rq.access.roles import Role
+from rq.errors import RQError
+from rq.replies.processes import TimerView
 from rq.web import forms, views
 from rq.web.answers import reply_of, say
 from rq.web.deeds import OF_TIMER
 from rq.web.pages import facts, page
 from rq.web.routes import Routes
 from rq.web.site import Site
+from rq.words.states import State
+
+_WAITING = 3  # messages of which a page says for what they wait
 
 
 def add_routes(routes: Routes, site: Site) -> None:
@@ -41,8 +48,22 @@ class TimersPage:
 
     async def of_one(self, req: Request, resp: Response, timer: str) -> None:
         row = await views.timer(self._site.owners, timer)
-        values = {"facts": row, "timer": row}
+        waits = await self._waits(row)
+        values = {"facts": row, "timer": row, "waits": waits}
         await page.show(req, resp, self._site, "timer.html", values)
+
+    async def _waits(self, timer: TimerView) -> Mapping[str, str]:
+        """Return for what the newest messages wait, by their addresses: a job that has
+        not run waits, as a rule, in a queue that is paused, and only that knows."""
+        urls = [fire["url"] for fire in timer["fires"] if fire["outcome"] == State.QUE]
+        reasons = {}
+        for url in urls[:_WAITING]:
+            queue, _, msg_id = url.rpartition("/q/")[2].partition("/")
+            with contextlib.suppress(RQError):  # it has gone on, or its queue is silent
+                message = await views.message(self._site.owners, queue, msg_id)
+                if why := message.get("_why"):
+                    reasons[url] = why["text"]
+        return reasons
 
     async def change(self, req: Request, resp: Response, timer: str) -> None:
         """Do one of OF_TIMER."""
