@@ -105,6 +105,7 @@ class Result(TypedDict, total=False):
     max_rss: int  # KiB
     outcome: str
     result: str  # a value that was said, for programs
+    goes_on: str  # QUEUE/ID: where it goes on, if it was moved or edited
     tries: int  # that `retry` allows
     batch: str
     lease: LeaseView

@@ -11,7 +11,7 @@
 # that other scripts find in their environment. It changes to the message's directory.
 
 rq_next() {
-    unset RQ_FORCE_REMOTE RQ_DEST_QUEUE RQ_MSG_DIR RQ_PARENT_RESULT
+    unset RQ_FORCE_REMOTE RQ_DEST_QUEUE RQ_MSG_DIR RQ_PARENT_RESULT RQ_AFTER
     echo ready >&3
     IFS= read -r rq_rest <&4 || return 1
     rq_rest=${rq_rest#'{'}

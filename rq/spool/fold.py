@@ -73,6 +73,7 @@ class Folded:
     lease_news: LeaseNews = field(default_factory=LeaseNews)
     # How messages stand for which others wait.
     standings: dict[str, str] = field(default_factory=dict)
+    places: dict[str, str] = field(default_factory=dict)  # where messages go on
 
 
 def fold(events: Iterable[Record]) -> Folded:
@@ -103,6 +104,8 @@ def _take_note(folded: Folded, record: Record) -> None:
         folded.again[record["of"], record["i"]] = record["ts"] / 1e6
     elif record["ev"] == Note.NEWS:
         _take_owed(folded, record)
+    elif record["ev"] == Note.GOES_ON:
+        folded.places[record["msg"]] = record["place"]
     elif record["ev"] == Note.STANDS:
         folded.standings.update((place, said) for place, said in record["standings"])
 
@@ -124,6 +127,7 @@ def _take(folded: Folded, record: Record) -> None:
             last.attempts = attempt_files.add(last.attempts, ended, status)
     if record["ev"] == Event.REQUEUE and record["was"] in FINAL:
         last.requeued = True
+        folded.places.pop(msg_id, None)
     last.door = record.get("from", last.door)
     if state is State.QUE and record["ev"] != Event.RESCHEDULE:
         last.seq, last.since = record["seq"], record["ts"] / 1e6

@@ -82,6 +82,19 @@ def _copy_in(segment: Segment, msg_id: str) -> bytes | None:
     return None
 
 
+def removed_by(queue: QueueDir, msg_id: str) -> Record | None:
+    """Return the line by which a message was removed that is not there any more; None: no
+    line near tells of one. Blocks; OSError: the journal cannot be read now."""
+    mark = f'"msg":"{msg_id}"'.encode()
+    for segment in reversed(history.segments(queue.journal_dir)[-_SEGMENTS:]):
+        for record in _newest_first(segment, mark):
+            if record["ev"] in (Event.DISCARD, Event.EXPIRE):
+                return record
+            if "state" in record:
+                return None  # a hand has removed it, or a line about very many
+    return None
+
+
 # ---- claims
 
 

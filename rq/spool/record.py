@@ -133,6 +133,7 @@ class NoteFields(_Is, Word, total=False):
     to: Json  # what it is done with: a time, a queue
     filter: JsonObject
     standings: list[list[str]]  # QUEUE/ID, and how it stands
+    place: str  # QUEUE/ID under which `msg` goes on
     leases: list[str]  # digests of the tokens of leases
     seconds: float  # for which they go on
     out: list[OutEntry]
@@ -168,6 +169,7 @@ class Record(Line, Facts, _From, _Is, total=False):
     held: JsonObject | None
     after: JsonObject
     standings: list[list[str]]
+    place: str
     out: list[OutEntry]
     news: JsonObject
     ttl: float

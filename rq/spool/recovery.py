@@ -215,6 +215,8 @@ class _Opening:
         opened.left_processes = batch_dirs.members(self.queue, left)
         apply(opened, scan, Cause.CRASH if _is_same_boot(scan) else Cause.HOST)
         decisions.finish_all(opened.spool, scan.folded)
+        for msg_id, place in scan.folded.places.items():
+            opened.spool.keep_place(msg_id, place)
         if opened.clean:
             _go_on_with_leases(opened.spool)
         opened.spool.commit()

@@ -60,6 +60,16 @@ class RunFolders:
             f"{folder(State.RUN, msg_id)}/{ATTACH}", names, gid, self._dir_fd
         )
 
+    def write_after(self, msg_id: str, name: str, data: bytes, ids: Ids | None) -> None:
+        """Write a file of a running message that its script reads; for a thread."""
+        place = beneath.open_place(folder(State.RUN, msg_id), self._dir_fd)
+        try:
+            durable.replace(name, data, place)
+            if ids is not None:
+                os.chown(name, 0, ids[1], dir_fd=place, follow_symlinks=False)
+        finally:
+            os.close(place)
+
     def stamp(self, msg_id: str) -> tuple[int, int] | None:
         """Return what changes when anybody touches the file `msg` of a message: its
         inode number, and when it was changed, in ns. None: there is none."""

@@ -63,6 +63,7 @@ STATUS_FIELDS: dict[str, Callable[[object], bool]] = {
     "log": _is_part,
     "started": _is_time,
     "lease": _is_lease,
+    "goes_on": _is_text,
 }
 _FILE = {
     "job_status": _is_text,

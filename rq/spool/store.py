@@ -58,7 +58,7 @@ from rq.layout import JOB, STDIO_LOG, QueueDir
 from rq.logs import fields
 from rq.message import limits
 from rq.message.fields import JsonObject
-from rq.message.message import Message
+from rq.message.message import Message, to_keep
 from rq.message.retry import Retry
 from rq.spool import outbox
 from rq.spool.entry import Entry
@@ -73,7 +73,7 @@ from rq.spool.reader import Reader
 from rq.spool.record import Facts, LeaseFields, More, Record, Word, rider_record
 from rq.spool.run_folders import RunFolders
 from rq.spool.status import status_file
-from rq.words.states import Event, Note, Role, State, next_state
+from rq.words.states import FINAL, Event, Note, Role, State, next_state
 
 LAG_MESSAGES = 40_000
 LAG_BYTES = 64 * 1024 * 1024
@@ -321,6 +321,23 @@ class Spool:
         """Return the fields of a line that say what the end of a message owes."""
         ended = Ended(message, facts, self.clock(), self.news, printed)
         return self._owes(ended)
+
+    def goes_on(self, msg_id: str, place: str) -> None:
+        """Write down under which id a message goes on that has ended here: QUEUE/ID."""
+        self.note(Note.GOES_ON, msg=msg_id, place=place)
+        self.keep_place(msg_id, place)
+
+    def keep_place(self, msg_id: str, place: str) -> None:
+        """Have the folder of a message that has ended say where it goes on."""
+        state = self.find(msg_id)
+        if state not in FINAL:
+            return  # it was sent round again, or is gone
+        status = self.status(msg_id)
+        counts = status.get("count", 0), status.get("attempt", 0)
+        entry = self.entries.get(msg_id) or Entry(state, state, 0.0, 0, *counts)
+        entry.status, entry.written = to_keep({**status, "goes_on": place}), False
+        self.entries[msg_id] = entry
+        self.lagging.add(msg_id, entry)
 
     def sent(self, seq: int, number: int, **word: Unpack[Word]) -> None:
         """Write down that an entry of the outbox was delivered; `word`: who said so."""

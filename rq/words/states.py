@@ -74,6 +74,7 @@ class Note(StrEnum):
 
     SENT = "sent"  # an entry of an outbox was delivered, or given up
     AGAIN = "again"  # one in doubt is tried again
+    GOES_ON = "goes_on"  # under which id a message goes on that has ended here
     STANDS = "told"  # how messages stand for which others wait
     JOIN = "join"  # who sent a message got the id of an equal one
     BULK = "bulk"  # one thing is done to many messages: begun, ended

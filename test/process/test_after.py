@@ -1,8 +1,15 @@
 """Messages that run when others have ended: `after`."""
 
+import json
+from types import SimpleNamespace
+
 import pytest
 from harness.queues import running_queue
 from harness.waiting import wait_until
+
+from rq.layout import Root
+from rq.message.message import Message
+from rq.queues.asking import after_file
 
 pytestmark = pytest.mark.process
 NOTE = """#!/bin/sh
@@ -239,3 +246,195 @@ def test_a_transaction_may_hold_the_part_and_the_whole(tmp_path):
         queue.ok("commit_txn", {"txn": txn, "ids": [*parts, last]})
         assert queue.ended(last)["state"] == "done"
         assert order(queue)[-1] == last
+
+
+FAILS_ONCE = '[ -e "$RQ_ROOT/go" ] || exec sh -c "echo err >&3"'
+
+
+@pytest.fixture
+def two(tmp_path):
+    with (
+        running_queue(tmp_path, NOTE) as queue,
+        running_queue(tmp_path, NOTE, name="other") as other,
+    ):
+        yield queue, other
+
+
+def why(queue, msg_id):
+    return queue.get(msg_id)["_why"]["text"]
+
+
+def test_what_was_moved_is_waited_for_where_it_goes_on(two):
+    queue, other = two
+    first = queue.send(due=4e9)
+    second, third = queue.send(after=[first]), other.send(after=[f"t/{first}"])
+    queue.ok("move_message", {"msg_id": first, "to": "other", "who": "ann"})
+    wait_until(lambda: "goes_on" in queue.get(first)["result"])
+    (moved,) = (
+        row["msg_id"]
+        for row in other.ok("list", {"state": "que"})
+        if row["msg_id"] != third
+    )
+    assert queue.get(first)["result"]["goes_on"] == f"other/{moved}"
+    queue.crash()
+    queue.start()
+    assert queue.get(first)["result"]["goes_on"] == f"other/{moved}"
+    wait_until(lambda: other.get(moved) and "after" in why(queue, second))
+    assert queue.state(second) == "que"
+    other.ok("run_message", {"msg_id": moved})
+    assert queue.ended(second)["state"] == "done"
+    assert other.ended(third)["state"] == "done"
+    assert order(queue)[0] == moved
+
+
+def test_what_waits_may_be_moved_and_waits_on(two):
+    queue, other = two
+    first = queue.send(due=4e9)
+    second = queue.send(after=[first], after_rule="ended")
+    queue.ok("move_message", {"msg_id": second, "to": "other", "who": "ann"})
+    wait_until(lambda: "goes_on" in queue.get(second)["result"])
+    moved = queue.get(second)["result"]["goes_on"].partition("/")[2]
+    assert other.get(moved)["after"] == [f"t/{first}"]
+    assert other.get(moved)["_why"]["reason"] == "after"
+    queue.ok("run_message", {"msg_id": first})
+    assert other.ended(moved)["state"] == "done"
+
+
+def test_what_was_edited_is_waited_for_as_the_new_message(tmp_path):
+    with running_queue(tmp_path, NOTE) as queue:
+        first = queue.send(param1=FAILS_ONCE)
+        second = queue.send(after=[first])
+        assert queue.ended(first)["state"] == "err"
+        wait_until(lambda: "which failed" in why(queue, second))
+        changes = {"msg_id": first, "changes": {"param1": ":"}}
+        edited = queue.ok("edit_message", changes).rpartition("/")[2]
+        assert queue.ended(second)["state"] == "done"
+        assert order(queue) == [edited, second]
+        assert queue.get(first)["result"]["goes_on"] == f"t/{edited}"
+
+
+@pytest.mark.parametrize("rule", ["done", "failed"])
+def test_what_a_person_has_deleted_counts_as_failed(two, rule):
+    queue, other = two
+    first = other.send(due=4e9)
+    second = queue.send(after=[f"other/{first}"], after_rule=rule, after_fail="err")
+    other.ok("delete_message", {"msg_id": first})
+    ended = queue.ended(second)
+    if rule == "failed":
+        assert ended["state"] == "done"
+    else:
+        assert f"other/{first}, which was deleted" in ended["story"]["why"]
+    assert "no message" in queue.refused(
+        "create_message", {"dest": "t", "after": [f"other/{first}"]}
+    )
+
+
+def test_what_has_expired_never_fails_by_itself(two):
+    queue, other = two
+    first = other.run(param2="err")["msg_id"]
+    running = other.send(due=4e9)
+    wanted = {"after": [f"other/{first}", f"other/{running}"], "after_rule": "ended"}
+    second = queue.send(**wanted)
+    other.ok("ack_message", {"msg_id": first})
+    folder = other.dir.path / "err" / f".{first}"
+    assert other.stop() == 0
+    for path in sorted(folder.rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    folder.rmdir()
+    other.start()
+    other.ok("run_message", {"msg_id": running})
+    wait_until(lambda: "is not there any more" in why(queue, second))
+    assert queue.state(second) == "que"
+    queue.ok("release_after", {"msg_id": second, "who": "ann"})
+    assert queue.ended(second)["state"] == "done"
+
+
+def test_equal_messages_do_not_meet_one_that_waits(tmp_path):
+    unique = {"params": [1], "conflict": "replace"}
+    with running_queue(tmp_path, NOTE, unique=unique) as queue:
+        first = queue.send(due=4e9, param1=": 1")
+        second = queue.send(after=[first], param1=": 2")
+        third = queue.send(param1=": 2")
+        assert queue.ended(third)["state"] == "done"
+        assert queue.state(second) == "que"
+        newer = queue.send(due=4e9, param1=": 1")  # it takes the place of the first
+        wait_until(lambda: newer in why(queue, second) or first in why(queue, second))
+        queue.ok("run_message", {"msg_id": newer})
+        assert queue.ended(second)["state"] == "done"
+
+
+def test_a_repeated_send_is_never_refused(two):
+    queue, other = two
+    first = other.run()["msg_id"]
+    wanted = {"dest": "t", "after": [f"other/{first}"], "_key": "k"}
+    second = queue.ok("create_message", dict(wanted))
+    other.ok("delete_message", {"msg_id": first})
+    assert queue.ok("create_message", dict(wanted)) == second
+
+
+TELLS = """#!/bin/sh
+eval "$RQ_PARAM1"
+if [ -n "$RQ_AFTER" ]; then
+    cp "$RQ_AFTER" "$RQ_ROOT/after-$RQ_MSG_ID"
+    echo "result ${RQ_PARENT_RESULT-none}" >&3
+fi
+echo "${RQ_PARAM2:-done}" >&3
+"""
+
+
+def told(queue, msg_id):
+    text = (queue.root.path / f"after-{msg_id}").read_text()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_a_script_is_told_of_those_that_it_waited_for(tmp_path):
+    with (
+        running_queue(tmp_path, TELLS) as queue,
+        running_queue(tmp_path, TELLS, name="other") as other,
+    ):
+        first = other.run(param1='echo "result 42" >&3')["msg_id"]
+        failed = other.run(param2="err")["msg_id"]
+        both = {"after": [f"other/{first}", f"other/{failed}"], "after_rule": "ended"}
+        second = queue.run(**both)["msg_id"]
+        assert told(queue, second) == [
+            {
+                "id": first,
+                "queue": "other",
+                "state": "done",
+                "cause": "done",
+                "result": "42",
+            },
+            {"id": failed, "queue": "other", "state": "err", "cause": "said_err"},
+        ]
+        assert queue.get(second)["result"]["result"] == "none"
+        only = queue.run(after=[f"other/{first}"])
+        assert only["result"]["result"] == "42"
+
+
+def test_who_may_not_read_a_message_any_more_is_not_told_its_result(tmp_path):
+    users = {
+        "ann": {"password": "long enough", "queues": ["t"], "role": "producer"},
+        "bob": {"password": "long enough", "queues": ["*"], "role": "producer"},
+    }
+    config = SimpleNamespace(basic_auth={"users": users})
+    root = Root(tmp_path)
+    reads = {
+        by: after_file.readers(root, config, by)
+        for by in ("ann", "bob", None, "root", "token:revoked")
+    }
+    assert {by for by, may in reads.items() if may("other", None)} == {
+        "bob",
+        None,
+        "root",
+    }
+    assert reads["ann"]("other", "ann")
+    assert reads["ann"]("t", "bob")
+    with running_queue(tmp_path, TELLS, name="other") as other:
+        first = other.run(param1='echo "result 42" >&3')["msg_id"]
+        message = Message(msg_id="x", dest="t", due=0.0, after=(f"other/{first}",))
+        gone = message.with_(after=("other/20260102.0304.05.006.7",))
+        assert after_file.build(root, message, reads["bob"]).result == "42"
+        hidden = after_file.build(root, message, reads["ann"])
+        assert hidden.result is None
+        assert json.loads(hidden.data).keys() == {"id", "queue", "state", "cause"}
+        assert json.loads(after_file.build(root, gone, reads["bob"]).data)["gone"]

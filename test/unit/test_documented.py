@@ -127,7 +127,8 @@ def test_each_variable_that_a_script_is_given_has_its_row():
         **environment.of_message(config, "q", message, "/"),
     }
     table = documents.first_words(section("pipe", "How a script starts"), "variable")
-    assert table == set(given) | set(default_worker_env())
+    # The launcher adds the one that names a file which it has written.
+    assert table == set(given) | set(default_worker_env()) | {"RQ_AFTER"}
 
 
 def test_each_verb_of_the_command_line_is_told_by_its_help():

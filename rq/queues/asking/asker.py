@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from rq.errors import BadMessage, NoSuchMessage, RQError
 from rq.logs import fields
-from rq.message.after import queue_of
+from rq.message.after import Standing, queue_of
 from rq.proc.slices import Slice
 from rq.queues.asking import decisions, questions
 from rq.queues.concurrency import Tasks
@@ -81,7 +81,7 @@ class Asker:
             owner.wake()
             return
         late = there.answered(owner.spool.clock())
-        self.hear(zip(places, answers, strict=True))
+        self.hear(map(_said_of, places, names, answers))
         for place in places:
             if place not in late:
                 waits.confirm(place)
@@ -102,9 +102,9 @@ class Asker:
 
     def hinted(self, places: Iterable[str]) -> None:
         """Ask for some predecessors soon: a hint says that they have changed."""
-        rounds = self._owner.backlog.predecessors.rounds
+        waits = self._owner.backlog.predecessors
         for place in places:
-            rounds.hurry(queue_of(place), [place])
+            waits.rounds.hurry(queue_of(place), waits.asked_by(place))
         self._owner.wake()
 
     def hint(self) -> None:
@@ -133,3 +133,11 @@ class Asker:
             log.info("a hint was lost: %s", fields(queue=queue, reason=error))
         finally:
             self._hinting.discard(queue)
+
+
+def _said_of(place: str, name: str, said: str) -> tuple[str, str]:
+    """Return what was said of a predecessor that was asked for by a name, with that name
+    if it goes on under it."""
+    if name == place or said.startswith(Standing.GOES_ON):
+        return place, said
+    return place, f"{said} {name}"

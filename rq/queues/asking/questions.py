@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rq.errors import Busy, Unreachable
-from rq.proc.slices import in_slices
 from rq.queues.asking import standing
 from rq.queues.owner.owner import Owner
 from rq.rpc import client, loop_client
@@ -18,7 +17,8 @@ async def standings(owner: Owner, queue: str, places: Sequence[str]) -> list[str
     """Return how messages of a queue stand; RQError: it does not say."""
     ids = [place.partition("/")[2] for place in places]
     if queue == owner.name:
-        return await _own(owner, ids)
+        answers = await standing.of_all(owner, ids, queue)
+        return [answers[msg_id] for msg_id in ids]
     request = {"msg_ids": ids, "queue": owner.name}
     socket = owner.root.queue(queue).socket
     try:
@@ -28,17 +28,6 @@ async def standings(owner: Owner, queue: str, places: Sequence[str]) -> list[str
     else:
         answers = client.demanded(reply)
     return [str(answers[msg_id]) for msg_id in ids]
-
-
-async def _own(owner: Owner, ids: Sequence[str]) -> list[str]:
-    answers: list[str] = []
-
-    def look(msg_id: str) -> None:
-        answers.append(standing.of_own(owner, msg_id))
-        owner.spool.events.want_hint(msg_id, owner.name)
-
-    await in_slices(ids, look)
-    return answers
 
 
 async def _in_folders(owner: Owner, queue: str, ids: list[str]) -> Mapping[str, str]:

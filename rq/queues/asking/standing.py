@@ -9,15 +9,18 @@ stop; after any other end nothing is told before its owner has recovered it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from rq import names
 from rq.layout import QueueDir
 from rq.message.after import Standing
 from rq.message.causes import Cause
-from rq.queues.owner.owner import Owner
+from rq.proc.slices import in_slices
+from rq.queues.owner.owner import PREPARED, Owner
 from rq.replies import Result
-from rq.spool import folders, stopped_cleanly
-from rq.words.states import LIVE, State
+from rq.spool import folders, journal_search, stopped_cleanly
+from rq.spool.record import Record
+from rq.words.states import LIVE, Event, State
 
 _OF_STATE = {
     State.DONE: Standing.DONE,
@@ -25,6 +28,9 @@ _OF_STATE = {
     State.ERR: Standing.FAILED,
     State.DISMISSED: Standing.FAILED,
 }
+_UNKNOWN = str(Standing.UNKNOWN)
+_MOST_LOST = 100_000  # messages of which it is remembered that nothing tells of them
+_SEARCHED = 20  # messages for which the journal is searched in one request
 NOT_RUN = "not_run"  # the outcome of a message that was cancelled for a predecessor
 
 
@@ -39,27 +45,87 @@ def of_end(state: State, result: Result) -> Standing:
 
 
 def of_own(owner: Owner, msg_id: str) -> str:
-    """Return how a message of this queue stands."""
+    """Return how a message of this queue stands, as far as that is known without the
+    journal."""
     state = owner.spool.find(msg_id)
     if state is None:
-        return str(Standing.UNKNOWN)
+        joined = owner.spool.accepted_with(f"{PREPARED}{msg_id}")
+        is_known = joined is not None and joined.joined
+        return _on(f"{owner.name}/{joined.msg_id}") if joined and is_known else _UNKNOWN
     if state in LIVE:
         return str(Standing.WAITING)
-    return str(of_end(state, owner.spool.status(msg_id)))
+    result = owner.spool.status(msg_id)
+    if result.get("cause") == Cause.MOVED and "goes_on" not in result:
+        owed = any(entry.msg_id == msg_id for entry in owner.spool.owed.values())
+        return str(Standing.WAITING if owed else Standing.RELAYED)
+    return _of_end(state, result)
 
 
-def in_folders(queue: QueueDir, ids: list[str]) -> Mapping[str, str] | None:
+def _on(place: str) -> str:
+    return f"{Standing.GOES_ON} {place}"
+
+
+def _of_end(state: State, result: Result) -> str:
+    place = result.get("goes_on")
+    return _on(place) if place else str(of_end(state, result))
+
+
+async def of_all(owner: Owner, ids: Sequence[str], queue: str) -> Mapping[str, str]:
+    """Return how messages of this queue stand; `queue` gets a hint when they change. Of
+    those that are gone the journal tells whether a person has removed them."""
+    answers: dict[str, str] = {}
+
+    def look(msg_id: str) -> None:
+        answers[msg_id] = of_own(owner, msg_id)
+        owner.spool.events.want_hint(msg_id, queue)
+
+    await in_slices(ids, look)
+    gone = [
+        i for i, said in answers.items() if said == _UNKNOWN and i not in owner.lost
+    ]
+    if gone:
+        await owner.committed()  # the line of one may be in no file yet
+        some, run = gone[:_SEARCHED], owner.loop.run_in_executor
+        removed = await run(owner.pools.looks, _removed, owner.queue, some)
+        answers.update(removed)
+        if len(owner.lost) > _MOST_LOST:
+            owner.lost.clear()
+        owner.lost.update(dict.fromkeys(i for i in some if i not in removed))
+    return answers
+
+
+def _removed(queue: QueueDir, ids: Sequence[str]) -> Mapping[str, str]:
+    """Return of messages that are gone those that were removed by a person, or for an
+    equal one that stands for them."""
+    lines = ((msg_id, journal_search.removed_by(queue, msg_id)) for msg_id in ids)
+    return {
+        msg_id: _of_removal(queue.name, line)
+        for msg_id, line in lines
+        if line is not None and line["ev"] == Event.DISCARD
+    }
+
+
+def _of_removal(queue: str, line: Record) -> str:
+    other = line.get("text", "").removeprefix("message ")
+    if line.get("cause") in (Cause.REPLACED, Cause.JOINED) and names.is_msg_id(other):
+        return _on(f"{queue}/{other}")
+    return str(Standing.DELETED)
+
+
+def in_folders(queue: QueueDir, ids: Sequence[str]) -> Mapping[str, str] | None:
     """Return how messages stand of a queue without a process; None: that cannot be
     known. Blocks."""
     if not queue.path.is_dir() or not stopped_cleanly(queue):
         return None
-    return {msg_id: _in_folder(queue, msg_id) for msg_id in ids}
+    answers = {msg_id: _in_folder(queue, msg_id) for msg_id in ids}
+    gone = [msg_id for msg_id, said in answers.items() if said == _UNKNOWN]
+    return {**answers, **_removed(queue, gone[:_SEARCHED])}
 
 
 def _in_folder(queue: QueueDir, msg_id: str) -> str:
     state = folders.find(queue, msg_id)
     if state is None:
-        return str(Standing.UNKNOWN)
+        return _UNKNOWN
     if state in LIVE:
         return str(Standing.WAITING)
-    return str(of_end(state, folders.read_status(queue, state, msg_id)))
+    return _of_end(state, folders.read_status(queue, state, msg_id))

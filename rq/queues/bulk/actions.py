@@ -171,7 +171,14 @@ def _move(hands: Hands, deed: Deed, msg_id: str, more: More) -> None:
         "outcome": "relayed",
         "text": f"moved to {dest} by {deed.by}",
     }
-    further: More = {**more, "out": [copies.moved(owner.settings, message, dest, due)]}
+    copy = copies.moved(owner.settings, message, dest, due)
+    if message.wait is not None:  # it waits on there
+        names = ("after", "after_rule", "after_fail")
+        waits = {
+            name: value for name in names if (value := message.to_json().get(name))
+        }
+        copy = {**copy, "message": {**copy["message"], **waits}}
+    further: More = {**more, "out": [copy]}
     owner.spool.fire(msg_id, Event.MOVE, Role.CREATOR, facts=facts, **further)
     owner.backlog.remove(msg_id)
 

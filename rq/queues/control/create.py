@@ -58,9 +58,16 @@ def create_message(
     ctx: Context, request: Request
 ) -> OkOrJoined | Awaitable[OkOrJoined]:
     """Accept a message, or join it to an equal one."""
-    if predecessors.FIELD in request:
+    if _names_others(ctx, request):
         return _create_after(ctx, request)
     return _create(ctx, request)
+
+
+def _names_others(ctx: Context, fields: Json) -> bool:
+    """Whether a new message names others, which have to be asked for."""
+    if not isinstance(fields, dict) or predecessors.FIELD not in fields:
+        return False
+    return not predecessors.are_handed_on(ctx.connection.asker, fields)
 
 
 async def _create_after(ctx: Context, request: Request) -> OkOrJoined:
@@ -88,7 +95,7 @@ def _create(ctx: Context, request: Request) -> OkOrJoined:
 
 def prep_message(ctx: Context, request: Request) -> Reply | Awaitable[Reply]:
     """Begin a message: attachments follow, then commit."""
-    if predecessors.FIELD in request:
+    if _names_others(ctx, request):
         return _prep_after(ctx, request)
     return _prep(ctx, request)
 
@@ -385,9 +392,8 @@ def create_messages(ctx: Context, request: Request) -> Awaitable[Ok[list[_Row]]]
 async def _all(ctx: Context, wanted: Sequence[Json]) -> Ok[list[_Row]]:
     """Accept messages a few at a time; all share one sync, that of the reply."""
     owner, rows = ctx.owner, list[_Row]()
-    said: predecessors.Answers = {}
-    if any(map(predecessors.named_in, wanted)):
-        said = await predecessors.answers(ctx.owner, wanted)
+    named = [fields for fields in wanted if _names_others(ctx, fields)]
+    said = await predecessors.answers(ctx.owner, named) if named else {}
 
     def between() -> None:
         ctx.pace.requested()  # each is like a request: folders wait until all are taken
@@ -406,7 +412,7 @@ def _row(ctx: Context, fields: Json, said: predecessors.Answers) -> _Row:
     try:
         if not isinstance(fields, dict):
             raise BadMessage("a message is a JSON object")
-        if predecessors.FIELD in fields:
+        if _names_others(ctx, fields):
             predecessors.check(fields, said)
         accepted = idempotency.accept_request(ctx.owner, ctx.connection.asker, fields)
         return idempotency.answered(accepted, accepted.msg_id)

@@ -62,6 +62,7 @@ async def _edited(
     )
     if is_new and owner.spool.find(msg_id) is State.ERR:
         owner.spool.fire(msg_id, Event.DISMISS, Role.CREATOR)
+        owner.spool.goes_on(msg_id, f"{owner.name}/{accepted_id}")
     await owner.committed()
     return "ok", owner.full_id(accepted_id)
 

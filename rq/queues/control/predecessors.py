@@ -9,23 +9,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from rq.access.sockets import Asker
 from rq.errors import BadMessage, Busy, RQError
+from rq.message import fieldnames
 from rq.message.after import Standing, not_there, queue_of, stored
 from rq.queues.asking import questions
 from rq.queues.control.command import Request
 from rq.queues.owner.owner import Owner
 from rq.queues.schedule.rounds import AT_ONCE
+from rq.spool import outbox
 from rq.words.nesting import Json
 
 FIELD = "after"
+_GONE = frozenset({Standing.UNKNOWN, Standing.DELETED})
 MOST_EDGES = 1_000_000  # pairs of a message and its predecessor in a queue
 
 Answers = Mapping[str, str]  # by QUEUE/ID: how it stands
 
 
-def named_in(fields: Json) -> bool:
-    """Whether a message that is asked for names predecessors."""
-    return isinstance(fields, dict) and bool(fields.get(FIELD))
+def are_handed_on(asker: Asker, fields: Request) -> bool:
+    """Whether a message comes from another queue or host that had accepted it; then it
+    names no predecessors, unless it has waited in a queue of this root."""
+    text = fields.get(fieldnames.KEY)
+    if not fieldnames.is_handed_on(fields, None if text is None else str(text)):
+        return False
+    if not (asker.is_own and outbox.IS_KEY.fullmatch(str(text))):
+        for name in (FIELD, "after_rule", "after_fail"):
+            fields.pop(name, None)
+    return True
 
 
 def write_as_kept(owner: Owner, fields: Request) -> None:
@@ -92,5 +103,5 @@ def check(fields: Request, said: Answers) -> None:
     """BadMessage when a message names one that is not there, or that its sender may not
     read."""
     for place in stored(fields.get(FIELD) or ()):
-        if said.get(place, Standing.UNKNOWN) == Standing.UNKNOWN:
+        if said.get(place, Standing.UNKNOWN) in _GONE:
             raise not_there(place)

@@ -125,14 +125,7 @@ def ends(ctx: Context, request: Request) -> Awaitable[Ok[Mapping[str, str]]]:
 async def _standings(
     owner: Owner, ids: Sequence[str], queue: str
 ) -> Ok[Mapping[str, str]]:
-    said: dict[str, str] = {}
-
-    def look(msg_id: str) -> None:
-        said[msg_id] = standing.of_own(owner, msg_id)
-        owner.spool.events.want_hint(msg_id, queue)
-
-    await in_slices(ids, look)
-    return "ok", said
+    return "ok", await standing.of_all(owner, ids, queue)
 
 
 def num_messages(ctx: Context, request: Request) -> Counts:

@@ -10,7 +10,8 @@ from collections.abc import Collection, Mapping, Sequence
 from rq import back_off
 from rq.errors import OutcomeUnknown, RQError, Unreachable
 from rq.logs import fields
-from rq.message import guarded
+from rq.message import fieldnames, guarded
+from rq.message.causes import Cause
 from rq.message.fields import JsonObject
 from rq.message.message import to_keep
 from rq.queues.concurrency import Wakeup
@@ -20,6 +21,7 @@ from rq.queues.owner.settings import Settings
 from rq.rpc import client, loop_client, wire
 from rq.spool import Spool
 from rq.spool.outbox import Of, Owed
+from rq.words.states import State
 
 LOOK = 5.0  # seconds between looks at what could not be delivered
 MANY = "create_messages"
@@ -139,11 +141,23 @@ class Delivery:
         for of, row in zip(group, rows, strict=True):
             failure = wire.failure_in(row)
             if failure is None:
+                self._note_place(spool.owed.get(of), row)
                 spool.sent(*of)
             else:
                 failures[of] = failure
         self._wakeup.ask()
         return failures
+
+    def _note_place(self, entry: Owed | None, reply: Sequence[object]) -> None:
+        """Keep where a message goes on that was moved: others may wait for it."""
+        if entry is None or fieldnames.ORIGIN not in entry.message:
+            return  # a webhook or a notice
+        spool = self._spool
+        if spool.find(entry.msg_id) is not State.RELAYED:
+            return  # a copy of it was handed on
+        if spool.status(entry.msg_id).get("cause") == Cause.MOVED:
+            msg_id = str(reply[1]).rpartition("/")[2]
+            spool.goes_on(entry.msg_id, f"{entry.dest}/{msg_id}")
 
     def _request(self, entries: Sequence[Owed]) -> tuple[str, Mapping[str, object]]:
         """Return the command that delivers entries, and its argument."""

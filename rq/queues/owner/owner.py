@@ -88,6 +88,8 @@ class Owner:
             self.root.path, settings.queue.script, self.identity.why_not
         )
         self.prepared: dict[str, str] | None = None  # key: message in prep
+        # Messages of which neither a folder nor the journal tells anything.
+        self.lost: dict[str, None] = {}
         self.retrying: set[str] = set()  # their old processes are being searched for
         self.url = self.main.queue_url(self.name)
 

@@ -140,6 +140,7 @@ class Batches:
             if self._parts.launcher.lends(attempt.message):
                 try:
                     await self._parts.launcher.lend(attempt.message)
+                    self._parts.launcher.results.pop(attempt.msg_id, None)
                 except OSError as error:
                     self._leave_out(batch, attempt, error)
 

@@ -16,6 +16,7 @@ from rq.message import limits
 from rq.message.limits import Over
 from rq.message.message import Message
 from rq.proc import users
+from rq.queues.asking import after_file
 from rq.queues.attempts.attempt import Attempt, Batch, PoolWorker, Work
 from rq.queues.owner.owner import Owner
 from rq.queues.runner.reports import Reports
@@ -49,6 +50,8 @@ class Launcher:
         self._null = null
         self._reports = reports
         self._time_limits = time_limits
+        # Of the only predecessor of a message, from its making ready to its start.
+        self.results: dict[str, str] = {}
 
     def spawn(self, attempt: Attempt, on_exit: Callable[[Attempt], None]) -> None:
         """Start a script for a message."""
@@ -87,13 +90,18 @@ class Launcher:
         )
 
     def lends(self, message: Message) -> bool:
-        """Whether the attachments of a message must be made ready for another user."""
+        """Whether something must be made ready before the start: the attachments of a
+        message for another user, or what its script is told of those that it waited for."""
+        if message.after:
+            return True
         return self._ids is not None and bool(message.attachments)
 
     async def lend(self, message: Message) -> None:
         """Allow the group of its script to read the attachments of a claimed message;
         OSError when they cannot be made ready, or are for another one by now."""
         owner, ids = self._owner, self._ids
+        if message.after:
+            await self._tell_of_others(message, ids)
         if ids is None or not message.attachments:
             return
         owner.spool.settle(message.msg_id)
@@ -105,6 +113,18 @@ class Launcher:
             ids[1],
         )
         self.check_still(ids)
+
+    async def _tell_of_others(self, message: Message, ids: Ids | None) -> None:
+        """Write what the script of a message is told of those that it waited for."""
+        owner, msg_id = self._owner, message.msg_id
+        owner.spool.settle(msg_id)
+        run, pool = owner.loop.run_in_executor, owner.pools.files
+        may = after_file.readers(owner.root, owner.main, message.by)
+        file = await run(pool, after_file.build, owner.root, message, may)
+        write = owner.spool.run_folders.write_after
+        await run(pool, write, msg_id, after_file.FILE, file.data, ids)
+        if file.result is not None:
+            self.results[msg_id] = file.result
 
     def check(self) -> None:
         """OSError when no script may start as the config, which may have changed since
@@ -221,6 +241,14 @@ class Launcher:
         return self._owner.spool.run_folders.open_work_dir(msg_id, self._ids)
 
     def _values(self, message: Message, directory: str | None) -> dict[str, str]:
-        return environment.of_message(
+        values = environment.of_message(
             self._owner.main, self._owner.name, message, directory
         )
+        if message.after:
+            place = folder(State.RUN, message.msg_id)
+            base = self._owner.spool.queue.path
+            values["RQ_AFTER"] = f"{base}/{place}/{after_file.FILE}"
+            result = self.results.pop(message.msg_id, None)
+            if result is not None and message.parent_result is None:
+                values["RQ_PARENT_RESULT"] = result
+        return values

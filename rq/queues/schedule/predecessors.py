@@ -65,6 +65,7 @@ class Predecessors:
         self._waiters: dict[str, _Waiter] = {}
         self._of: dict[str, str | dict[str, None]] = {}  # predecessor: who waits
         self._ready: dict[str, None] = {}
+        self._named: dict[str, dict[str, None]] = {}  # by where it goes on
         self.edges = 0  # pairs of a message and its predecessor
         self.rounds = Rounds()
 
@@ -89,8 +90,14 @@ class Predecessors:
             waiter.tally.add(standing)
             if standing not in LASTING:
                 at = place_in(place, said)
-                self.rounds.of(queue_of(at)).add(place, now, hurry=hurry)
+                self._ask(place, at, now, hurry=hurry)
         self._look(msg_id, waiter)
+
+    def _ask(self, place: str, at: str, now: float, *, hurry: bool = True) -> None:
+        """Ask for a predecessor where it goes on, or is."""
+        if at != place:
+            self._named.setdefault(at, {})[place] = None
+        self.rounds.of(queue_of(at)).add(place, now, hurry=hurry)
 
     def _join(self, place: str, msg_id: str) -> None:
         there = self._of.get(place)
@@ -118,6 +125,7 @@ class Predecessors:
     def _forget(self, place: str) -> None:
         self._of.pop(place, None)
         at = place_in(place, self._standings.pop(place, None))
+        self._named.pop(at, None)
         self.rounds.of(queue_of(at)).remove(place)
 
     def forget_strangers(self) -> None:
@@ -130,6 +138,10 @@ class Predecessors:
     def asked_as(self, place: str) -> str:
         """Return the name under which a predecessor is asked for."""
         return place_in(place, self._standings.get(place))
+
+    def asked_by(self, name: str) -> list[str]:
+        """Return the predecessors that are asked for by a name."""
+        return [name, *self._named.get(name, ())]
 
     def news(self, rows: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
         """Return those rows that tell something new of a predecessor that is waited for;
@@ -159,7 +171,7 @@ class Predecessors:
         if standing in LASTING or was != at:
             self.rounds.of(queue_of(was)).remove(place)
         if standing not in LASTING and was != at:
-            self.rounds.of(queue_of(at)).add(place, now, hurry=True)
+            self._ask(place, at, now)
 
     def confirm(self, place: str) -> None:
         """Take that a predecessor stands as it did, by an answer to a late question."""

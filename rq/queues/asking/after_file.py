@@ -1,0 +1,133 @@
+"""What a script is told of the messages that its own has waited for: RQ_AFTER, a file of a
+JSON object a line.
+
+It is made by a thread when an attempt starts, from folders alone: predecessors may be in
+any queue of the root, and none of their owners is asked for as many as ten thousand. A
+result and attachments stand in it only where who has sent the message may read that
+predecessor now; the message was accepted with its name, and rights may have changed since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+import orjson
+
+from rq.access import logins, tokens
+from rq.access.roles import Principal, Role
+from rq.config.settings import RootConfig
+from rq.errors import RQError
+from rq.layout import ATTACH, QueueDir, Root
+from rq.message.after import queue_of
+from rq.message.message import Message
+from rq.replies import Result
+from rq.spool import folders
+from rq.words.nesting import Json
+from rq.words.states import LIVE, State
+
+FILE = "after.jsonl"
+_HOPS = 10  # ids under which one message goes on, at most
+
+MayRead = Callable[[str, str | None], bool]  # queue, who has sent the message there
+
+
+class AfterFile(NamedTuple):
+    """What a script is told."""
+
+    data: bytes  # of the file
+    result: str | None  # of the only predecessor
+
+
+class _Place(NamedTuple):
+    """Where a predecessor is now."""
+
+    queue: QueueDir
+    state: State
+    msg_id: str
+
+
+def readers(root: Root, config: RootConfig, by: str | None) -> MayRead:
+    """Return what who has sent a message may read now: RQ itself and users of this machine
+    all, others what their role and queues allow, and what they have sent themselves."""
+    principal = _principal(root, config, by)
+
+    def may(queue: str, sent_by: str | None) -> bool:
+        if principal is None:
+            return True
+        reads = principal.may(Role.VIEWER) and principal.sees(queue)
+        return reads or (by is not None and sent_by == by)
+
+    return may
+
+
+def _principal(root: Root, config: RootConfig, by: str | None) -> Principal | None:
+    """Return who has sent a message, if they come by the web; None: they do not."""
+    if by is None:
+        return None
+    user = logins.users(config).get(by)
+    if user is not None:
+        return user.principal
+    if not by.startswith("token:"):
+        return None
+    for token in tokens.read(root):
+        if token.principal.user == by:
+            return token.principal
+    return Principal(name=by, role=Role.VIEWER, queues=())  # it was revoked
+
+
+def build(root: Root, message: Message, may: MayRead) -> AfterFile:
+    """Return what the script of a message is told. Blocks."""
+    rows = list(_rows(root, message, may))
+    result = rows[0].get("result") if len(rows) == 1 else None
+    data = b"".join(orjson.dumps(row) + b"\n" for row in rows)
+    return AfterFile(data, None if result is None else str(result))
+
+
+def _rows(root: Root, message: Message, may: MayRead) -> Iterator[Mapping[str, Json]]:
+    for place in message.after:
+        queue, msg_id = queue_of(place), place.partition("/")[2]
+        row: dict[str, Json] = {"id": msg_id, "queue": queue}
+        try:
+            at = _find(root, place)
+            yield {**row, **({"gone": True} if at is None else _row(at, may))}
+        except (RQError, OSError) as error:
+            yield {**row, "unread": str(error)}
+
+
+def _find(root: Root, place: str) -> _Place | None:
+    """Return where a predecessor is, under whatever id it went on; None: nowhere."""
+    for _ in range(_HOPS):
+        queue, msg_id = root.queue(queue_of(place)), place.partition("/")[2]
+        state = folders.find(queue, msg_id)
+        if state is None:
+            return None
+        goes_on = (
+            None if state in LIVE else _status(queue, state, msg_id).get("goes_on")
+        )
+        if goes_on is None:
+            return _Place(queue, state, msg_id)
+        place = str(goes_on)
+    return None
+
+
+def _status(queue: QueueDir, state: State, msg_id: str) -> Result:
+    return folders.read_status(queue, state, msg_id)
+
+
+def _row(at: _Place, may: MayRead) -> Mapping[str, Json]:
+    queue, state, msg_id = at
+    status = _status(queue, state, msg_id) if state not in LIVE else {}
+    row: dict[str, Json] = {
+        "state": "err" if state is State.DISMISSED else str(state),
+        "cause": status.get("cause", ""),
+    }
+    message = folders.read_message(queue, state, msg_id)
+    if not may(queue.name, message.by):
+        return row
+    if "result" in status:
+        row["result"] = status["result"]
+    if message.attachments:
+        place = queue.message(state, msg_id) / ATTACH
+        row["attachments"] = {name: str(place / name) for name in message.attachments}
+    return row
