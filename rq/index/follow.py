@@ -196,7 +196,8 @@ class Follower:
         return [part] if self._stands_at_hint(part) else []
 
     def _stands(self, text: _Text) -> bool:
-        return (text.line["seq"], text.checksum) == (self.at.seq, self.at.checksum)
+        at = self.at
+        return text.line["seq"] == at.seq and at.checksum in (None, text.checksum)
 
     def _searched(self) -> list[_Part]:
         """Return all files that hold lines behind the place."""

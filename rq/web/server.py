@@ -195,8 +195,8 @@ async def _drain(counted: _Counted) -> None:
     SIGQUIT is gunicorn's word for that; connections that only stay open would be
     waited for otherwise.
     """
-    if counted.site.livelog is not None:
-        counted.site.livelog.close()
+    for streams in counted.site.streams:
+        streams.close()
     counted.site.owners.end_waits()
     while counted.active:
         await asyncio.sleep(_POLL)

@@ -88,7 +88,7 @@ class Site:
     uploads: UnfinishedUploads
     pools: Pools = field(default_factory=Pools)
     scripts: Archives = field(default_factory=Archives)
-    livelog: Streams | None = None  # the pages give it
+    streams: list[Streams] = field(default_factory=list)  # who sends them adds it
     templates: Environment | None = None  # the app gives them
 
     @property

@@ -301,7 +301,8 @@ def world(tmp_path_factory):
         yield World(web)
 
 
-NAMES = [row.operation_id for row in ROWS]
+ENDLESS = {"followQueue"}  # test_api_events.py follows a queue
+NAMES = [row.operation_id for row in ROWS if row.operation_id not in ENDLESS]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -334,7 +335,10 @@ def test_what_is_allowed_is_answered_as_the_document_says(world, name):
     fuzzed(world, name, GOOD, None, CHECKED)  # of names and ids that are none
 
 
-@pytest.mark.parametrize("name", [row.operation_id for row in ROWS if row.request])
+@pytest.mark.parametrize(
+    "name",
+    [row.operation_id for row in ROWS if row.request and row.operation_id in NAMES],
+)
 def test_what_is_not_allowed_is_refused_as_the_document_says(world, name):
     path = NO_WAITS.get(name) or RECIPES[name](world).get("path_parameters")
     fuzzed(world, name, BAD, path, REFUSED)

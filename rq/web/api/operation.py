@@ -11,6 +11,7 @@ from rq.access.roles import Role
 from rq.kinds import Kind
 from rq.web.api.readers import reader
 from rq.web.api.shapes import is_shape
+from rq.web.livelog import Event
 from rq.web.routes import API
 
 PREFIX = API
@@ -30,6 +31,7 @@ class Media(StrEnum):
     JSONL = "application/jsonl"  # the same
     BYTES = "application/octet-stream"
     TAR = "application/x-tar"
+    EVENTS = "text/event-stream"
     PROBLEM = "application/problem+json"
 
 
@@ -57,6 +59,7 @@ class Answer:
     data: bytes | None = None
     pieces: AsyncIterator[bytes] | None = None
     file: OpenFile | None = None  # or a part of it, as the request wants it
+    events: AsyncIterator[Event] | None = None  # sent as they come
     headers: Mapping[str, str] = field(default_factory=dict)
     status: int = 0
     media: Media | None = None  # None: that of the row

@@ -20,6 +20,7 @@ from rq.web.api import (
     bulks,
     counting,
     defining,
+    events,
     index,
     lease_bytes,
     leases,
@@ -72,6 +73,7 @@ ROWS: tuple[Operation, ...] = (
     *timers.ROWS,
     *verdict.ROWS,
     *index.ROWS,
+    *events.ROWS,
 )
 
 
@@ -116,6 +118,10 @@ def tell(
         resp.set_header(name, value)
     if reply.file is not None:
         downloads.send_file(site, req, resp, reply.file.fd, reply.file.media)
+        return
+    if reply.events is not None:
+        resp.sse = reply.events  # type: ignore[assignment]
+        resp.set_header("X-Accel-Buffering", "no")
         return
     tag = reply.headers.get("ETag")
     if tag is not None and tag in (req.get_header("If-None-Match") or ""):

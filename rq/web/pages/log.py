@@ -35,7 +35,7 @@ _AROUND = 120  # bytes of a line shown before and after what was found
 
 def add_routes(routes: Routes, site: Site) -> None:
     """Add the log of a message in all its forms."""
-    site.livelog = hub = livelog.Hub(site)
+    site.streams.append(hub := livelog.Hub(site))
     log = LogPages(site, hub)
     here = "/q/{name}/{msg_id}"
     routes.get(f"{here}/log", log.page, Role.VIEWER)

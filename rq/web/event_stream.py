@@ -1,0 +1,328 @@
+"""What happens in a queue, sent on as it happens, to programs that follow it.
+
+One watch reads the journal of a queue for all who follow it, as long as anybody does, and
+keeps the last lines, bounded in number and bytes. A follower is a place and nothing else:
+one that keeps up is sent what the watch keeps, one that is behind reads the journal itself,
+a bounded piece at a time. So neither a slow reader nor a thousand of them cost memory."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from rq.errors import Busy, Damaged, RQError
+from rq.index.events import Happening, Reader, name_of
+from rq.index.follow import Moved
+from rq.index.store import Place
+from rq.web import views
+from rq.web.livelog import HEARTBEAT, HELLO, MOST_OF_ONE, MOST_VIEWERS, PING, Event
+from rq.web.livelog import event as encoded
+from rq.web.site import Site
+
+_LOOK = 0.2  # seconds between looks at the journal
+_PATIENCE = 0.3  # seconds until the owner is asked whether the last line is durable
+_CHECK = 2.0  # seconds between checks that a follower may still read
+_STUCK = 60.0  # seconds for one event; a follower that takes longer is dropped
+_KEPT = 1000  # lines that a watch keeps
+_KEPT_BYTES = 1024 * 1024  # of them
+_BYE = Event(b"event: bye\ndata: {}\n\n")
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """What a line is sent as."""
+
+    seq: int
+    data: Event
+
+
+def _kept(happening: Happening) -> _Kept:
+    """Encode a line; the last of its events names the place behind it, so that who was cut
+    between two of them hears both again."""
+    if not happening.events:  # only its place is of interest
+        return _Kept(happening.seq, Event(b""))
+    *before, last = happening.events
+    texts = [encoded("message", dict(view)).data for view in before]
+    place = b"id: " + happening.place.encode() + b"\n"
+    texts.append(place + encoded("message", dict(last)).data)
+    return _Kept(happening.seq, Event(b"".join(texts)))
+
+
+@dataclass(eq=False, slots=True)
+class Follower:
+    """A client that follows a queue: behind which event it is."""
+
+    place: Place
+    is_resumed: bool = (
+        False  # it was told the place earlier, perhaps of another journal
+    )
+    who: str = ""  # by whose login or name
+    stands: Callable[[], bool] = lambda: True  # whether they may still read
+    seq: int = 0
+    woken: asyncio.Event = field(default_factory=asyncio.Event)
+    task: asyncio.Task[Any] | None = None
+    sending_since: float | None = None
+
+
+async def now(site: Site, queue: str) -> Place:
+    """Return the place behind all that is durable; an RQError when its owner is silent."""
+    detail = await views.demand_detail(site.owners, queue)
+    return Place(journal=detail["journal_id"], seq=detail["seq"])
+
+
+class Watch:
+    """Reads the journal of a queue while anybody follows it."""
+
+    def __init__(self, site: Site, queue: str, head: Place) -> None:
+        self._site = site
+        self._name = queue
+        self._reader = Reader(site.root.queue(queue), head)
+        self._word = head
+        self._unsaid_since: float | None = (
+            None  # it saw lines of which nothing is known
+        )
+        self._ring: deque[_Kept] = deque()
+        self._bytes = 0
+        self._behind = head.seq  # what is kept are all lines behind that one
+        self.followers: set[Follower] = set()
+        self.epoch = 0  # goes up when it is another journal
+        self.lost = ""  # why it cannot be followed any more
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def place(self) -> Place:
+        return self._reader.place
+
+    def join(self, follower: Follower) -> None:
+        self.followers.add(follower)
+        if self._task is None:
+            self._task = asyncio.create_task(self._run())
+
+    def leave(self, follower: Follower) -> None:
+        self.followers.discard(follower)
+        if not self.followers and self._task is not None:
+            self._task.cancel()
+
+    def wake(self) -> None:
+        for follower in self.followers:
+            follower.woken.set()
+
+    # ---- for one who follows
+
+    async def events(
+        self, follower: Follower, closing: Callable[[], bool]
+    ) -> AsyncIterator[Event]:
+        """Give what a follower has not seen, as it comes."""
+        epoch, follower.seq = self.epoch, follower.place.seq
+        yield encoded("start", {"at": name_of(follower.place)})
+        if follower.is_resumed:
+            async for event in self._catch_up(follower, follower.place):
+                yield event
+        while not closing() and not self.lost:
+            follower.woken.clear()
+            if epoch != self.epoch:
+                epoch, follower.seq = self.epoch, self._behind
+                yield encoded("reset", {"at": name_of(self.place)})
+            async for event in self._news(follower):
+                yield event
+        yield encoded("lost", {"text": self.lost}) if self.lost else _BYE
+
+    async def _news(self, follower: Follower) -> AsyncIterator[Event]:
+        """Give what is there behind what a follower has heard; wait for it, if nothing is."""
+        if (seq := follower.seq) < self._behind:
+            behind = Place(journal=self.place.journal, seq=seq)
+            async for event in self._catch_up(follower, behind):
+                yield event
+            if follower.seq == seq:
+                await asyncio.sleep(_LOOK)
+            return
+        kept = self._next(seq)
+        for line in kept:
+            follower.seq = line.seq
+            if line.data.data:
+                yield line.data
+        if not kept and not await _woken(follower):
+            yield PING
+
+    def _next(self, seq: int) -> list[_Kept]:
+        """Return the lines that are kept behind one, the oldest first."""
+        if not self._ring or self._ring[-1].seq <= seq:
+            return []
+        at = max(0, seq + 1 - self._ring[0].seq)  # no number is left out
+        return [self._ring[i] for i in range(at, min(len(self._ring), at + 64))]
+
+    async def _catch_up(self, follower: Follower, start: Place) -> AsyncIterator[Event]:
+        """Give what the journal holds behind a place, up to what is kept."""
+        reader = Reader(self._site.root.queue(self._name), start)
+        reader.take_word(str(self._word.journal), self._word.seq)
+        try:
+            while batch := await self._site.pools.file(reader.batch):
+                for happening in batch:
+                    if happening.seq != follower.seq + 1:
+                        yield _gap(follower.seq + 1, happening.seq - 1)
+                    follower.seq = happening.seq
+                    if (kept := _kept(happening)).data.data:
+                        yield kept.data
+                if follower.seq >= self._behind:
+                    return  # what follows is kept
+        except Moved:
+            follower.seq = self.place.seq
+            yield encoded("reset", {"at": name_of(self.place)})
+
+    # ---- looking
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self._look()
+            except Damaged as error:
+                self.lost = str(error)
+                self.wake()
+                return
+            except OSError as error:  # files come and go; the next look may find them
+                log.debug("looking at the journal of %s: %s", self._name, error)
+            except Exception:
+                log.exception("following the journal of %s failed", self._name)
+            self._drop_stuck()
+            await asyncio.sleep(_LOOK)
+
+    async def _look(self) -> None:
+        if self._reader.has_changed():
+            try:
+                while batch := await self._site.pools.file(self._reader.batch):
+                    self._keep(batch)
+            except Moved:
+                await self._begin_again()
+        await self._ask_owner()
+
+    def _keep(self, batch: list[Happening]) -> None:
+        for happening in batch:
+            kept = _kept(happening)
+            self._ring.append(kept)
+            self._bytes += len(kept.data.data)
+        while len(self._ring) > _KEPT or self._bytes > _KEPT_BYTES:
+            oldest = self._ring.popleft()
+            self._bytes -= len(oldest.data.data)
+            self._behind = oldest.seq
+        self.wake()
+
+    async def _ask_owner(self) -> None:
+        """Ask whether lines that are there are durable, once that was not seen for a while
+        by lines behind them."""
+        if not self._reader.has_tail:
+            self._unsaid_since = None
+            return
+        since = self._unsaid_since = self._unsaid_since or _time()
+        if _time() - since < _PATIENCE:
+            return
+        self._unsaid_since = None
+        with contextlib.suppress(RQError):
+            self._word = await now(self._site, self._name)
+            self._reader.take_word(str(self._word.journal), self._word.seq)
+
+    async def _begin_again(self) -> None:
+        """Go on with the journal that is there now."""
+        try:
+            head = await now(self._site, self._name)
+        except RQError:
+            self._reader.take_word("", 0)  # another look, when its owner answers
+            return
+        self._reader, self._word = Reader(self._site.root.queue(self._name), head), head
+        self._ring.clear()
+        self._bytes, self._behind = 0, head.seq
+        self.epoch += 1
+        self.wake()
+
+    def _drop_stuck(self) -> None:
+        for follower in self.followers:
+            since = follower.sending_since
+            if since is not None and _time() - since > _STUCK and follower.task:
+                follower.task.cancel()
+
+
+def _gap(first: int, last: int) -> Event:
+    """Tell that lines are not there any more, so that how things stand is asked anew."""
+    return encoded("gap", {"first": first, "last": last})
+
+
+async def _woken(follower: Follower) -> bool:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(HEARTBEAT):
+            await follower.woken.wait()
+            return True
+    return False
+
+
+class Hub:
+    """All watches of this process."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._watches: dict[str, Watch] = {}
+        self._followers: set[Follower] = set()
+        self.closing = False
+
+    def follow(
+        self, queue: str, head: Place, follower: Follower
+    ) -> AsyncIterator[Event]:
+        """Return the events for a new follower; Busy when there are too many."""
+        theirs = sum(other.who == follower.who for other in self._followers)
+        if len(self._followers) >= MOST_VIEWERS or theirs >= MOST_OF_ONE:
+            raise Busy(
+                f"{len(self._followers)} programs follow queues already, {theirs} of them "
+                "yours: close some and try again"
+            )
+        return self._events(queue, head, follower)
+
+    async def _events(
+        self, queue: str, head: Place, follower: Follower
+    ) -> AsyncIterator[Event]:
+        # Begins with the first event: HEAD, and a client that has gone, take none.
+        watch = self._watches.get(queue)
+        if watch is None or watch.lost:
+            watch = self._watches[queue] = Watch(self._site, queue, head)
+        follower.task = asyncio.current_task()
+        self._followers.add(follower)
+        watch.join(follower)
+        try:
+            yield HELLO
+            look_at = _time() + _CHECK
+            async for event in watch.events(follower, lambda: self.closing):
+                follower.sending_since = moment = _time()
+                if moment >= look_at:
+                    look_at = moment + _CHECK
+                    if not follower.stands():
+                        return  # their token or session has ended meanwhile
+                yield event
+                follower.sending_since = None
+        finally:
+            self._followers.discard(follower)
+            watch.leave(follower)
+            if not watch.followers and self._watches.get(queue) is watch:
+                del self._watches[queue]
+
+    def close(self) -> None:
+        """End all streams; programs reconnect, to the next process."""
+        self.closing = True
+        for watch in self._watches.values():
+            watch.wake()
+
+
+def hub_of(site: Site) -> Hub:
+    """Return the hub of a site, which is made when it is asked for first."""
+    for streams in site.streams:
+        if isinstance(streams, Hub):
+            return streams
+    site.streams.append(hub := Hub(site))
+    return hub
+
+
+def _time() -> float:
+    return asyncio.get_running_loop().time()
