@@ -46,11 +46,13 @@ import os, time
 from pyspark import TaskContext
 
 def first(batches):
+    go = os.environ["RQ_ROOT"] + "/go"
     if TaskContext.get().attemptNumber() == 0:
         with open(os.environ["RQ_ROOT"] + "/at-work.new", "w") as file:
             file.write(str(os.getpid()))
         os.rename(file.name, os.environ["RQ_ROOT"] + "/at-work")
-        time.sleep(600)
+        while not os.path.exists(go):
+            time.sleep(0.2)
     yield from batches
 
 @job
@@ -64,7 +66,6 @@ def run(q):
 def job(cluster, java_home, tmp_path):
     home = {"RQ_JAVA_HOME": str(java_home.home)}
     settings = job_settings(tmp_path, cluster.environment(tmp_path) | home)
-    settings["spark"]["patience"] = "8s"
     settings["spark"]["conf"] |= {
         "spark.network.timeout": "8s",
         "spark.network.timeoutInterval": "2s",
@@ -72,7 +73,8 @@ def job(cluster, java_home, tmp_path):
     }
     with contextlib.ExitStack() as stack:
 
-        def make(script):
+        def make(script, patience="8s"):
+            settings["spark"]["patience"] = patience
             queue = running_queue(tmp_path, HEAD + script, "count", **settings)
             return stack.enter_context(queue)
 
@@ -117,3 +119,26 @@ def test_an_executor_that_stands_still_is_not_waited_for(cluster, job):
     finally:
         with contextlib.suppress(psutil.NoSuchProcess):
             executor.kill()
+
+
+@pytest.mark.slow
+def test_a_job_whose_master_alone_has_died_comes_to_its_end(cluster, job):
+    job = job(STAND)
+    msg_id = job.send()
+    wait_until((job.root.path / "at-work").exists, SECONDS)
+    cluster.members["master"].kill()
+    (job.root.path / "go").touch()
+    ended = job.ended(msg_id, SECONDS)
+    assert (ended["state"], ended["count"]) == ("done", 0), json.dumps(ended)
+
+
+@pytest.mark.slow
+def test_workers_that_come_back_in_time_go_on_with_the_job(cluster, job):
+    job = job(STAND, patience="2m")
+    msg_id = job.send()
+    wait_until((job.root.path / "at-work").exists, SECONDS)
+    for name in ("worker1", "worker2"):
+        cluster.members[name].kill()
+        cluster.members[name].start()
+    ended = job.ended(msg_id, SECONDS)
+    assert (ended["state"], ended["attempt"]) == ("done", 1), json.dumps(ended)
