@@ -60,7 +60,7 @@ PARTS = (
         limit=1800.0,
         parallel=4,
         programs=(
-            *("ruby", "perl", "node:nodejs", "npm", "busybox"),
+            *("ruby", "perl", "node:nodejs", "npm", "php:php-cli", "busybox", "curl"),
             "redis-cli:redis-tools",
         ),
     ),

@@ -1,0 +1,290 @@
+# shellcheck shell=sh
+# A client of RQ for any POSIX sh, with curl (from 7.71) and awk; one file.
+#
+#   . ./rq_client.sh                      # of RQ_URL and RQ_TOKEN
+#   id=$(rq_send mail --key order/4711 param1=ann@example.org priority:=5)
+#   rq_wait mail "$id"                    # prints the state; status 8: it ended in err
+#
+#   rq_send QUEUE [--key KEY] [NAME=TEXT | NAME:=JSON ...]    prints the id
+#   rq_send_many QUEUE [--key KEY] < LINES                    a message of JSON a line; prints
+#                                                             a line for each: msg_id, or kind
+#   rq_message QUEUE ID                                       prints all about it, as JSON
+#   rq_wait [--progress] QUEUE ID [SECONDS]                   ... each status on standard error
+#   rq_result QUEUE ID [SECONDS]                              waits; prints what its script said
+#   rq_log QUEUE ID
+#   rq_cancel QUEUE ID
+#   rq_field NAME < JSON                                      prints a member of an object
+#   rq_verify_webhook SECRET ID TIMESTAMP SIGNATURE < BODY    status 0: RQ has signed it
+#
+# What was sent is on disk when rq_send returns. Each message is sent with a key, yours or one
+# of chance, so that curl may send it again after a lost answer and it is still one message.
+# What may not be done twice is not tried again. Every request has a time-out. A failure is a
+# sentence with its kind on standard error, and status 1 (7: not ended in time); the token is
+# in no text and on no command line.
+
+RQ_TIMEOUT=${RQ_TIMEOUT:-10} # seconds of one attempt
+RQ_ATTEMPTS=${RQ_ATTEMPTS:-5}
+
+rq_send() {
+    _rq_options "$@" || return
+    shift "$_rq_shift"
+    _rq_body=
+    for _rq_pair in "$@"; do
+        _rq_name=${_rq_pair%%=*}
+        case $_rq_name in
+            *:) _rq_member="$(_rq_text "${_rq_name%:}"):${_rq_pair#*=}" ;;
+            *) _rq_member="$(_rq_text "$_rq_name"):$(_rq_text "${_rq_pair#*=}")" ;;
+        esac
+        _rq_body="$_rq_body${_rq_body:+,}$_rq_member"
+    done
+    printf '{%s}' "$_rq_body" |
+        _rq_ask POST "$_rq_queue/messages" json "$_rq_key" | rq_field msg_id
+}
+
+rq_send_many() {
+    _rq_options "$@" || return
+    _rq_ask POST "$_rq_queue/messages/bulk" x-ndjson "$_rq_key"
+}
+
+rq_message() { _rq_ask GET "$1/messages/$2"; }
+
+rq_log() { _rq_ask GET "$1/messages/$2/log"; }
+
+rq_wait() {
+    _rq_seen=-
+    _rq_most=30
+    if [ "$1" = --progress ]; then
+        _rq_seen='' _rq_most=1
+        shift
+    fi
+    _rq_until=$(($(date +%s) + ${3:-600}))
+    while :; do
+        _rq_left=$((_rq_until - $(date +%s)))
+        _rq_wait=$((_rq_left < _rq_most ? _rq_left : _rq_most))
+        [ "$_rq_wait" -gt 0 ] || _rq_wait=0
+        _rq_said=$(_rq_ask GET "$1/messages/$2?wait=$_rq_wait&for=end" '' '' $((RQ_TIMEOUT + _rq_wait))) ||
+            return 1
+        _rq_state=$(printf '%s' "$_rq_said" | rq_field state)
+        case $_rq_state in
+            done | relayed) echo "$_rq_state" && return 0 ;;
+            err | dismissed) echo "$_rq_state" && return 8 ;;
+        esac
+        _rq_status=$(printf '%s' "$_rq_said" | rq_field status)
+        if [ "$_rq_seen" != - ] && [ "$_rq_status" != "$_rq_seen" ]; then
+            _rq_seen=$_rq_status
+            echo "$_rq_status" >&2
+        fi
+        if [ "$_rq_left" -le 0 ]; then
+            echo "rq: $1/$2 has not ended after ${3:-600} s, it goes on (timeout)" >&2
+            return 7
+        fi
+    done
+}
+
+rq_result() {
+    rq_wait "$@" >/dev/null || {
+        _rq_code=$?
+        [ "$_rq_code" -ne 8 ] ||
+            echo "rq: $1/$2: $(rq_message "$1" "$2" | rq_field story | rq_field why) (failed)" >&2
+        return "$_rq_code"
+    }
+    rq_message "$1" "$2" | rq_field result | rq_field result
+}
+
+# End one that runs; remove one that waits, and only if it does.
+rq_cancel() {
+    _rq_said=$(_rq_ask POST "$1/messages/$2/cancel" 2>&1) && return
+    case $_rq_said in *'(wrong_state)') ;; *) echo "$_rq_said" >&2 && return 1 ;; esac
+    _rq_now=$(rq_message "$1" "$2") || return
+    if [ "$(printf '%s' "$_rq_now" | rq_field state)" != que ]; then
+        echo "$_rq_said" >&2
+        return 1
+    fi
+    _rq_match="If-Match: \"que-$(printf '%s' "$_rq_now" | rq_field attempt)\""
+    _rq_ask POST "$1/messages/$2/delete" >/dev/null
+}
+
+# ---- requests
+
+# QUEUE [--key KEY]: sets the queue and the key, and how many words these were.
+_rq_options() {
+    _rq_queue=$1 _rq_shift=1
+    _rq_key=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
+    if [ "${2:-}" = --key ]; then
+        _rq_key=$3 _rq_shift=3
+    fi
+    case $_rq_queue in
+        '' | *[!a-zA-Z0-9_.-]*) echo "rq: ${_rq_queue} names no queue (bad_input)" >&2 && return 1 ;;
+    esac
+}
+
+# METHOD PATH [MEDIA KEY [SECONDS]]: prints the body of the answer; with a MEDIA the body of
+# the request is standard input. A GET, and what has a key, is sent again.
+_rq_ask() {
+    case ${RQ_URL:-}${RQ_TOKEN:-} in
+        *[\"\\]* | *'
+'*) echo "rq: RQ_URL or RQ_TOKEN holds what no address or token has (bad_input)" >&2 && return 1 ;;
+    esac
+    _rq_answer=$(mktemp) || return 1
+    _rq_at=${RQ_URL:?no address of RQ, http://HOST:PORT}
+    set -- "$1" "$2" "${3:-}" "${4:-}" "${5:-$RQ_TIMEOUT}" "${_rq_at%/}/api/v1/queues/$2"
+    _rq_http=$(
+        method=$1 media=$3 key=$4 seconds=$5 url=$6 login=''
+        [ -z "${RQ_TOKEN:-}" ] || login="header = \"Authorization: Bearer $RQ_TOKEN\""
+        set -- --silent --show-error --request "$method" --max-time "$seconds" --output "$_rq_answer"
+        [ "$method" = POST ] && [ -z "$key" ] ||
+            set -- "$@" --retry $((RQ_ATTEMPTS - 1)) --retry-all-errors --retry-max-time 60
+        [ -z "$media" ] ||
+            set -- "$@" --header "Content-Type: application/$media" --data-binary @- \
+                --header "Idempotency-Key: $key"
+        [ -z "${_rq_match:-}" ] || set -- "$@" --header "$_rq_match"
+        curl --config /dev/fd/3 "$@" --write-out '%{http_code}' "$url" 2>"$_rq_answer.why" 3<<CONFIG
+$login
+CONFIG
+    ) || : # `set -e` of the program: what failed is told below
+    _rq_match="" _rq_code=0
+    case $_rq_http in
+        2*) cat "$_rq_answer" ;;
+        *) _rq_refused "$_rq_http" <"$_rq_answer" || _rq_code=1 ;;
+    esac
+    rm -f "$_rq_answer" "$_rq_answer.why"
+    return "$_rq_code"
+}
+
+# Say what an answer refuses, or that there was none.
+_rq_refused() {
+    _rq_said=$(cat)
+    _rq_kind=$(printf '%s' "$_rq_said" | rq_field kind 2>/dev/null) || :
+    if [ "$1" = 000 ]; then
+        _rq_kind=no_answer _rq_detail="${RQ_URL%/} does not answer: $(tail -n 1 "$_rq_answer.why")"
+    elif [ -n "$_rq_kind" ]; then
+        _rq_detail=$(printf '%s' "$_rq_said" | rq_field detail)
+    else
+        _rq_kind=refused _rq_detail="the answer is HTTP $1, and not of RQ"
+    fi
+    echo "rq: $_rq_detail ($_rq_kind)" >&2
+    return 1
+}
+
+# ---- JSON
+
+# NAME: print the member NAME of the object on standard input: of a text its characters, of
+# anything else its JSON. Status 1: there is none.
+rq_field() {
+    LC_ALL=C awk -v name="$1" '
+function skip() { while (substr(s, i, 1) ~ /[ \t\r\n,:]/) i++ }
+function pass(    c) {
+    for (i++; i <= n && (c = substr(s, i, 1)) != "\""; i++) if (c == "\\") i++
+    i++
+}
+function value(    from, c, depth) {
+    from = i
+    do {
+        c = substr(s, i, 1)
+        if (c == "\"") { pass(); continue }
+        if (c ~ /[][{}]/) depth += (c == "{" || c == "[") ? 1 : -1
+        else if (!depth) { while (i <= n && substr(s, i, 1) !~ /[],} \t\r\n]/) i++; break }
+        i++
+    } while (depth > 0 && i <= n)
+    return substr(s, from, i - from)
+}
+function utf8(u) {
+    if (u < 128) return sprintf("%c", u)
+    if (u < 2048) return sprintf("%c%c", 192 + int(u / 64), 128 + u % 64)
+    if (u < 65536) return sprintf("%c%c%c", 224 + int(u / 4096), 128 + int(u / 64) % 64, 128 + u % 64)
+    return sprintf("%c%c%c%c", 240 + int(u / 262144), 128 + int(u / 4096) % 64, 128 + int(u / 64) % 64, 128 + u % 64)
+}
+function hex(t,    k, u) {
+    for (k = 1; k <= 4; k++) u = u * 16 + index("0123456789abcdef", tolower(substr(t, k, 1))) - 1
+    return u
+}
+function text(t,    out, k, c, u, low) {
+    for (k = 1; (c = substr(t, k, 1)) != ""; k++) {
+        if (c != "\\") { out = out c; continue }
+        c = substr(t, ++k, 1)
+        if (c == "u") {
+            u = hex(substr(t, k + 1, 4)); k += 4
+            if (u >= 55296 && u < 56320 && substr(t, k + 1, 2) == "\\u") {
+                low = hex(substr(t, k + 3, 4)); k += 6
+                u = 65536 + (u - 55296) * 1024 + low - 56320
+            }
+            out = out utf8(u)
+        } else out = out (c in plain ? plain[c] : c)
+    }
+    return out
+}
+{ s = s (NR > 1 ? "\n" : "") $0 }
+END {
+    plain["n"] = "\n"; plain["t"] = "\t"; plain["r"] = "\r"; plain["b"] = "\b"; plain["f"] = "\f"
+    n = length(s); i = index(s, "{") + 1
+    if (i == 1) exit 1
+    while (i <= n) {
+        skip()
+        if (substr(s, i, 1) != "\"") exit 1
+        from = i; pass(); key = substr(s, from + 1, i - from - 2)
+        skip(); v = value()
+        if (key != name) continue
+        print (substr(v, 1, 1) == "\"") ? text(substr(v, 2, length(v) - 2)) : v
+        exit 0
+    }
+    exit 1
+}'
+}
+
+# TEXT: print it as JSON.
+_rq_text() {
+    _RQ_TEXT=$1 LC_ALL=C awk 'BEGIN {
+        t = ENVIRON["_RQ_TEXT"]
+        for (k = 1; k < 32; k++) code[sprintf("%c", k)] = sprintf("\\u%04x", k)
+        for (k = 1; (c = substr(t, k, 1)) != ""; k++)
+            out = out (c == "\"" || c == "\\" ? "\\" c : c in code ? code[c] : c)
+        printf "\"%s\"", out
+    }'
+}
+
+# ---- webhooks
+
+# SECRET ID TIMESTAMP SIGNATURE [TOLERANCE]: whether RQ has signed the body on standard input,
+# at most 300 seconds ago. The values are those of the headers webhook-id, -timestamp and
+# -signature.
+rq_verify_webhook() {
+    case $3 in '' | *[!0-9]*) echo "rq: this webhook has no timestamp (bad_signature)" >&2 && return 1 ;; esac
+    _rq_hex=$(printf '%s' "${1#whsec_}" | base64 -d | od -An -v -tx1 | tr -d ' \n')
+    _rq_right=$({ printf '%s.%s.' "$2" "$3" && cat; } | _rq_hmac "$_rq_hex")
+    case " $4 " in
+        *" v1,$_rq_right "*) ;;
+        *) echo "rq: this webhook is not signed with our secret (bad_signature)" >&2 && return 1 ;;
+    esac
+    _rq_age=$(($(date +%s) - $3))
+    if [ "$_rq_age" -gt "${5:-300}" ] || [ "$_rq_age" -lt "-${5:-300}" ]; then
+        echo "rq: this webhook is $_rq_age s old (bad_signature)" >&2
+        return 1
+    fi
+}
+
+# KEY, in hex: print the base64 of the HMAC-SHA256 of standard input. By hand, since openssl
+# takes the key on its command line, where other users see it.
+_rq_hmac() {
+    _rq_inner='' _rq_outer='' _rq_rest=$1
+    while [ ${#_rq_inner} -lt 256 ]; do # 64 bytes, each as \ooo
+        _rq_byte=$(printf '%.2s' "${_rq_rest}00")
+        [ -z "$_rq_rest" ] || _rq_rest=${_rq_rest#??}
+        _rq_inner="$_rq_inner$(printf '\\%03o' $((0x$_rq_byte ^ 0x36)))"
+        _rq_outer="$_rq_outer$(printf '\\%03o' $((0x$_rq_byte ^ 0x5c)))"
+    done
+    # shellcheck disable=SC2059 # these are formats: bytes as octal numbers
+    _rq_digest=$({ printf "$_rq_inner" && cat; } | sha256sum | cut -c1-64)
+    # shellcheck disable=SC2059
+    _rq_digest=$({ printf "$_rq_outer" && printf "$(_rq_octal "$_rq_digest")"; } | sha256sum | cut -c1-64)
+    # shellcheck disable=SC2059
+    printf "$(_rq_octal "$_rq_digest")" | base64 | tr -d '\n'
+}
+
+# HEX: print it as a format of printf.
+_rq_octal() {
+    _rq_rest=$1
+    while [ -n "$_rq_rest" ]; do
+        printf '\\%03o' "0x$(printf '%.2s' "$_rq_rest")"
+        _rq_rest=${_rq_rest#??}
+    done
+}
