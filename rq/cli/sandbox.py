@@ -52,9 +52,9 @@ no timers, no index, no broker.
 
 def sandbox(root: str | None, words: list[str]) -> int:
     """Run a command in a sandbox; return its exit status."""
+    wanted, command = _wanted(words)
     if root is not None:
         raise BadInput("a sandbox has a root of its own: leave --root away")
-    wanted, command = _wanted(words)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _stop)
     with _running(wanted) as (own, environment):

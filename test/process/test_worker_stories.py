@@ -225,6 +225,8 @@ CAUSES = {
 
 
 ELSEWHERE = {
+    Cause.AFTER: "test_after.py",
+    Cause.NOT_NEEDED: "test_after.py",
     Cause.BATCH: "test_batch.py",
     Cause.EXITED: "test_success_exit.py",
     Cause.FOLDER: "test_one_folder.py",
