@@ -212,7 +212,7 @@ class Hashing:
         self._pool = ThreadPoolExecutor(1, "hashing")
         self._is_busy = False
         self._waiting: list[Turn] = []  # in the order of their turns
-        self._numbers = itertools.count(0, -1)
+        self._numbers = itertools.count()
 
     async def fits(self, password: str, stored: str | None, suspicion: float) -> bool:
         """Return whether a password is the stored one; TooOften when too many wait."""
@@ -230,7 +230,7 @@ class Hashing:
             self._is_busy = True
             return
         future = asyncio.get_running_loop().create_future()
-        bisect.insort(self._waiting, (suspicion, next(self._numbers), future))
+        bisect.insort(self._waiting, (suspicion, -next(self._numbers), future))
         if len(self._waiting) > WAITING:
             _, _, last = self._waiting.pop()
             last.set_exception(

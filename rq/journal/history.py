@@ -58,7 +58,7 @@ def sealed_segments(place: JournalDir, journal: str) -> list[Segment]:
     sealed = []
     for path in _list(place.history / journal):
         first, _, last = path.name.removesuffix(".jsonl").partition("-")
-        if path.name.endswith(".jsonl") and first.isdigit() and last.isdigit():
+        if path.suffix == ".jsonl" and first.isdecimal() and last.isdecimal():
             sealed.append(Segment(path, first, int(first), int(last)))
     sealed.sort(key=lambda segment: (segment.first, -segment.sealed_last))
     widest: list[Segment] = []

@@ -270,7 +270,7 @@ class Spool:
         """Why the journal has no space for more events; None while it has."""
         return self.journal.no_space
 
-    def write(self, last: bool = True) -> bool:
+    def write(self, last: bool) -> bool:
         """Write what was fired; return whether a kill -9 can no longer lose it. `last`:
         the group ends with it."""
         return self.journal.write(last)

@@ -148,6 +148,36 @@ def test_a_live_queue_checks_itself(owner):
     owner.crash()
 
 
+def test_what_moves_while_a_live_queue_is_checked_counts_once(owner):
+    """The thread that looks finds a folder in que, and again in run."""
+    owner.open()
+    here = where(owner, State.QUE)
+
+    async def aside(call, *args):
+        survey = call(*args)
+        if not hasattr(survey, "again"):
+            return survey
+        owner.spool.claim(here.name, 0)
+        owner.spool.settle_all()
+        survey.again.append((here.name, State.RUN))
+        survey.number[State.RUN] += 1
+        return survey
+
+    async def slices(items, act):
+        for item in items:
+            act(item)
+
+    assert ended(check.check_live(owner.spool, aside, slices)) == []
+    owner.crash()
+
+
+def ended(work):
+    """Return what a coroutine gives that waits for nothing."""
+    with pytest.raises(StopIteration) as stopped:
+        work.send(None)
+    return stopped.value.value
+
+
 def test_checking_changes_nothing(owner):
     owner.open()
     owner.submit()

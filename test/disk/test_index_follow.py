@@ -58,7 +58,7 @@ def test_a_line_of_the_next_group_proves_the_last(owner, follower):
 def test_what_was_written_and_not_synced_is_not_read(owner, follower):
     durable_ids = commit(owner)
     owner.submit()
-    owner.spool.write()
+    owner.spool.write(last=True)
     say(follower, owner)
     assert accepted(follower) == durable_ids
     assert follower.has_tail

@@ -3,18 +3,20 @@
 import errno
 import math
 import os
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import orjson
 import pytest
 from harness.limits import files_of, no_descriptors
+from harness.waiting import wait_until
 
 from rq.errors import Damaged, DiskFailed, Displaced
 from rq.files import durable
 from rq.journal import history, line, segments
 from rq.journal.segment_file import read_header, segment_name
 from rq.journal.segments import SMALLEST, Author, Position
-from rq.journal.writer import GROUP_BYTES, Journal
+from rq.journal.writer import GROUP_BYTES, LOOK, Journal
 from rq.layout import JournalDir
 from rq.spool import check
 from rq.words.states import Event, Note, State
@@ -585,3 +587,33 @@ def test_a_header_that_cannot_be_read_now_is_not_taken_for_none(owner):
     assert read_header(one.path) is not None
     with no_descriptors(), pytest.raises(OSError, match="Too many open files"):
         read_header(one.path)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["{}-x.jsonl", "x-{}.jsonl", "{}-{}.jsonl.new", "{}-{}", "²-{}.jsonl", "²-³.jsonl"],
+)
+def test_what_is_no_segment_is_no_history(owner, name):
+    owner.submit()
+    owner.spool.commit()
+    owner.spool.journal.seal()
+    place, journal = owner.queue.journal_dir, owner.spool.journal_id
+    sealed = history.sealed_segments(place, journal)
+    (place.history / journal / name.format("9" * 16, "9" * 16)).touch()
+    assert history.sealed_segments(place, journal) == sealed
+
+
+def test_the_place_of_the_journal_is_looked_at_now_and_then(owner):
+    """Each look is two stats: a turn that follows at once has none."""
+    owner.spool.look_at_place()
+    away = owner.queue.journal.rename(owner.queue.path / "away")
+    owner.submit()
+    begun = time.monotonic()
+    is_written = owner.spool.write(last=True)
+    assert is_written or time.monotonic() - begun > LOOK
+    wait_until(lambda: not owner.spool.write(last=True), 60)
+    assert owner.spool.displaced
+    owner.submit()
+    with pytest.raises(Displaced):
+        owner.spool.commit()
+    assert b"commit" in next(away.iterdir()).read_bytes()

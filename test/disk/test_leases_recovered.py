@@ -1,5 +1,6 @@
 """Leases and crashes: what goes on, for how long, and what is over."""
 
+import os
 import shutil
 
 import pytest
@@ -239,8 +240,10 @@ def test_files_that_an_end_names_become_attachments(owner, tmp_path, crash):
     owner.apply()
     path = tmp_path / "file"
     path.write_text("a result")
+    fds = len(os.listdir("/proc/self/fd"))
     with path.open("rb") as file, results.opened(owner.spool, msg_id, 1) as place:
         taken = results.take(place, file.fileno(), "report", 100)
+    assert len(os.listdir("/proc/self/fd")) == fds
     files = results.verify(owner.spool.dir_fd, msg_id, 1, {"report": taken.sha256})
     message = owner.spool.read(msg_id).with_(attachments=files, attempt=1)
     owner.end(msg_id, message=message, results=["report"])

@@ -7,6 +7,8 @@ import pytest
 from harness.spool import a_message
 
 from rq.errors import Damaged, WrongState
+from rq.index.follow import Follower
+from rq.index.store import Place
 from rq.spool import checkpoint, decisions, index, lag, transactions
 from rq.spool.transactions import Standing
 from rq.words.states import Event, Note, Role, State
@@ -421,3 +423,29 @@ def test_the_folders_of_a_decision_follow_as_all_others_do(owner):
     assert not settled(owner.spool)
     assert all(owner.queue.message(State.QUE, one).is_dir() for one in ids[:3])
     assert not owner.queue.message(State.PREP, ids[3]).exists()
+
+
+def test_lines_that_are_taken_again_change_nothing(owner):
+    ready, first, second = opened(owner, "key"), opened(owner), opened(owner)
+    decisions.commit(owner.spool, first, prepared(owner, first, 2))
+    decisions.abort(owner.spool, second)
+    prepared(owner, ready, 1)
+    owner.stop()
+    lines = [*Follower(owner.queue.journal_dir, Place()).read()]
+    once, again_and_again = transactions.Transactions(), transactions.Transactions()
+    for line in lines:
+        once.take(line)
+        for _ in range(3):
+            again_and_again.take(line)
+    for line in lines:
+        again_and_again.take(line)
+    assert len(once.by_id) == 3
+    assert told_of(again_and_again) == told_of(once)
+
+
+def told_of(txns):
+    return [
+        [txn.to_json() for txn in txns.by_id.values()],
+        [txn.txn_id for txn in txns.open_ones()],
+        [txn.txn_id for txn in txns._decided],
+    ]

@@ -375,6 +375,11 @@ def test_slow_commands_are_kept_newest_first(client):
     client.ask("PING")
     assert client.ask("SLOWLOG", "LEN") == 2
     client.ask("CONFIG", "SET", "slowlog-log-slower-than", 10_000)
+    assert len(client.ask("SLOWLOG", "GET", -1)) == 2
+    assert client.ask("SLOWLOG", "GET", 0) == []
+    for number in (-2, "all"):
+        with pytest.raises(Refused, match="count should be"):
+            client.ask("SLOWLOG", "GET", number)
     client.ask("CONFIG", "SET", "slowlog-max-len", 128)
 
 

@@ -326,6 +326,7 @@ def test_a_queue_without_queued_jobs_is_forgotten_and_comes_again_with_them():
     assert run.node.used_memory < before
     (row,) = queues_named(run.node, b"q", run.now)
     assert row[2:4] == (0, 1), "an operator sees what is handed out"
+    assert row[8] == 0, "and that nothing in it is old"
     run.pass_by(100)
     assert run.ask("QLEN", "q") == 1
     assert run.ask("GETJOB", "FROM", "q")[0][1] == job_id

@@ -374,6 +374,7 @@ def test_who_waits_for_a_job_that_was_held_gets_it_when_it_is_free():
     assert cluster.answers == {}
     cluster.link(A)
     assert cluster.answers[cluster.ids[A], 7][0][1] == job_id
+    assert not cluster.nodes[A].desk.has_released, "they are served once"
 
 
 def test_who_waits_is_served_by_a_mark_that_comes_before_anything_else_is_due():

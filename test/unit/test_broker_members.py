@@ -3,7 +3,9 @@
 import pytest
 from harness.members_network import Network, mesh_of
 
+from rq.broker.admin.nodes import flags_of
 from rq.broker.cluster.gossip import Address, Ends, Greeting, HasFailed, Kind, Rumour
+from rq.broker.cluster.members import Member
 
 
 def test_a_meeting_makes_both_know_each_other():
@@ -339,3 +341,14 @@ def test_a_node_whose_disk_has_less_than_others_remember_is_another():
         members.forget(before, network.now)
     network.pass_by(1)
     assert network.mesh()
+
+
+def test_of_a_member_is_said_what_is_the_matter_with_it():
+    member = Member("a" * 40, Address("10.0.0.1", 7711, 17711), since=0.0)
+    assert flags_of(member) == []
+    member.suspected = member.leaving = True
+    assert flags_of(member) == ["fail?", "leaving"]
+    met = Member("b" * 40, Address("", 7711, 17711), since=0.0, in_handshake=True)
+    assert flags_of(met) == ["handshake", "noaddr"]
+    met.failed = True
+    assert flags_of(met) == ["fail", "handshake", "noaddr"]

@@ -67,6 +67,7 @@ def test_rubbish_is_not_taken_up(changes):
 
 
 def test_what_does_not_change_need_not_be_saved():
+    assert not Rates().changed
     made = counted()
     assert made.changed
     made.saved(NOW, WALL, 3)
