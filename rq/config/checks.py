@@ -330,6 +330,18 @@ def _memory(value: object) -> str:
     return value
 
 
+def master(value: object) -> str:
+    """Return the address of a cluster; Spark Connect is none: what reads files and takes
+    part in a commit runs in a driver and in tasks that import RQ."""
+    said = text(value)
+    if said.startswith("sc://"):
+        raise ValueError(
+            "sc:// is Spark Connect, where a job has no driver of its own: name the "
+            'cluster itself, as "spark://HOST:7077", or "local[*]"'
+        )
+    return said
+
+
 def _conf(value: object) -> dict[str, str]:
     """Return settings of Spark."""
     settings = environment(value)
@@ -343,7 +355,7 @@ _SPARK: _Checks = {
     "engine": one_of(("spark", "duckdb")),
     "memory": _memory,
     "threads": whole(1, 1024),
-    "master": text,
+    "master": master,
     "conf": _conf,
     "idle": _duration,
     "patience": _duration,

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rq import config, names
-from rq.config import files, secrets
+from rq.config import checks, files, secrets
 from rq.config.values import is_loopback
 from rq.errors import BadConfig, Refused
 from rq.layout import Root
@@ -60,6 +60,10 @@ def session(
     demand_spark()
     root = config.find_root(None)
     where = master or os.environ.get("RQ_SPARK_MASTER") or DEFAULT_MASTER
+    try:
+        checks.master(where)
+    except ValueError as error:
+        raise BadConfig(f"master: {error}") from None
     usable = java.find(os.environ)
     os.environ.update(environment(usable))
     wanted = all_settings(root, where, conf or {})

@@ -328,6 +328,8 @@ def test_where_jobs_on_spark_run_is_checked():
     known = {"master": "spark://h:7077", "conf": {"spark.executor.cores": "2"}}
     assert queue(spark=said).spark == known
     assert queue(spark={}).spark == {}
+    said_of = refused(queue, spark={"master": "sc://h:15002"})
+    assert "sc:// is Spark Connect, where a job has no driver of its own" in said_of
     said = {"engine": "duckdb", "memory": "2GB", "threads": 4}
     assert queue(spark=said).spark == said
     for wrong in (
