@@ -7,6 +7,7 @@ import subprocess
 import pytest
 from harness import broker_clients as clients
 from harness.broker import broker_in, command
+from harness.registries import node_packages, python_packages, redis_cli
 
 pytestmark = pytest.mark.process
 
@@ -30,27 +31,27 @@ def broker(tmp_path):
     ],
 )
 def test_redis_py(broker, package, protocol):
-    packages = [clients.python_packages(package)]
+    packages = [python_packages(package)]
     clients.python_story("redis_py.py", broker, protocol, packages=packages)
 
 
 @pytest.mark.parametrize("package", [clients.REDIS_5, clients.REDIS_NEWEST])
 def test_pydisque(broker, package):
     parts = (clients.PYDISQUE, (package,))
-    packages = [clients.python_packages(*part) for part in parts]
+    packages = [python_packages(*part) for part in parts]
     clients.python_story("pydisque_story.py", broker, packages=packages)
 
 
 @pytest.mark.parametrize("protocol", [2, 3])
 def test_node_redis(broker, protocol):
-    modules = clients.node_packages(clients.NODE_REDIS)
+    modules = node_packages(clients.NODE_REDIS)
     clients.node_story("node_redis.mjs", broker, protocol, modules)
 
 
 def cli(broker, *words, **options):
     """Return what redis-cli prints."""
     run = subprocess.run(
-        [clients.redis_cli(), "-p", str(broker.port), *words],
+        [redis_cli(), "-p", str(broker.port), *words],
         stdout=subprocess.PIPE,
         timeout=30,
         check=False,

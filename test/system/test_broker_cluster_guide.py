@@ -6,9 +6,9 @@ import re
 
 import pytest
 from harness import guide
-from harness.broker_clients import redis_cli
 from harness.documents import GUIDE, examples
 from harness.ports import free_port
+from harness.registries import redis_cli
 
 pytestmark = [pytest.mark.system, pytest.mark.long]
 

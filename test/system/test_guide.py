@@ -4,8 +4,8 @@ import json
 
 import pytest
 from harness import guide
-from harness.broker_clients import redis_cli
 from harness.documents import examples_of
+from harness.registries import redis_cli
 
 pytestmark = [pytest.mark.system, pytest.mark.long]
 

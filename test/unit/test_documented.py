@@ -229,9 +229,9 @@ _USES = {
         "app",
         "shown",
     },
-    "python": {"run", "worker", "job", "notebook", "pytest", "app", "shown"},
-    "js": {"node", "app"},
-    "php": {"app"},
+    "python": {"run", "worker", "job", "notebook", "pytest", "app", "fastapi", "shown"},
+    "js": {"node", "app", "express"},
+    "php": {"app", "web"},
     "json": {
         "notice",
         "root",
