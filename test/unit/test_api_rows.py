@@ -13,8 +13,9 @@ from rq.config.settings import RootConfig
 from rq.kinds import Kind
 from rq.layout import Root
 from rq.web import app, site
-from rq.web.api import openapi
-from rq.web.api.operation import PREFIX, Operation
+from rq.web.api import openapi, readers
+from rq.web.api.examples import EXAMPLES
+from rq.web.api.operation import PREFIX, Media, Operation
 from rq.web.api.table import ROWS, install
 from rq.web.routes import Routes
 
@@ -86,6 +87,17 @@ def test_the_document_describes_each_row():
         ]
         assert here == row.path_fields
     assert sum(map(len, paths.values())) == len(ROWS)
+
+
+def test_each_request_of_json_has_an_example_of_its_shape():
+    takes_json = {
+        row.operation_id: row.request
+        for row in ROWS
+        if row.has_body and row.request is not None and Media.JSON in row.takes
+    }
+    assert takes_json.keys() == EXAMPLES.keys()
+    for name, shape in takes_json.items():
+        assert readers.read(shape, EXAMPLES[name]) is not None
 
 
 def test_a_refusal_is_described_by_the_status_of_its_kind():

@@ -104,6 +104,22 @@ def test_each_line_is_accepted_or_refused_for_itself(web):
     assert web.get(f"{API}/demo/messages/{rows[0]['msg_id']}").json["param1"] == 1
 
 
+def test_many_messages_are_sent_as_json(web):
+    place, key = f"{API}/demo/messages/bulk", {"Idempotency_Key": "json 1"}
+    wanted = {"messages": [{"param1": 1}, {"dest": "fails"}, {"max_cuont": 1}, {}]}
+    answer = post(web, place, wanted, **key)
+    assert (answer.status, answer.kind) == (200, JSON)
+    rows = answer.json["results"]
+    assert [row["line"] for row in rows] == [1, 2, 3, 4]
+    assert [row.get("kind") for row in rows] == [None, *["bad_input"] * 2, None]
+    assert web.get(f"{API}/demo/messages/{rows[0]['msg_id']}").json["param1"] == 1
+    assert post(web, place, wanted, **key).json["results"] == rows
+    wrong = {"messages": [{}, {"due": "soon"}]}
+    text = refused(post(web, place, wrong), 422, "bad_input")
+    assert "messages[1].due" in text
+    refused(post(web, place, {"messages": []}), 422, "bad_input")
+
+
 def test_lines_of_several_requests_to_the_owner_keep_their_order(web):
     name = web.queue("exec sleep 60", num_workers=0)
     rows = bulk(web, b'{"param1": "x"}\n' * 2500, name)
@@ -171,7 +187,7 @@ def test_lines_that_are_sent_again_with_their_key_are_accepted_once(web):
 def test_lines_that_nobody_takes_fail_as_one(web):
     place = f"{API}/{{}}/messages/bulk"
     refused(post(web, place.format("nowhere"), b"{}", LINES), 404, "no_such_queue")
-    refused(post(web, place.format("demo"), b"{}"), 415, MEDIA)
+    refused(post(web, place.format("demo"), b"{}", "text/plain"), 415, MEDIA)
     name = web.queue("echo done >&3")
     web.post(f"/q/{name}/adminoper", {"down": "1"})
     refused(post(web, place.format(name), b"{}", LINES), 503, "down")

@@ -17,11 +17,11 @@ from rq.layout import ATTACH
 from rq.rpc import client
 from rq.web import downloads, reading
 from rq.web.api import requests
+from rq.web.api.message_shape import NewMessage
 from rq.web.api.messages import (
     KEY,
     LOCATION,
     PLACE,
-    NewMessage,
     Sent,
     key_of,
     sent,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Mapping, Sequence
-from typing import TypedDict, cast
+from typing import Annotated, NotRequired, TypedDict, cast
 
 import falcon
 import orjson
@@ -20,8 +20,10 @@ from rq.rpc import client, wire
 from rq.rpc.lines.line import Line
 from rq.rpc.lines.owners import LONG
 from rq.web.api import readers, requests
-from rq.web.api.messages import JOINED, KEY, PLACE, NewMessage, key_of
+from rq.web.api.message_shape import NewMessage
+from rq.web.api.messages import JOINED, KEY, PLACE, key_of
 from rq.web.api.operation import OF_OWNERS, Answer, Media, Operation
+from rq.web.api.shapes import Limits
 from rq.web.guard import HEARD_OUT
 from rq.web.messages import check_dest, with_user
 from rq.web.site import Site
@@ -32,20 +34,65 @@ BODY = 64 * 1024 * 1024  # bytes
 _IN_ONE = 1000  # lines that one request to the owner carries
 _BYTES = 768 * 1024  # of them
 _AHEAD = 2  # requests that the owner has, while the next is made
+MOST_AS_JSON = 10_000
 _LINES = (Media.LINES, Media.JSONL)
 
 
-class LineSent(TypedDict, total=False):
+class LineSent(TypedDict):
     """What became of a line: its message, or the kind of failure and a sentence."""
 
-    line: int  # from 1
-    msg_id: str  # of its message, or of the equal one that stands
-    joined: bool  # nothing new was made
-    kind: str
-    text: str
+    line: Annotated[int, "from 1"]
+    msg_id: NotRequired[
+        Annotated[str, "of its message, or of the equal one that stands"]
+    ]
+    joined: NotRequired[Annotated[bool, "nothing new was made"]]
+    kind: NotRequired[Kind]
+    text: NotRequired[str]
 
 
-async def send_lines(site: Site, req: Request, body: None, name: str) -> Answer:
+class NewMessages(TypedDict):
+    """Messages to be sent."""
+
+    messages: Annotated[list[NewMessage], Limits(shortest=1, longest=MOST_AS_JSON)]
+
+
+class LinesSent(TypedDict):
+    """What became of each message, in their order; `line` is its place, from 1."""
+
+    results: list[LineSent]
+
+
+async def send(
+    site: Site, req: Request, body: NewMessages | None, name: str
+) -> LinesSent | Answer:
+    """Send messages: as JSON, or one a line."""
+    return await (
+        _send_lines(site, req, name)
+        if body is None
+        else _send_all(site, req, body, name)
+    )
+
+
+async def _send_all(
+    site: Site, req: Request, body: NewMessages, name: str
+) -> LinesSent:
+    check_dest(req, name, {})
+    queue = rules.addressed(site.root, name)
+    async with site.owners.line(queue) as line:
+        sending = _Sending(line)
+        for number, message in enumerate(body["messages"], 1):
+            fields = cast(dict[str, Json], message)
+            try:
+                checked = _checked(req, name, number, fields)
+            except RQError as error:
+                sending.refuse([number], error)
+            else:
+                await sending.add(number, checked, len(orjson.dumps(fields)))
+        await sending.end()
+    return {"results": sending.rows()}
+
+
+async def _send_lines(site: Site, req: Request, name: str) -> Answer:
     requests.check_media(req, _LINES)
     if (req.content_length or 0) > BODY:
         raise falcon.HTTPContentTooLarge(
@@ -66,7 +113,7 @@ async def send_lines(site: Site, req: Request, body: None, name: str) -> Answer:
         if lines.surplus is not None:
             sending.refuse([lines.number + 1], lines.surplus)
         await sending.end()
-    return Answer(data=sending.answer())
+    return Answer(data=sending.answer(), media=Media.LINES)
 
 
 def _fields(req: Request, name: str, number: int, text: bytes) -> Mapping[str, Json]:
@@ -76,7 +123,13 @@ def _fields(req: Request, name: str, number: int, text: bytes) -> Mapping[str, J
             f"a line is at most {MESSAGE_LIMIT} bytes; send large data as an attachment"
         )
     message = readers.read(NewMessage, from_json(text, "the line"))
-    fields = cast(dict[str, Json], message)
+    return _checked(req, name, number, cast(dict[str, Json], message))
+
+
+def _checked(
+    req: Request, name: str, number: int, fields: dict[str, Json]
+) -> Mapping[str, Json]:
+    """Return a message with its key; an RQError when its sender may not send it."""
     if fields.setdefault("dest", name) != name:
         check_dest(req, name, fields)
     key = fields.get("_key") or _key_of_line(req, number)
@@ -157,7 +210,7 @@ class _Sending:
 
     def refuse(self, numbers: Sequence[int], error: RQError) -> None:
         """Tell of lines that failed of the same."""
-        kind, text = str(error.kind), str(error)
+        kind, text = error.kind, str(error)
         self._rows += [{"line": at, "kind": kind, "text": text} for at in numbers]
 
     async def end(self) -> None:
@@ -166,10 +219,13 @@ class _Sending:
         while self._pending:
             await self._take_answer()
 
+    def rows(self) -> list[LineSent]:
+        """Return what became of all lines, in their order."""
+        return sorted(self._rows, key=lambda row: row["line"])
+
     def answer(self) -> bytes:
         """Return what became of all lines, a line each, in their order."""
-        self._rows.sort(key=lambda row: row["line"])
-        return b"".join(orjson.dumps(row) + b"\n" for row in self._rows)
+        return b"".join(orjson.dumps(row) + b"\n" for row in self.rows())
 
     async def _ask(self) -> None:
         if not self._numbers:
@@ -200,9 +256,11 @@ def _row(number: int, reply: Sequence[Json]) -> LineSent:
     """Return what became of a line, by the owner's reply."""
     error = wire.failure_in(reply)
     if error is None:
-        joined: LineSent = {"joined": True} if JOINED in reply[2:] else {}
-        return {"line": number, "msg_id": str(reply[1]), **joined}
-    row: LineSent = {"line": number, "kind": str(error.kind), "text": str(error)}
+        sent: LineSent = {"line": number, "msg_id": str(reply[1])}
+        if JOINED in reply[2:]:
+            sent["joined"] = True
+        return sent
+    row: LineSent = {"line": number, "kind": error.kind, "text": str(error)}
     if isinstance(error, NotUnique):
         row["msg_id"] = error.msg_id
     return row
@@ -214,13 +272,13 @@ ROWS = (
         method="POST",
         path=f"{PLACE}/bulk",
         role=Role.PRODUCER,
-        summary="Send many messages, one a line; each is accepted or refused for itself.",
-        request=None,
-        reply=LineSent,
+        summary="Send many messages; each is accepted or refused for itself.",
+        request=NewMessages,
+        reply=LinesSent,
         failures=(*OF_OWNERS, Kind.TOO_LARGE, Kind.NO_ROOM),
-        handler=send_lines,
-        takes=_LINES,
-        gives=Media.LINES,
+        handler=send,
+        takes=(Media.JSON, *_LINES),
+        also_gives=Media.LINES,
         headers=(KEY,),
     ),
 )

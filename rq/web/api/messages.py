@@ -17,7 +17,6 @@ from rq.builtin.router import rules
 from rq.errors import BadInput, NoSuchMessage, RQError
 from rq.kinds import PASSING, Kind
 from rq.layout import JOB, STDIO_LOG
-from rq.message import table as fields
 from rq.replies import AttemptsView, MessageRow, MessageView
 from rq.rpc import client
 from rq.rpc.lines.owners import ClientGone
@@ -25,8 +24,9 @@ from rq.spool import attempts_kept
 from rq.spool.attempts_kept import Part
 from rq.web import downloads, reading
 from rq.web.answers import sees_secrets
+from rq.web.api.message_shape import Message, NewMessage
 from rq.web.api.operation import OF_OWNERS, PREFIX, Answer, Header, Media, Operation
-from rq.web.api.shapes import Limits, with_fields
+from rq.web.api.shapes import Limits
 from rq.web.connection import LOST
 from rq.web.messages import check_dest, check_target, checked, with_user
 from rq.web.site import Site
@@ -37,44 +37,6 @@ PLACE = "/queues/{name}/messages"
 MOST_LISTED = 1000
 JOINED = "joined"  # of an owner's answer: nothing new was made
 States = Literal["prep", "que", "run", "done", "relayed", "err", "dismissed"]
-
-
-_PLAIN: Mapping[fields.Kind, object] = {
-    fields.Kind.TEXT: str | None,
-    fields.Kind.WHOLE: int,
-    fields.Kind.NUMBER: float | None,
-    fields.Kind.SECONDS: float | str | None,
-    fields.Kind.BYTES: int | str | None,
-    fields.Kind.LIST: list[str],
-    fields.Kind.JSON: object,
-    fields.Kind.REASON: object,
-}
-
-
-def _kind_of(row: fields.Row) -> object:
-    """Return the type of a field, with its bounds and what is said of it."""
-    plain = _PLAIN[row.kind]
-    if row.kept is fields.Kept.LIMIT and row.kind is fields.Kind.WHOLE:
-        plain = int | None
-    about = row.about if row.kind is fields.Kind.WHOLE else row.said
-    notes = (_bounds(row), about) if about else (_bounds(row),)
-    return Annotated[(plain, *notes)]
-
-
-def _bounds(row: fields.Row) -> Limits:
-    is_number = row.kind in (fields.Kind.WHOLE, fields.Kind.NUMBER)
-    least, most = (row.low, row.high) if is_number else (None, None)
-    return Limits(least=least, most=most, longest=row.most)
-
-
-@with_fields(
-    {row.name: _kind_of(row) for row in fields.ROWS if row.is_sent and row.in_api}
-)
-class NewMessage(TypedDict, total=False):
-    """A message to be sent; a script also finds the fields that RQ does not know."""
-
-    dest: Annotated[str, fields.BY_NAME["dest"].about]
-    _key: Annotated[str, Limits(shortest=1, longest=200), "as Idempotency-Key"]
 
 
 class Sent(TypedDict):
@@ -335,7 +297,7 @@ ROWS = (
         role=Role.VIEWER,
         summary="Show all that is known of a message; with `wait`, once it has ended.",
         request=Waiting,
-        reply=MessageView,
+        reply=Message,
         failures=_OF_ONE,
         handler=get,
         reply_headers=(TAG,),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, NotRequired, TypedDict, cast
 import rq
 from rq.kinds import HEADER
 from rq.message.fields import JsonObject
+from rq.web.api.examples import EXAMPLES
 from rq.web.api.operation import OF_ALL, PREFIX, Header, Media, Operation
 from rq.web.api.shapes import (
     LISTS,
@@ -157,10 +158,12 @@ def _parameter(
 
 
 def _body(row: Operation) -> JsonObject:
-    content: dict[str, Json] = {}
+    content: dict[str, dict[str, Json]] = {}
     for media in row.takes:
         is_json = media is Media.JSON and row.request is not None
         content[str(media)] = {"schema": schema(row.request) if is_json else {}}
+        if is_json and row.operation_id in EXAMPLES:
+            content[str(media)] |= {"example": EXAMPLES[row.operation_id]}
     needed = Media.JSON not in row.takes or _has_needs(row.request)
     return {"required": needed, "content": content}
 
@@ -170,10 +173,10 @@ def _has_needs(shape: type | None) -> bool:
 
 
 def _responses(row: Operation) -> JsonObject:
-    good: dict[str, Json] = {
-        "description": "It is done.",
-        "content": {str(row.gives): {"schema": schema(row.reply)}},
-    }
+    content: dict[str, Json] = {str(row.gives): {"schema": schema(row.reply)}}
+    if row.also_gives is not None:
+        content[str(row.also_gives)] = {"schema": {}}
+    good: dict[str, Json] = {"description": "It is done.", "content": content}
     if row.reply_headers:
         good["headers"] = {header.name: _header(header) for header in row.reply_headers}
     responses: dict[str, Json] = {str(status): good for status in row.statuses}

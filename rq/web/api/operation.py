@@ -108,6 +108,7 @@ class Operation:
     handler: Handler
     takes: tuple[Media, ...] = (Media.JSON,)
     gives: Media = Media.JSON
+    also_gives: Media | None = None  # to a request that is of this type, too
     status: int = 200
     other_status: int = 0  # of an answer of the same shape; 0: there is none
     headers: tuple[Header, ...] = ()

@@ -13,7 +13,7 @@ from rq.kinds import Kind
 from rq.message import fieldnames
 from rq.replies import RowsView, TransactionView
 from rq.web.api import requests
-from rq.web.api.messages import NewMessage
+from rq.web.api.message_shape import NewMessage
 from rq.web.api.operation import OF_OWNERS, Media, Operation
 from rq.web.api.shapes import Limits
 from rq.web.messages import as_preparer, check_dest
