@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import http.server
 import json
@@ -135,6 +136,10 @@ def test_a_client_knows_which_failures_pass(name):
     assert words == {*map(str, PASSING), "no_answer"}
 
 
+def test_the_client_of_python_is_read_by_python_3_9():
+    ast.parse((SHARE / "rq_client.py").read_text(), feature_version=(3, 9))
+
+
 # ---- failures: a program that sends to each of four addresses, and prints what it hears
 
 SENDERS = {
@@ -213,6 +218,43 @@ def _request(connection):
     return b"\r\n".join([*lines, b"Connection: close"]) + b"\r\n\r\n" + body
 
 
+class Busy(http.server.BaseHTTPRequestHandler):
+    """Says that it has done nothing, then that a message is on disk."""
+
+    asked = 0
+
+    def do_POST(self):
+        Busy.asked += 1
+        self.rfile.read(int(self.headers["Content-Length"]))
+        code, data = 201, {"msg_id": "1", "queue": "greet"}
+        if Busy.asked % 2:
+            code, data = 429, {"kind": "too_often", "detail": "not so often"}
+        body = json.dumps(data).encode()
+        self.send_response(code)
+        for name, value in {
+            "Retry-After": "1",
+            "Content-Length": str(len(body)),
+        }.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+@contextlib.contextmanager
+def busy():
+    """Give the address of a server that refuses each other request."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Busy)
+    threading.Thread(target=server.serve_forever, args=(0.01,)).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
 @contextlib.contextmanager
 def losing(url):
     """Give the address of a server that loses one answer of RQ."""
@@ -235,6 +277,7 @@ def test_a_failure_is_a_sentence_and_a_lost_answer_makes_no_second_message(
     before = messages(rq)
     with (
         losing(rq["RQ_URL"]) as lossy,
+        busy() as refusing,
         socket.create_server(("127.0.0.1", 0)) as silent,
     ):
         places = [
@@ -243,6 +286,7 @@ def test_a_failure_is_a_sentence_and_a_lost_answer_makes_no_second_message(
         ]
         asked = [
             (lossy, rq["RQ_TOKEN"]),
+            (refusing, SECRET),
             *((at, SECRET) for at in places),
             (rq["RQ_URL"], SECRET),
         ]
@@ -250,9 +294,10 @@ def test_a_failure_is_a_sentence_and_a_lost_answer_makes_no_second_message(
             "".join(f"{at} {token}\n" for at, token in asked)
         )
         printed = run(language, SENDERS[language], place, rq)
-    assert printed.count("\n") == 4, printed
-    sent, slow, dead, closed = printed.splitlines()
+    assert printed.count("\n") == 5, printed
+    sent, second, slow, dead, closed = printed.splitlines()
     assert {sent} == {f"sent {msg_id}" for msg_id in messages(rq) - before}
+    assert second == "sent 1"
     assert slow.startswith(f"{places[0]} does not answer: ")
     assert dead.startswith(f"{places[1]} does not answer: ")
     assert closed.startswith("This token is not valid")
@@ -262,6 +307,54 @@ def test_a_failure_is_a_sentence_and_a_lost_answer_makes_no_second_message(
         closed[-14:],
     ] == ["(no_answer)", True, "(login_needed)"]
     assert SECRET not in printed
+
+
+CANCELLERS = {
+    "python": """
+import rq_client
+try:
+    rq_client.Client().cancel("greet", "1")
+except rq_client.RQError as error:
+    print(error.kind)
+""",
+    "js": """
+import { Client } from "./rq_client.js";
+await new Client().cancel("greet", "1").catch((error) => console.log(error.kind));
+""",
+    "php": """<?php
+require "rq_client.php";
+try {
+    (new RQClient())->cancel("greet", "1");
+} catch (RQError $error) {
+    echo "$error->kind\n";
+}
+""",
+    "sh": """
+. ./rq_client.sh
+rq_cancel greet 1 2>why || sed 's/.*(\\(.*\\))$/\\1/' why
+""",
+}
+
+
+@pytest.mark.parametrize("language", PROGRAMS)
+def test_what_may_not_be_done_twice_is_asked_once(language, place, rq):
+    heard = []
+
+    class Silent(socketserver.StreamRequestHandler):
+        def handle(self):
+            heard.append(self.rfile.readline())
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Silent) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            url = f"http://127.0.0.1:{server.server_address[1]}"
+            env = {**rq, "RQ_URL": url}
+            assert run(language, CANCELLERS[language], place, env) == "no_answer\n"
+        finally:
+            server.shutdown()
+            thread.join()
+    assert heard == [b"POST /api/v1/queues/greet/messages/1/cancel HTTP/1.1\r\n"]
 
 
 def messages(env):
