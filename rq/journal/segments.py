@@ -60,7 +60,7 @@ class OpenSegment:
     def close(self) -> None:
         """Close the descriptor, once; also after it failed."""
         fd, self.fd = self.fd, -1
-        if fd >= 0:
+        if fd != -1:
             os.close(fd)
 
 

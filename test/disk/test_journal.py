@@ -16,7 +16,7 @@ from rq.files import durable
 from rq.journal import history, line, segments
 from rq.journal.segment_file import read_header, segment_name
 from rq.journal.segments import SMALLEST, Author, Position
-from rq.journal.writer import GROUP_BYTES, LOOK, Journal
+from rq.journal.writer import GROUP_BYTES, GROUP_EVENTS, LOOK, Journal
 from rq.layout import JournalDir
 from rq.spool import check
 from rq.words.states import Event, Note, State
@@ -617,3 +617,20 @@ def test_the_place_of_the_journal_is_looked_at_now_and_then(owner):
     with pytest.raises(Displaced):
         owner.spool.commit()
     assert b"commit" in next(away.iterdir()).read_bytes()
+
+
+def test_a_group_is_full_at_its_most_events_and_at_its_most_bytes(owner):
+    journal = owner.spool.journal
+    owner.spool.commit()
+    for number in range(1, GROUP_EVENTS + 1):
+        assert not journal.full
+        journal.append({"ev": "note", "n": number})
+    assert journal.full
+    owner.spool.commit()
+    assert not journal.full
+    for spare in (1, 0):
+        journal.append({"ev": "note", "pad": ""})
+        room = GROUP_BYTES - 2 * journal._bytes - spare
+        journal.append({"ev": "note", "pad": "x" * room})
+        assert journal.full == (not spare)
+        owner.spool.commit()

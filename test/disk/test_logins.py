@@ -139,6 +139,23 @@ def test_a_name_that_many_guess_at_leaves_each_one_guess_and_the_right_one_enter
     known.take("10.9.9.9", "bob", NOW + logins.PAUSE)
 
 
+def test_a_guess_that_was_right_is_given_back_and_no_other():
+    known = Guesses()
+    for _ in range(logins.AT_ONCE):
+        known.take("10.0.0.1", "ann", NOW)
+    known.give_back("10.0.0.1", "ann", NOW)
+    known.take("10.0.0.1", "ann", NOW)
+    with pytest.raises(TooOften) as refusal:
+        known.take("10.0.0.1", "ann", NOW)
+    assert refusal.value.wait == logins.PAUSE
+    for number in range(logins.OF_A_NAME + 1 - logins.AT_ONCE):
+        known.take(f"10.0.1.{number}", "ann", NOW)
+    known.give_back("10.0.1.0", "ann", NOW)
+    known.take("10.9.9.9", "ann", NOW)
+    with pytest.raises(TooOften):  # the name is attacked still: one guess of each
+        known.take("10.9.9.9", "ann", NOW)
+
+
 def test_memory_is_bounded_whatever_is_guessed():
     known = Levels()
     for number in range(logins.MOST + 500):

@@ -5,7 +5,7 @@ import os
 import stat
 
 import pytest
-from harness.limits import files_of, mounted_on
+from harness.limits import files_of, mounted_on, no_descriptors
 from harness.spool import a_message, check_live, deposit, look
 from harness.waiting import wait_until
 
@@ -334,3 +334,17 @@ def test_a_folder_that_was_half_made_is_the_one_that_goes_on(owner):
     assert found.params == {"param1": "x"}
     owner.open()
     assert owner.spool.find(msg_id) is State.QUE
+
+
+def test_what_cannot_be_removed_for_lack_of_descriptors_goes_later(owner):
+    msg_id = owner.submit()
+    owner.apply()
+    owner.spool.fire(msg_id, Event.DISCARD, Role.CREATOR)
+    owner.spool.commit()
+    owner.spool.settle(msg_id)
+    with no_descriptors():
+        owner.spool.gone.remove_next()
+    assert not owner.spool.gone
+    assert os.listdir(owner.queue.path / "gone") == [msg_id]
+    owner.spool.settle_all()
+    assert os.listdir(owner.queue.path / "gone") == []

@@ -131,6 +131,19 @@ def test_what_is_not_renewed_runs_out_and_counts(queue):
     assert (late["ok"], late["kind"]) == (False, "lease_over")
 
 
+def test_a_renewal_lasts_as_long_as_it_says_and_the_next_one_as_long(queue):
+    taken = one(queue, seconds=1)
+    assert say(queue, "start", taken)[0]["ok"]
+    for more in ({"seconds": 600}, {}):
+        [row] = say(queue, "renew", taken, **more)
+        assert (row["ok"], row["seconds"]) == (True, 600)
+    [row] = leases(queue)
+    assert row["until"] - time.time() > 500
+    [row] = say(queue, "renew", taken, seconds=1)
+    assert row["seconds"] == 1
+    queue.until(taken["msg_id"], "que")
+
+
 def test_a_message_that_is_given_back_does_not_count_ten_times(queue):
     msg_id = queue.send(max_count=2)
     for _ in range(10):
