@@ -1,5 +1,7 @@
 """No answer but the files of the pages may be kept, and no secret is for viewers."""
 
+import contextlib
+import http.client
 import json
 import re
 import time
@@ -29,11 +31,11 @@ SECRETS = {"API_TOKEN": "sesame1", "DB": "postgres://u:sesame2@h/d", "LANG": "C"
 
 def every_get():
     table = app.table(site.make(Root(Path("/nowhere")), RootConfig(), b"x" * 32))
-    stream = "/follow"  # it has a test of its own
+    streams = ("/follow", "/events")  # they have tests of their own
     return [
         path
         for path in table.paths
-        if "GET" in table.methods(path) and not path.endswith(stream)
+        if "GET" in table.methods(path) and not path.endswith(streams)
     ]
 
 
@@ -62,6 +64,13 @@ def test_nothing_is_kept_by_a_browser_but_the_files_of_the_pages(web, path, acce
 def test_neither_are_errors_and_streams(web, path):
     answer = web.get(path.format(done=web.done))
     assert answer.headers["cache-control"] == "no-store"
+
+
+def test_nor_is_a_stream_that_does_not_end(web):
+    line = http.client.HTTPConnection("127.0.0.1", web.port, timeout=60)
+    with contextlib.closing(line):
+        line.request("GET", "/api/v1/queues/kept/events")
+        assert line.getresponse().getheader("cache-control") == "no-store"
 
 
 def test_answers_to_forms_are_not_kept(web):
