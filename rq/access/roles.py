@@ -12,8 +12,10 @@ from rq.message.guarded import Sender
 
 class Role(StrEnum):
     """What somebody may do. Each role may do what those before it may, except that a
-    producer leases nothing, and a worker sends nothing."""
+    producer leases nothing, that viewers and workers send nothing, and that a sender sees
+    nothing but what it has sent itself."""
 
+    SENDER = "sender"  # sends messages, sees and cancels its own
     VIEWER = "viewer"  # looks at everything
     PRODUCER = "producer"  # sends messages
     WORKER = "worker"  # works on messages under leases
@@ -26,8 +28,9 @@ class Role(StrEnum):
 
 
 _COVERED: Mapping[Role, frozenset[Role]] = {
+    Role.SENDER: frozenset({Role.SENDER}),
     Role.VIEWER: frozenset({Role.VIEWER}),
-    Role.PRODUCER: frozenset({Role.VIEWER, Role.PRODUCER}),
+    Role.PRODUCER: frozenset({Role.SENDER, Role.VIEWER, Role.PRODUCER}),
     Role.WORKER: frozenset({Role.VIEWER, Role.WORKER}),
     Role.OPERATOR: frozenset(Role) - {Role.ADMIN},
     Role.ADMIN: frozenset(Role),
@@ -52,11 +55,16 @@ class Principal:
 
     @property
     def user(self) -> str:
-        """Return whose idempotency keys theirs are."""
+        """Return whose idempotency keys theirs are, and by whom messages are."""
         return self.of or self.name
 
     def may(self, role: Role) -> bool:
         return self.role.covers(role)
+
+    @property
+    def sees_own_alone(self) -> bool:
+        """Whether they see no messages but their own."""
+        return not self.may(Role.VIEWER)
 
     @property
     def sender(self) -> Sender:
@@ -69,7 +77,7 @@ class Principal:
 
     def may_send(self, queue: str) -> bool:
         """Return whether they may send messages to a queue."""
-        by_role = self.may(Role.PRODUCER) and self.sees(queue)
+        by_role = self.may(Role.SENDER) and self.sees(queue)
         return by_role or _fits(queue, self.sends)
 
     @property

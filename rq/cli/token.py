@@ -47,7 +47,8 @@ def _parser() -> argparse.ArgumentParser:
         choices=[*Role],
         default=Role.PRODUCER,
         help="what it may do (%(default)s); each role may do what those before it may, "
-        "except that a producer leases nothing and a worker sends nothing",
+        "except that a producer leases nothing, that viewers and workers send nothing, and "
+        "that a sender sees and cancels nothing but what it has sent itself",
     )
     create.add_argument(
         "--queue",

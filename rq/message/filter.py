@@ -19,7 +19,7 @@ _TIMES = ("before", "after")
 OLDER = "older"  # as people say it: 90 (seconds), 10m, 2d
 MOST_IDS = 1000  # that one filter names
 MOST_WORDS = 16  # each is looked for in all that a message says, up to a MiB
-_TEXTS = ("cause", "group", "text", "find", "key", *PARAMS)
+_TEXTS = ("cause", "group", "text", "find", "key", "by", *PARAMS)
 NAMES = ("state", "ids", *_TIMES, *_TEXTS)
 _STATES = ", ".join(map(str, COUNTED))
 
@@ -34,6 +34,7 @@ class Traits:
     # As those see them who are no admins; None: the same.
     visible: Mapping[str, str] | None = None
     key: str = ""  # its unique_key
+    by: str = ""  # who has sent it
     cause: str = ""  # of its last end, or of its last return into que
     text: str = ""  # what was said then
     since: float = 0.0  # epoch seconds of that
@@ -54,12 +55,13 @@ class Filter:
         None  # words, each a part of anything that Traits has, in any case
     )
     key: str | None = None  # the whole unique_key
+    by: str | None = None  # who has sent it
     params: Mapping[str, str] = field(default_factory=dict)  # whole values
 
     @property
     def wants_message(self) -> bool:
         """Whether the fields of a message decide."""
-        return bool(self.params or self.find) or self.key is not None
+        return bool(self.params or self.find) or (self.key, self.by) != (None, None)
 
     @property
     def wants_status(self) -> bool:
@@ -79,6 +81,7 @@ class Filter:
             "text": self.text,
             "find": self.find,
             "key": self.key,
+            "by": self.by,
             **self.params,
         }
         return {name: value for name, value in given.items() if value is not None}
@@ -101,7 +104,7 @@ def matches(wanted: Filter, traits: Traits) -> bool:
         return False
     if wanted.find is not None and not _holds(wanted.find, traits):
         return False
-    if wanted.key is not None and traits.key != wanted.key:
+    if wanted.key not in (None, traits.key) or wanted.by not in (None, traits.by):
         return False
     params = wanted.params.items()
     return all(traits.params.get(name, "") == value for name, value in params)
@@ -159,6 +162,7 @@ def from_json(fields: Json, now: float | None = None) -> Filter:
         text=_text(given, "text"),
         find=_words(given),
         key=_text(given, "key"),
+        by=_text(given, "by"),
         params={name: _text(given, name) or "" for name in PARAMS if name in given},
     )
 

@@ -153,6 +153,7 @@ class MessageView(TypedDict, total=False):
 
     queue: str
     msg_id: str
+    by: str  # who has sent it
     state: str
     status: str
     phase: str

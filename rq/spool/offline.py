@@ -166,6 +166,7 @@ def _is_meant(queue: QueueDir, wanted: Filter, msg_id: str) -> bool:
             src=message.src or "",
             params={name: param_text(value) for name, value in message.params.items()},
             key=message.unique_key or "",
+            by=message.by or "",
             cause=status.get("cause", ""),
             text=status.get("job_status", ""),
             since=status.get("finished", names.created(msg_id)),

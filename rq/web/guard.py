@@ -20,12 +20,12 @@ from rq.access.roles import Principal, Role
 from rq.config.settings import RootConfig
 from rq.config.values import is_loopback
 from rq.errors import BadConfig
-from rq.web import signin
+from rq.web import own, signin
 from rq.web.connection import ADMITTED
 from rq.web.credentials import Credentials
 from rq.web.origin import SAFE, asker_of, check_origin, check_spelling
 from rq.web.pages.page import CONTENT_POLICY
-from rq.web.rights import check_guarded, check_right
+from rq.web.rights import check_guarded, check_right, is_about_own
 from rq.web.routes import CLOSED, Right
 from rq.web.site import Site
 
@@ -48,6 +48,7 @@ class Guard:
     def __init__(self, site: Site, credentials: Credentials) -> None:
         self._health = frozenset({*_HEALTH, *(site.url(path) for path in _HEALTH)})
         self._signing = frozenset(site.url(path) for path in signin.PATHS)
+        self._site = site
         self._gate = Gate(site.config, os.getuid())
         self._credentials = credentials
 
@@ -81,6 +82,9 @@ class Guard:
         req.context.role = right.role
         check_right(req.context.principal, right, params)
         check_guarded(req, right, params)
+        if is_about_own(req.context.principal, right):
+            name, msg_id = params["name"], params["msg_id"]
+            await own.check(self._site, req.context.principal, name, msg_id)
 
     async def process_response(
         self, req: Request, resp: Response, resource: object, succeeded: bool

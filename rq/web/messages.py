@@ -34,7 +34,7 @@ from rq.message.message import too_large
 from rq.proc import users
 from rq.rpc import wire
 from rq.rpc.lines.owners import Reply
-from rq.web import forms, reading, rights
+from rq.web import forms, own, reading, rights
 from rq.web.answers import (
     failure_in,
     for_asker,
@@ -68,7 +68,7 @@ _OF_RQ = frozenset(
 )
 _FOR_OTHERS = frozenset({"relay", "rq_router"})  # their messages name other queues
 _NO_METHOD = "400 - Invalid method param"
-NOT_FOUND = "msg not found"  # of an id that is in no state, and never will be
+NOT_FOUND = own.NOT_FOUND
 BEGIN_ANEW = (
     "cannot find message"  # the ancestor's sender sends all again, and then only
 )
@@ -172,6 +172,7 @@ async def send(site: Site, req: Request, name: str, form: Form) -> bytes:
     if command == _SEND["prep"]:
         fields = as_preparer(req, fields)
     check_dest(req, name, fields)
+    await own.check_after(site, req.context.principal, name, fields)
     if fieldnames.is_handed_on(fields, str(fields.get("_key"))):
         rights.demand_guarded(req, name, Sender.RELAY)
     data = orjson.dumps(fields)

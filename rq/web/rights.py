@@ -10,7 +10,7 @@ from rq.access.roles import Principal, Role
 from rq.errors import NotPermitted, OtherQueue
 from rq.message import guarded
 from rq.message.guarded import Sender
-from rq.web.routes import Right
+from rq.web.routes import Own, Right
 
 
 def check_right(
@@ -20,9 +20,12 @@ def check_right(
     if principal is None or right.role is None:
         raise NotPermitted("No role may use this address.")
     queue = right.queue or params.get("name")
-    if queue and right.role is Role.PRODUCER and principal.may_send(queue):
+    # A sender may by what sends alone: all else is about what others send, too.
+    is_open = right.own is Own.SENDS or not principal.sees_own_alone
+    is_sent = right.role is Role.PRODUCER and is_open
+    if queue and is_sent and principal.may_send(queue):
         return
-    if not principal.may(right.role):
+    if not (principal.may(right.role) or may_own(principal, right)):
         raise NotPermitted(
             f"{principal.name} is {principal.role} here; this needs {right.role}."
         )
@@ -34,6 +37,25 @@ def check_right(
             f"{principal.name} may ask of {', '.join(principal.queues)}; "
             f"this is about {what}."
         )
+
+
+def may_own(principal: Principal, right: Right) -> bool:
+    """Whether a route does something for who has sent a message, and they may send."""
+    is_about_theirs = right.own in (Own.MESSAGE, Own.LIST)
+    return is_about_theirs and principal.may(Role.SENDER)
+
+
+def is_about_own(principal: Principal | None, right: Right) -> bool:
+    """Whether they may use a route only because a message is their own."""
+    if principal is None or right.role is None or right.own is not Own.MESSAGE:
+        return False
+    return not principal.may(right.role)
+
+
+def only_by(req: Request) -> str:
+    """Return the user whose messages alone the client may see; "": those of all."""
+    principal: Principal = req.context.principal
+    return principal.user if principal.sees_own_alone else ""
 
 
 def check_guarded(req: Request, right: Right, params: Mapping[str, str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from enum import Enum
 from types import SimpleNamespace
 from typing import TypedDict, Unpack
 
@@ -17,11 +18,21 @@ API = "/api/v1"  # below it programs speak JSON
 Handler = Callable[..., Awaitable[None]]
 
 
+class Own(Enum):
+    """What a route does for who has sent a message, without the role that it takes."""
+
+    NOTHING = "nothing"
+    SENDS = "it sends a message"
+    MESSAGE = "it is about `msg_id`: the guard looks who has sent that"
+    LIST = "it shows them their own messages alone, if any"
+
+
 class Scope(TypedDict, total=False):
     """Which queues a route is about; as the fields of Right."""
 
     queue: str
     shared: bool
+    own: Own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,12 +41,14 @@ class Right:
 
     A client that may ask of some queues only may use a route of one of these: the queue
     is `queue`, or the field `name` of the path. A `shared` route is for them, too,
-    because it shows nothing of queues, or looks itself at what they may see.
+    because it shows nothing of queues, or looks itself at what they may see. `own`: what
+    the role sender, and those that cover it, may do without `role`.
     """
 
     role: Role | None
     queue: str = ""
     shared: bool = False
+    own: Own = Own.NOTHING
 
 
 CLOSED = Right(role=None)  # of what names no right

@@ -17,7 +17,7 @@ from rq.web.api import openapi, readers
 from rq.web.api.examples import EXAMPLES
 from rq.web.api.operation import PREFIX, Media, Operation
 from rq.web.api.table import ROWS, install
-from rq.web.routes import Routes
+from rq.web.routes import Own, Routes
 
 SITE = site.make(Root(Path("/nowhere")), RootConfig(), b"x" * 32)
 GOOD = ROWS[1]
@@ -28,8 +28,12 @@ def test_the_reference_tells_of_each_operation():
     table = documents.rows(documents.section(page, "Operations"), "operation")
     told = {row[0].strip("`"): (row[1], row[2]) for row in table}
     assert told == {
-        row.operation_id: (f"{row.method} `{row.path}`", row.role) for row in ROWS
+        row.operation_id: (f"{row.method} `{row.path}`", _roles(row)) for row in ROWS
     }
+
+
+def _roles(row):
+    return f"{row.role}{'' if row.own is Own.NOTHING else ', sender'}"
 
 
 @pytest.mark.parametrize(

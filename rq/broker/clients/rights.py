@@ -20,6 +20,7 @@ def check(
 ) -> None:
     """Refusal when a client may not ask this."""
     principal = principal or _admitted(principal)
+    _check_is_no_sender(principal)
     if principal.role is Role.ADMIN and not principal.is_limited:
         return
     role = command.takes_role
@@ -43,6 +44,16 @@ def check(
             raise Refusal(
                 f"NOPERM {principal.name} may not ask of the queue {_text(queue)}"
             )
+
+
+def _check_is_no_sender(principal: Principal) -> None:
+    """Refusal for who sees nothing but its own messages: of a job none tells whose it
+    is."""
+    if principal.sees_own_alone:
+        raise Refusal(
+            f"NOPERM {principal.name} is {principal.role}, which is for HTTP: the broker "
+            f"takes the role {Role.PRODUCER} to send"
+        )
 
 
 def require(principal: Principal | None, role: Role, what: str) -> None:

@@ -9,7 +9,7 @@ predecessor now; the message was accepted with its name, and rights may have cha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import orjson
@@ -50,30 +50,25 @@ class _Place(NamedTuple):
 def readers(root: Root, config: RootConfig, by: str | None) -> MayRead:
     """Return what who has sent a message may read now: RQ itself and users of this machine
     all, others what their role and queues allow, and what they have sent themselves."""
-    principal = _principal(root, config, by)
+    principals = None if by is None else _principals(root, config, by)
 
     def may(queue: str, sent_by: str | None) -> bool:
-        if principal is None:
+        if principals is None or sent_by == by:
             return True
-        reads = principal.may(Role.VIEWER) and principal.sees(queue)
-        return reads or (by is not None and sent_by == by)
+        return any(each.may(Role.VIEWER) and each.sees(queue) for each in principals)
 
     return may
 
 
-def _principal(root: Root, config: RootConfig, by: str | None) -> Principal | None:
-    """Return who has sent a message, if they come by the web; None: they do not."""
-    if by is None:
-        return None
+def _principals(root: Root, config: RootConfig, by: str) -> Sequence[Principal] | None:
+    """Return as whom the sender of a message may come by the web, none if its token was
+    revoked; None: it does not come by the web."""
     user = logins.users(config).get(by)
-    if user is not None:
-        return user.principal
-    if not by.startswith("token:"):
-        return None
-    for token in tokens.read(root):
-        if token.principal.user == by:
-            return token.principal
-    return Principal(name=by, role=Role.VIEWER, queues=())  # it was revoked
+    principals = [] if user is None else [user.principal]
+    # A token may be of any user, also of one who has no login.
+    every = (token.principal for token in tokens.read(root))
+    principals += [principal for principal in every if principal.user == by]
+    return principals if principals or by.startswith("token:") else None
 
 
 def build(root: Root, message: Message, may: MayRead) -> AfterFile:

@@ -57,6 +57,7 @@ def _traits(spool: Spool, wanted: Filter, msg_id: str) -> Traits:
         params=params,
         visible=_visible(spool, message, params) if message and wanted.find else None,
         key=(message and message.unique_key) or "",
+        by=(message and message.by) or "",
         cause=status.get("cause", ""),
         text=status.get("job_status", ""),
         since=since if wanted.state in LIVE else status.get("finished", since),

@@ -383,10 +383,11 @@ class Backlog:
 
     def _group(self, msg_id: str, entry: Entry, message: Message | None = None) -> None:
         try:
-            params = (message or self._spool.read(msg_id)).params
+            content = message or self._spool.read(msg_id)
         except (BadMessage, NoSuchMessage):
             return  # claim will move it to err
-        entry.key = coalesce.key(params, self._config.coalesce_params)
+        numbers = self._config.coalesce_params
+        entry.key = coalesce.group(content.params, numbers, content.by)
         if entry.key is not None:
             self._join(entry.key, msg_id, entry)
 

@@ -35,7 +35,7 @@ def keys(config: QueueConfig) -> Keys | None:
 
 
 def _key(rule: Rule, message: Message) -> str | None:
-    return unique.key(rule, message.params, message.unique_key)
+    return unique.key(rule, message.params, message.unique_key, message.by)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,15 @@ def key(params: Mapping[str, Json], numbers: Sequence[int]) -> str | None:
     return orjson.dumps(texts).decode()
 
 
+def group(
+    params: Mapping[str, Json], numbers: Sequence[int], by: str | None
+) -> str | None:
+    """Return what waiting messages have in common that run once: `key`, and who has sent
+    them. None when nothing is compared."""
+    common = key(params, numbers)
+    return common if common is None or not by else f"{by}\t{common}"
+
+
 class Groups:
     """Waiting messages by key."""
 

@@ -64,17 +64,22 @@ def rule(setting: Mapping[str, Any]) -> Rule | None:
     )
 
 
-def key(rule: Rule, params: Mapping[str, Json], own: str | None) -> str | None:
+def key(
+    rule: Rule, params: Mapping[str, Json], own: str | None, by: str | None = None
+) -> str | None:
     """Return what two messages have in common that are equal; None: it equals no other.
 
-    `own` is the message's `unique_key`, which stands for its params. What the first
-    letters say keeps the two kinds apart, and keys of the setting before: journals hold
+    `own` is the message's `unique_key`, which stands for its params. `by` is who has sent
+    it: those of two senders are never equal, for one would learn of the other's. What the
+    first letters say keeps the kinds apart, and keys of the setting before: journals hold
     keys.
     """
     values = coalesce.key(params, rule.params)
     if own is None and values is None:
         return None
     text = f"{''.join(map(str, rule.params))}{values}" if own is None else f"={own}"
+    if by:
+        text = f"@{by}\t{text}"
     if len(text) <= _LONGEST:
         return text
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -9,20 +9,28 @@ from typing import Annotated, NotRequired, TypedDict, cast
 from falcon.asgi import Request
 
 from rq.access.roles import Role
+from rq.errors import WrongState
 from rq.kinds import Kind
 from rq.message.action import Action, Door
 from rq.message.actions import ACTIONS, Word, at
 from rq.message.rank import LEAST, MOST
 from rq.message.table import LATEST
-from rq.rpc import client
+from rq.rpc import client, wire
+from rq.rpc.lines.owners import Reply
+from rq.web import reading
 from rq.web.api import messages
 from rq.web.api.operation import OF_OWNERS, Answer, Handler, Header, Operation
 from rq.web.api.shapes import Limits
 from rq.web.messages import as_preparer, check_move, checked, who, with_user
+from rq.web.routes import Own
 from rq.web.site import Site
 from rq.words.nesting import Json
+from rq.words.states import State, version_of
 
 _EDIT, _CLONE = ACTIONS[Word.EDIT], ACTIONS[Word.CLONE]
+# What may be done with a message by who has sent it.
+_OF_SENDERS = (Word.COMMIT, Word.CANCEL)
+_REMOVED = (State.PREP, State.QUE)  # by a cancel
 _FAILURES = (
     *OF_OWNERS,
     Kind.NO_SUCH_MESSAGE,
@@ -88,7 +96,10 @@ def _handler(action: Action) -> Handler:
             check_move(req, name, body.to)
         given = asdict(body) if isinstance(body, NewPlace) else {**(body or {})}
         request = {"msg_id": checked(msg_id), "who": who(req), **given, **_seen(req)}
-        reply = await site.owners.ask(name, action.command, as_preparer(req, request))
+        request = as_preparer(req, request)
+        reply = await site.owners.ask(name, action.command, request)
+        if action.word is Word.CANCEL and _is_no_runner(reply):
+            reply = await _remove(site, name, request)
         text = client.demanded(reply)
         if text == action.reply == 1:  # how many: it is one
             text = action.done.removeprefix("is ")
@@ -98,6 +109,21 @@ def _handler(action: Action) -> Handler:
         return acted
 
     return act
+
+
+def _is_no_runner(reply: Reply) -> bool:
+    error = wire.failure_in(reply)
+    return error is not None and error.kind is Kind.WRONG_STATE
+
+
+async def _remove(site: Site, name: str, wanted: Mapping[str, Json]) -> Reply:
+    """Remove a message that is to be cancelled and does not run, as it is seen now: one
+    that has ended meanwhile stays, and so does what is known of it."""
+    view = await reading.message(site, name, str(wanted["msg_id"]))
+    if view["state"] not in _REMOVED:
+        raise WrongState(f"msg has ended, it is in {view['state']}")
+    request = {"if_version": [version_of(view)], **wanted}
+    return await site.owners.ask(name, ACTIONS[Word.DELETE].command, request)
 
 
 def _seen(req: Request) -> dict[str, list[str]]:
@@ -151,6 +177,7 @@ def _row(action: Action, word: str) -> Operation:
         reply=Acted,
         failures=_FAILURES,
         handler=_handler(action),
+        own=Own.MESSAGE if action.word in _OF_SENDERS else Own.NOTHING,
         headers=(MATCH,),
         deprecated=word != action.word,
     )

@@ -15,7 +15,7 @@ from rq.errors import AlreadyCommitted, BadInput, WrongOffset
 from rq.kinds import Kind
 from rq.layout import ATTACH
 from rq.rpc import client
-from rq.web import downloads, reading
+from rq.web import downloads, own, reading
 from rq.web.api import requests
 from rq.web.api.message_shape import NewMessage
 from rq.web.api.messages import (
@@ -44,6 +44,7 @@ from rq.web.resumable_uploads import (
     take_whole,
     wanted_by,
 )
+from rq.web.routes import Own
 from rq.web.site import Site
 from rq.words.nesting import Json
 from rq.words.states import State
@@ -58,6 +59,7 @@ async def prepare(site: Site, req: Request, body: NewMessage, name: str) -> Answ
     """Begin a message: it is on disk, and nothing more happens until it is committed."""
     message = {**body, "dest": body.get("dest") or name}
     check_dest(req, name, message)
+    await own.check_after(site, req.context.principal, name, message)
     if (key := key_of(req, body.get("_key"))) is not None:
         message["_key"] = key
     request = as_preparer(req, with_user(req, cast("dict[str, Json]", message)))
@@ -213,6 +215,7 @@ ROWS = (
         request=NewMessage,
         reply=Sent,
         failures=(*OF_OWNERS, Kind.TOO_LARGE, Kind.NO_ROOM),
+        own=Own.SENDS,
         handler=prepare,
         status=201,
         other_status=200,
@@ -228,6 +231,7 @@ ROWS = (
         request=None,
         reply=Attachments,
         failures=_OF_ONE,
+        own=Own.MESSAGE,
         handler=list_all,
     ),
     Operation(
@@ -239,6 +243,7 @@ ROWS = (
         request=None,
         reply=object,
         failures=_OF_ONE,
+        own=Own.MESSAGE,
         handler=get,
         gives=Media.BYTES,
         ranges=True,
@@ -268,6 +273,7 @@ ROWS = (
             Kind.NO_ROOM,
             Kind.TOO_LARGE,
         ),
+        own=Own.MESSAGE,
         handler=put,
         takes=(Media.BYTES,),
         other_status=202,
@@ -288,6 +294,7 @@ ROWS = (
         request=None,
         reply=Removed,
         failures=_CHANGES,
+        own=Own.MESSAGE,
         handler=delete,
     ),
 )

@@ -19,6 +19,7 @@ from rq.message.message import MESSAGE_LIMIT
 from rq.rpc import client, wire
 from rq.rpc.lines.line import Line
 from rq.rpc.lines.owners import LONG
+from rq.web import own
 from rq.web.api import readers, requests
 from rq.web.api.message_shape import NewMessage
 from rq.web.api.messages import JOINED, KEY, PLACE, key_of
@@ -26,6 +27,7 @@ from rq.web.api.operation import OF_OWNERS, Answer, Media, Operation
 from rq.web.api.shapes import Limits
 from rq.web.guard import HEARD_OUT
 from rq.web.messages import check_dest, with_user
+from rq.web.routes import Own
 from rq.web.site import Site
 from rq.words.nesting import Json, from_json
 
@@ -106,6 +108,7 @@ async def _send_lines(site: Site, req: Request, name: str) -> Answer:
         async for number, text in lines.each():
             try:
                 fields = _fields(req, name, number, text)
+                await own.check_after(site, req.context.principal, name, fields)
             except RQError as error:
                 sending.refuse([number], error)
             else:
@@ -276,6 +279,7 @@ ROWS = (
         request=NewMessages,
         reply=LinesSent,
         failures=(*OF_OWNERS, Kind.TOO_LARGE, Kind.NO_ROOM),
+        own=Own.SENDS,
         handler=send,
         takes=(Media.JSON, *_LINES),
         also_gives=Media.LINES,

@@ -22,13 +22,15 @@ from rq.rpc import client
 from rq.rpc.lines.owners import ClientGone
 from rq.spool import attempts_kept
 from rq.spool.attempts_kept import Part
-from rq.web import downloads, reading
+from rq.web import downloads, own, reading
 from rq.web.answers import sees_secrets
 from rq.web.api.message_shape import Message, NewMessage
 from rq.web.api.operation import OF_OWNERS, PREFIX, Answer, Header, Media, Operation
 from rq.web.api.shapes import Limits
 from rq.web.connection import LOST
 from rq.web.messages import check_dest, check_target, checked, with_user
+from rq.web.rights import only_by
+from rq.web.routes import Own
 from rq.web.site import Site
 from rq.words.nesting import Json
 from rq.words.states import State, version_of
@@ -72,6 +74,7 @@ class MessageFilter:
         _Text, "words, each a part of id, params, text, cause, key or src"
     ] = None
     key: Annotated[_Text, "the unique_key"] = None
+    by: Annotated[_Text, "who has sent it"] = None
     param1: _Text = None
     param2: _Text = None
     param3: _Text = None
@@ -101,6 +104,7 @@ class Messages(TypedDict):
 async def send(site: Site, req: Request, body: NewMessage, name: str) -> Answer:
     message = {**body, "dest": body.get("dest") or name}
     check_dest(req, name, message)
+    await own.check_after(site, req.context.principal, name, message)
     if (key := key_of(req, body.get("_key"))) is not None:
         message |= {"_key": key, "_same": True}
     request = with_user(req, cast("dict[str, Json]", message))
@@ -133,6 +137,8 @@ def sent(site: Site, url: str, *, joined: bool = False) -> Answer:
 async def list_messages(site: Site, req: Request, body: Listing, name: str) -> Messages:
     after = names.msg_id(body.cursor) if body.cursor else ""
     state, wanted = State(body.state), _filter_of(body)
+    if user := only_by(req):
+        wanted["by"] = user
     if wanted and body.order == reading.NEXT:
         raise BadInput("messages that match are listed the newest first: leave order")
     if body.order == reading.NEXT and state is State.QUE:
@@ -146,7 +152,7 @@ async def list_messages(site: Site, req: Request, body: Listing, name: str) -> M
         rows = await reading.rows(site, name, state, body.limit + 1, after)
     listed = rows[: body.limit]
     return {
-        "messages": listed,
+        "messages": [own.row(row) for row in listed] if user else listed,
         "next": listed[-1]["msg_id"] if len(rows) > body.limit else None,
     }
 
@@ -179,7 +185,8 @@ async def get(
         gone: asyncio.Event = req.scope.get(LOST) or asyncio.Event()
         await _until_end(site, name, checked(msg_id), body.wait, gone)
     view = await reading.message(site, name, checked(msg_id))
-    return Answer(value=view, headers={"ETag": tag_of(view)})
+    visible = own.message(view) if only_by(req) else view
+    return Answer(value=visible, headers={"ETag": tag_of(view)})
 
 
 async def _until_end(
@@ -227,12 +234,16 @@ class Which:
 async def list_attempts(
     site: Site, req: Request, body: None, name: str, msg_id: str
 ) -> AttemptsView:
-    return await reading.attempts(site, name, checked(msg_id))
+    view = await reading.attempts(site, name, checked(msg_id))
+    return own.attempts(view) if only_by(req) else view
 
 
 async def get_log(
     site: Site, req: Request, body: Which, name: str, msg_id: str
 ) -> Answer:
+    if only_by(req):
+        kept = await reading.attempts(site, name, checked(msg_id))
+        own.check_log(kept["attempts"], body.attempt)
     part = await part_of(site, name, msg_id, body.attempt)
     inner = f"{JOB}/{part.file}"
     fd = await downloads.open_file(site, name, checked(msg_id), inner)
@@ -273,6 +284,7 @@ ROWS = (
         request=NewMessage,
         reply=Sent,
         failures=(*OF_OWNERS, Kind.TOO_LARGE, Kind.NO_ROOM, Kind.NOT_UNIQUE),
+        own=Own.SENDS,
         handler=send,
         status=201,
         other_status=200,
@@ -288,6 +300,7 @@ ROWS = (
         request=Listing,
         reply=Messages,
         failures=OF_OWNERS,
+        own=Own.LIST,
         handler=list_messages,
     ),
     Operation(
@@ -299,6 +312,7 @@ ROWS = (
         request=Waiting,
         reply=Message,
         failures=_OF_ONE,
+        own=Own.MESSAGE,
         handler=get,
         reply_headers=(TAG,),
     ),
@@ -311,6 +325,7 @@ ROWS = (
         request=None,
         reply=AttemptsView,
         failures=_OF_ONE,
+        own=Own.MESSAGE,
         handler=list_attempts,
     ),
     Operation(
@@ -322,6 +337,7 @@ ROWS = (
         request=Which,
         reply=object,
         failures=_OF_ONE,
+        own=Own.MESSAGE,
         handler=get_log,
         gives=Media.BYTES,
     ),

@@ -24,6 +24,7 @@ from rq.web.api.shapes import (
     fields_of,
     is_shape,
 )
+from rq.web.routes import Own
 from rq.web.statuses import KIND_OF_HTTP, KINDS, STATUS_OF
 from rq.words.nesting import Json
 
@@ -110,6 +111,7 @@ def _operation(row: Operation) -> JsonObject:
         "operationId": row.operation_id,
         "summary": row.summary,
         "x-rq-role": str(row.role),
+        **({} if row.own is Own.NOTHING else {"x-rq-own": row.own.value}),
         **({"deprecated": True} if row.deprecated else {}),
         "parameters": [*_path(row), *_query(row), *_headers(row)],
         **({"requestBody": _body(row)} if row.has_body else {}),

@@ -12,7 +12,7 @@ from rq.kinds import Kind
 from rq.web.api.readers import reader
 from rq.web.api.shapes import is_shape
 from rq.web.livelog import Event
-from rq.web.routes import API
+from rq.web.routes import API, Own
 
 PREFIX = API
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
@@ -115,6 +115,7 @@ class Operation:
     reply_headers: tuple[Header, ...] = ()
     ranges: bool = False  # of what it gives a part may be asked for
     shared: bool = False  # also for those who may ask of some queues only
+    own: Own = Own.NOTHING  # what a sender may do by it without `role`
     deprecated: bool = False  # another word says the same
 
     def __post_init__(self) -> None:

@@ -33,7 +33,7 @@ from rq.web.api import (
     verdict,
 )
 from rq.web.api.operation import PREFIX, Answer, Operation
-from rq.web.routes import Handler, Right, Routes
+from rq.web.routes import Handler, Own, Right, Routes
 from rq.web.site import Site
 
 
@@ -58,6 +58,7 @@ ROWS: tuple[Operation, ...] = (
         failures=(),
         handler=get_document,
         shared=True,
+        own=Own.LIST,
     ),
     *queues.ROWS,
     *counting.ROWS,
@@ -91,7 +92,7 @@ def install(routes: Routes, site: Site, rows: Sequence[Operation]) -> None:
     if twice := {name for name in ids if ids.count(name) > 1}:
         raise ValueError(f"two rows are called {', '.join(sorted(twice))}")
     for row in rows:
-        right = Right(role=row.role, shared=row.shared)
+        right = Right(role=row.role, shared=row.shared, own=row.own)
         routes.add(row.method, PREFIX + row.path, _handler(site, row), right)
 
 

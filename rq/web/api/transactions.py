@@ -12,6 +12,7 @@ from rq.access.roles import Principal, Role
 from rq.kinds import Kind
 from rq.message import fieldnames
 from rq.replies import RowsView, TransactionView
+from rq.web import own
 from rq.web.api import requests
 from rq.web.api.message_shape import NewMessage
 from rq.web.api.operation import OF_OWNERS, Media, Operation
@@ -87,7 +88,7 @@ async def get(
 async def prepare(
     site: Site, req: Request, body: NewMessage | None, name: str, txn: str
 ) -> Prepared:
-    request = await _messages(req, body, name, txn)
+    request = await _messages(site, req, body, name, txn)
     ids = await site.owners.demand(name, "prepare_txn", request)
     return {"ids": cast(list[str], ids)}
 
@@ -95,17 +96,19 @@ async def prepare(
 async def add_rows(
     site: Site, req: Request, body: NewMessage | None, name: str, txn: str
 ) -> RowsView:
-    request = await _messages(req, body, name, txn)
+    request = await _messages(site, req, body, name, txn)
     return cast(RowsView, await site.owners.demand(name, "add_rows", request))
 
 
 async def _messages(
-    req: Request, body: NewMessage | None, name: str, txn: str
+    site: Site, req: Request, body: NewMessage | None, name: str, txn: str
 ) -> Mapping[str, Json]:
     """Return the request for a transaction that holds the messages of a body."""
     messages = await _lines(req) if body is None else [cast(Json, body)]
-    for fields in messages:
-        check_dest(req, name, fields if isinstance(fields, dict) else {})
+    for message in messages:
+        fields = message if isinstance(message, dict) else {}
+        check_dest(req, name, fields)
+        await own.check_after(site, req.context.principal, name, fields)
     return as_preparer(req, {"txn": txn, "messages": messages})
 
 
