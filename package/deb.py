@@ -57,6 +57,12 @@ exec /usr/lib/rq/bin/python -I -m {words} "$@"
 """
 
 
+_ASSERTED = """\
+# Without a config there is nothing to run: rq-install writes it.
+AssertPathExists=/var/lib/rq/config/config.json
+"""
+
+
 class Unable(SystemExit):
     """It cannot be built here; the text says what is missing."""
 
@@ -162,6 +168,12 @@ def write_service(tree: Path) -> None:
         ("/opt/rq/bin/rq-init", "/usr/bin/rq-init"),
         ("ReadOnlyPaths=/opt/rq\n", "ReadOnlyPaths=/usr/lib/rq\n"),
         ("Environment=RQ_ROOT=/var/lib/rq", "EnvironmentFile=/etc/rq/environment"),
+        (_ASSERTED, ""),
+        # The root may be another one, which only what is executed is told.
+        (
+            "ExecStart=",
+            "ExecCondition=/usr/bin/test -e ${RQ_ROOT}/config/config.json\nExecStart=",
+        ),
     ):
         text = unit.read_text()
         assert old in text, f"bin/rq.service does not say {old}"
