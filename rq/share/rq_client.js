@@ -217,7 +217,7 @@ function parsed(url) {
   if (!url) throw new RQError("bad_input", "no address of RQ: say the url, or set RQ_URL");
   let parts;
   try {
-    parts = new URL(url);
+    parts = new URL(url, globalThis.location?.href); // of a page: also a path
   } catch {
     throw new RQError("bad_input", "the address of RQ is http://HOST:PORT or https://…");
   }
