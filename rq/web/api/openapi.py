@@ -163,11 +163,15 @@ def _body(row: Operation) -> JsonObject:
     content: dict[str, dict[str, Json]] = {}
     for media in row.takes:
         is_json = media is Media.JSON and row.request is not None
-        content[str(media)] = {"schema": schema(row.request) if is_json else {}}
+        content[str(media)] = {"schema": schema(row.request) if is_json else _BYTES}
         if is_json and row.operation_id in EXAMPLES:
             content[str(media)] |= {"example": EXAMPLES[row.operation_id]}
     needed = Media.JSON not in row.takes or _has_needs(row.request)
     return {"required": needed, "content": content}
+
+
+# Of what is no JSON; generators of clients know files by it.
+_BYTES: JsonObject = {"type": "string", "format": "binary"}
 
 
 def _has_needs(shape: type | None) -> bool:
@@ -175,9 +179,10 @@ def _has_needs(shape: type | None) -> bool:
 
 
 def _responses(row: Operation) -> JsonObject:
-    content: dict[str, Json] = {str(row.gives): {"schema": schema(row.reply)}}
+    described = _BYTES if row.reply is object else schema(row.reply)
+    content: dict[str, Json] = {str(row.gives): {"schema": described}}
     if row.also_gives is not None:
-        content[str(row.also_gives)] = {"schema": {}}
+        content[str(row.also_gives)] = {"schema": _BYTES}
     good: dict[str, Json] = {"description": "It is done.", "content": content}
     if row.reply_headers:
         good["headers"] = {header.name: _header(header) for header in row.reply_headers}
