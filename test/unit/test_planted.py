@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+from faults.mutants.chance import without_meaning
 from faults.mutants.plant import CHECKOUT, mutants
 
 PLANTED = mutants()
@@ -18,3 +19,12 @@ def test_a_planted_bug_has_its_one_place():
 
 def test_no_two_planted_bugs_have_one_name():
     assert Counter(one.name for one in PLANTED).most_common(1)[0][1] == 1
+
+
+def test_a_line_that_may_be_changed_without_a_meaning_is_there_and_says_why():
+    for same in without_meaning():
+        lines = [
+            line.strip() for line in (CHECKOUT / same.file).read_text().splitlines()
+        ]
+        assert lines.count(same.line) == 1, same
+        assert len(same.why) > 20

@@ -1,8 +1,8 @@
 """Bugs planted by chance: what a rule is worth to the tests of its room.
 
 A seed draws as many sites of each room as of any other. The tests of unit and disk that come
-by the place are run first, the quickest first, then those with processes of its room; the
-first that fails has noticed the bug. What stays alive is a rule without a test, or a change
+by the place are run first, the quickest first, then those with processes of its room that do
+(`passing`); the first that fails has noticed the bug. What stays alive is a rule without a test, or a change
 without a meaning.
 (mutmut and cosmic-ray run one command for all mutants, or in one process, and so neither
 the tests of a room first nor what starts processes of its own.)
@@ -13,30 +13,40 @@ from __future__ import annotations
 import ast
 import random
 import re
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from faults.mutants.plant import CHECKOUT, run_pytest, tried
+from faults.mutants.plant import CHECKOUT, tried
 from faults.mutants.sites import Site, sites
 from faults.mutants.waiting import PARTS, Waiting, statement
 
 # The tests with processes that each room has, the sharpest first.
 ROOMS = {
-    "spool": ("test_crash_*", "test_transactions", "test_rows"),
-    "journal": ("test_crash_journal", "test_crash_accepting", "test_copied_queue"),
+    "spool": ("test_crash_*", "test_transactions", "test_rows*", "test_recounted"),
+    "journal": (
+        *("test_crash_journal", "test_crash_accepting", "test_copied_queue"),
+        *("test_displaced", "test_retention"),
+    ),
     "queues": (
         *("test_queue_commands", "test_queue_schedule", "test_hold", "test_order"),
         *("test_leases", "test_unique", "test_retry", "test_bulk", "test_batch"),
-        *("test_transactions", "test_rows"),
+        *("test_transactions", "test_rows", "test_recounted", "test_pauses"),
+        *("test_persistent_messages", "test_result", "test_limits", "test_turns"),
+        *("test_lease_schedule", "test_lease_trouble", "test_notice", "test_silence"),
     ),
     "access": (
         *("test_kernel_identity", "test_keys_of_users", "test_token_verbs"),
         *("test_gate", "test_signin", "test_door_tls", "test_guarded_doors"),
     ),
-    "broker": ("test_broker_verbs", "test_broker", "test_broker_admin"),
+    "broker": (
+        *("test_broker_verbs", "test_broker", "test_broker_admin", "test_broker_nodes"),
+        *("test_broker_turns", "test_broker_tls", "test_broker_bridge"),
+    ),
 }
 
+MOST = 40  # tests with processes that look at one bug
 ByPlace = dict[str, list[str]]  # the tests that come by a place
 
 
@@ -71,6 +81,16 @@ def drawn(
     return [every[rooms[turn % len(rooms)]].pop() for turn in range(number)]
 
 
+def named(words: list[str]) -> list[Chance]:
+    """Return the bugs at some places, FILE:LINE each."""
+    chosen = []
+    for word in words:
+        file, _, line = word.partition(":")
+        every = sites((CHECKOUT / file).read_text())
+        chosen += [Chance(file, site) for site in every if site.line == int(line)]
+    return chosen
+
+
 def places(bugs: list[Chance]) -> dict[str, list[int]]:
     """Return the lines of bugs, by file."""
     found: dict[str, list[int]] = {}
@@ -79,40 +99,60 @@ def places(bugs: list[Chance]) -> dict[str, list[int]]:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Same:
+    """A line that may be changed without a meaning."""
+
+    file: str
+    line: str
+    why: str
+
+
+def without_meaning() -> list[Same]:
+    kept = tomllib.loads(Path(__file__).with_name("same.toml").read_text())
+    return [Same(**row) for row in kept["same"]]
+
+
 def _bugs(room: str) -> Iterator[Chance]:
+    same = {(row.file, row.line) for row in without_meaning()}
     for path in sorted((CHECKOUT / "rq" / room).rglob("*.py")):
-        file = str(path.relative_to(CHECKOUT))
-        yield from (Chance(file, site) for site in sites(path.read_text()))
+        file, text = str(path.relative_to(CHECKOUT)), path.read_text()
+        lines = text.splitlines()
+        for site in sites(text):
+            if (file, lines[site.line - 1].strip()) not in same:
+                yield Chance(file, site)
 
 
 class Judge:
     """What tells whether a bug is noticed, in a tree of its own."""
 
     def __init__(
-        self, tree: Path, waiting: Waiting, by_place: ByPlace, blind: list[str]
+        self, tree: Path, waiting: Waiting, by_place: ByPlace, processes: ByPlace
     ) -> None:
-        """`blind`: tests with processes that fail without a bug as well."""
+        """`processes`: as `by_place`, the tests with processes."""
         self._tree = tree
         self._waiting = waiting
         self._by_place = by_place
-        self._blind = [f"--deselect={name}" for name in blind]
+        self._processes = processes
 
     def noticed_by(self, bug: Chance) -> str | None:
         """Return the test that notices a bug, None if all pass."""
         text = (CHECKOUT / bug.file).read_text()
         changed = bug.site.applied(text)
         if statement(ast.parse(text), bug.site.line) is None:
-            by = self._tried(bug.file, changed, naming(bug.file))
-        elif tests := self._by_place.get(bug.place):
+            tests = [*naming(bug.file), *of_room(bug.room)]
+            return self._tried(bug.file, changed, tests)
+        if tests := self._by_place.get(bug.place, []):
             by = self._waiting.noticed_by(bug.file, changed, tests)
-        else:
-            by = None
-        return by or self._tried(bug.file, changed, of_room(bug.room))
+            if by is not None:
+                return by
+        tests = self._processes.get(bug.place, [])[:MOST]
+        return self._tried(bug.file, changed, tests)
 
     def _tried(self, file: str, changed: str, tests: list[str]) -> str | None:
         if not tests:
             return None
-        verdict = tried(file, changed, [*self._blind, *tests], self._tree)
+        verdict = tried(file, changed, tests, self._tree)
         is_noticed = verdict.word in ("killed", "broken")
         return verdict.by if is_noticed or verdict.by.startswith("no end") else None
 
@@ -138,9 +178,3 @@ def of_room(room: str) -> list[str]:
         for part in ("process", "web")
         for path in sorted((CHECKOUT / "test" / part).glob(f"{pattern}.py"))
     ]
-
-
-def blind(room: str, tree: Path) -> list[str]:
-    """Return the tests with processes of a room that fail in a tree without a bug."""
-    run = run_pytest(tree, *of_room(room), limit=3600.0)
-    return re.findall(r"^(?:FAILED|ERROR) (\S+)", run.stdout, re.MULTILINE)
