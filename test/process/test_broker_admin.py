@@ -93,6 +93,7 @@ def test_a_setting_is_changed_while_it_runs(client, name, value, told):
         (("SET", "appendfsync", "now"), "ERR Invalid argument 'now' for CONFIG SET"),
         (("SET", "appendonly", "x"), "ERR Invalid argument 'x' for CONFIG SET"),
         (("SET", "hz", "501"), "ERR Invalid argument '501' for CONFIG SET 'hz'"),
+        (("SET", "hz", "0"), "ERR Invalid argument '0' for CONFIG SET 'hz'"),
         (("SET", "hz", ""), "ERR Invalid argument '' for CONFIG SET 'hz'"),
         (("SET", "loglevel", "loud"), "ERR Invalid argument 'loud' for CONFIG SET"),
         (("SET", "maxmemory-policy", "lru"), "ERR Invalid argument 'lru' for CONF"),
@@ -378,8 +379,9 @@ def test_slow_commands_are_kept_newest_first(client):
     assert len(client.ask("SLOWLOG", "GET", -1)) == 2
     assert client.ask("SLOWLOG", "GET", 0) == []
     for number in (-2, "all"):
-        with pytest.raises(Refused, match="count should be"):
-            client.ask("SLOWLOG", "GET", number)
+        answer = client.ask("SLOWLOG", "GET", number)
+        assert isinstance(answer, Refused)
+        assert "count should be" in answer
     client.ask("CONFIG", "SET", "slowlog-max-len", 128)
 
 

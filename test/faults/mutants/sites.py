@@ -31,7 +31,8 @@ _OTHER = {
 }
 _OPERATOR = re.compile("|".join(map(re.escape, sorted(_OTHER, key=len, reverse=True))))
 _CONSTANTS = {"True": "False", "False": "True", "0": "1", "1": "2"}
-_LOGS = re.compile(r"(_?log|logger|logging|warnings)\.")
+# Nor points at which tests kill: whoever uses RQ never comes to one.
+_LOGS = re.compile(r"(_?log|logger|logging|warnings)\.|(durable\.)?crash_point\(")
 
 
 @dataclass(frozen=True, slots=True)
