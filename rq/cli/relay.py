@@ -118,6 +118,7 @@ def _add_host_verbs(kinds: term.Verbs) -> None:
     """Add the parsers of the verbs."""
     allow = kinds.add_parser("allow", help="let messages be sent to an internal host")
     allow.add_argument("host", nargs="+", metavar="HOST[:PORT]")
+    term.flag(allow, "--webhooks", "let webhooks be posted there, and no messages")
     forbid = kinds.add_parser("forbid", help="take an allowance back")
     forbid.add_argument("host", nargs="+", metavar="HOST[:PORT]")
 
@@ -125,11 +126,21 @@ def _add_host_verbs(kinds: term.Verbs) -> None:
 def _of_hosts(root: Root, args: argparse.Namespace) -> int:
     """Do one of the verbs."""
     place.root_config(root)
+    if args.what == "allow" and args.webhooks:
+        return _allow_webhooks(root, args.host)
     if args.what == "allow":
         return _allow(root, args.host)
     if args.what == "forbid":
         return _forbid(root, args.host)
     return _ls_hosts(root, as_json=args.json)
+
+
+def _allow_webhooks(root: Root, hosts: list[str]) -> int:
+    added = permits.allow_webhooks(root, hosts)
+    for host in dict.fromkeys(map(permits.spelled, hosts)):
+        word = "may be told now" if host in added else "might be told already"
+        print(term.plain(f"{host} {word} by webhooks"))
+    return 0
 
 
 def _allow(root: Root, hosts: list[str]) -> int:

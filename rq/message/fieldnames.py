@@ -25,6 +25,8 @@ KEY_OF = "_key_of"  # beside a key: whose it is
 PREPARER = "_preparer"  # the user who prepares, or changes what is prepared
 AS_OPERATOR = "_as_operator"  # beside that: also what others prepare
 BY = "_by"  # who sends the message, as the door knows it
+# How a timer is called there. No name of a user holds a colon: none is taken for one.
+OF_TIMER = "timer:"
 RELAY_KEY = "relay/"  # how the keys begin under which other hosts hand messages over
 HOPS = "hops"  # a field of its own: how often the message was relayed
 ORIGIN = "orig_msg_id"

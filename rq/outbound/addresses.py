@@ -142,6 +142,25 @@ def find(host: str, port: int, allow: Allowed) -> list[Place]:
     return good
 
 
+def check_written(host: str, port: int, allow: Allowed) -> None:
+    """Internal when a host that is written as an address, in whatever way, may not be
+    asked. No name is looked up: one says nothing yet, but for `localhost`."""
+    name = plain(host)
+    is_local = name == "localhost" or name.endswith(".localhost")
+    try:
+        infos = socket.getaddrinfo(
+            "127.0.0.1" if is_local else host,
+            port,
+            type=socket.SOCK_STREAM,
+            flags=socket.AI_NUMERICHOST,
+        )
+    except (OSError, UnicodeError):
+        return
+    places: list[Place] = [(family, address) for family, _, _, _, address in infos]
+    if not any(_may_ask(name, port, place, allow) for place in places):
+        raise Internal(_internal(host, {str(address[0]) for _, address in places}))
+
+
 def _internal(host: str, texts: set[str]) -> str:
     """Return why a host may not be asked, all of whose addresses are internal.
 

@@ -37,6 +37,15 @@ def allow_webhooks(root: Root, places: Iterable[str]) -> list[str]:
     return _allow(root.webhooks, places)
 
 
+def of_webhooks(root: Root) -> addresses.Allowed:
+    """Return the internal hosts to which webhooks may be posted. BadConfig, BadInput."""
+    data = config.read_json(root.webhooks) if root.webhooks.exists() else {}
+    listed = data.get(_ALLOW) or []
+    if not isinstance(listed, list):
+        raise BadInput(f"{_ALLOW} is {listed!r:.60}, not a list")
+    return addresses.allowed(map(str, listed))
+
+
 def _allow(path: Path, places: Iterable[str]) -> list[str]:
     wanted = [spelled(place) for place in places]
     added: list[str] = []

@@ -228,8 +228,7 @@ class Sending:
         """Return the URL of the message that the queue has accepted under a key."""
         guarded.check(timer.queue, Sender.TIMER)
         socket = self.held.root.queue(timer.queue).socket
-        # No name of a user holds a colon, so a timer is never taken for a user.
-        whose = {"_key": key, fieldnames.BY: f"timer:{timer.name}"}
+        whose = {"_key": key, fieldnames.BY: f"{fieldnames.OF_TIMER}{timer.name}"}
         message = {**timer.fields, "dest": timer.dest, **whose}
         reply = await loop_client.ask(
             socket, "create_message", message, timeout=ASK_TIMEOUT

@@ -292,7 +292,7 @@ def webhook(site):
 )
 def test_a_webhook_that_is_owed_is_sent_once_after_a_crash(site, queue, webhook, point):
     site.act("hold", "hold")
-    msg_id = queue.submit("hold", post_run_webhook="http://127.0.0.1:1/told")
+    msg_id = queue.submit("hold", post_run_webhook="http://hooks.example/told")
     queue.until_started(msg_id)
     queue.crash(point, site.go)
     assert webhook.ids() == []
@@ -313,7 +313,7 @@ def test_a_webhook_sent_but_not_noted_is_sent_again_and_taken_once(
     site, queue, webhook, point
 ):
     site.act("hold", "hold")
-    msg_id = queue.submit("hold", post_run_webhook="http://127.0.0.1:1/told")
+    msg_id = queue.submit("hold", post_run_webhook="http://hooks.example/told")
     queue.until_started(msg_id)
     queue.crash(point, site.go)
     wait_until(webhook.ids, 60)

@@ -161,7 +161,7 @@ def test_what_a_script_sends_on_is_of_who_has_sent_its_message(tmp_path, way, fi
 
 def test_a_webhook_is_of_who_has_sent_its_message(tmp_path):
     with pair(tmp_path, "#!/bin/sh\necho done >&3\n", "webhook") as (queue, hook):
-        told = {"post_run_webhook": ["http://127.0.0.1:9/x"], "_by": "token:shop"}
+        told = {"post_run_webhook": ["https://h.example/x"], "_by": "token:shop"}
         queue.ended(queue.send(**told))
         wait_until(lambda: hook.ask("num_messages")["que"] == 1)
         [row] = hook.ok("list", {"state": "que"})

@@ -59,7 +59,7 @@ def view(web, msg_id):
 
 def test_a_failed_message_is_edited_and_sent_again(web, queue):
     others = {"param2": "<b>\ntwo", "param3": '"3"', "colour": "red", "priority": 3}
-    hooks = ["http://127.0.0.1:9/a", "http://127.0.0.1:9/b"]
+    hooks = ["http://hooks.example/a", "http://hooks.example/b"]
     bad = ended(web, queue, param1="bad", post_run_webhook=hooks, **others)
     assert f'href="/q/t/{bad}/edit"' in web.page(f"/q/t/{bad}")
     fields = shown(web, bad)

@@ -114,7 +114,7 @@ def test_fields_of_a_form_are_a_message_too(web):
         "mesg[param1]": "one",
         "mesg[param2]": "",
         "mesg[due]": "",
-        "mesg[post_run_webhook]": "http://127.0.0.1:1/a http://127.0.0.1:1/b",
+        "mesg[post_run_webhook]": "http://hooks.example/a http://hooks.example/b",
         "mesg[_method]": "prep",
         "x_format": "html",
     }
@@ -126,8 +126,8 @@ def test_fields_of_a_form_are_a_message_too(web):
     assert found["param1"] == "one"
     assert "param2" not in found
     assert found["post_run_webhook"] == [
-        "http://127.0.0.1:1/a",
-        "http://127.0.0.1:1/b",
+        "http://hooks.example/a",
+        "http://hooks.example/b",
     ]
 
 

@@ -18,6 +18,7 @@ from typing import Unpack
 from rq.config.admin import Admin
 from rq.config.settings import QueueConfig
 from rq.errors import BadMessage, WrongState
+from rq.message import fieldnames
 from rq.message.causes import Cause
 from rq.message.fields import JsonObject
 from rq.message.message import Message, from_request
@@ -33,6 +34,7 @@ from rq.queues.owner.identity import Identity
 from rq.queues.owner.rates import Rates
 from rq.queues.owner.settings import Settings
 from rq.queues.owner.uniqueness import FREE, Uniqueness
+from rq.queues.owner.webhooks import Webhooks
 from rq.scripts.script_file import ScriptFile
 from rq.spool import Accepted, Opened
 from rq.spool.record import Facts, More
@@ -64,6 +66,7 @@ class Owner:
         self.admission = Admission(settings, self.spool, opened.restored)
         self.backlog = Backlog(self.spool, settings.queue)
         self.uniqueness = Uniqueness(self.spool, settings.queue)
+        self.webhooks = Webhooks(settings.root)
         self.attempts = Attempts()
         self.leases = Leases()
         self.remote_workers = RemoteWorkers(self.leases)
@@ -126,11 +129,19 @@ class Owner:
         message = from_request(
             request, msg_id, now, self.full_id(msg_id), is_new=is_new
         ).with_(by=by)
-        if is_new and message.unique_key and not self.uniqueness.on:
+        if is_new and (message.unique_key or message.post_run_webhook):
+            self._check_new(message)
+        return message
+
+    def _check_new(self, message: Message) -> None:
+        """BadMessage when a field of a new message would be without effect."""
+        if message.unique_key and not self.uniqueness.on:
             raise BadMessage(
                 f"unique_key has no effect: queue {self.name} has no setting unique"
             )
-        return message
+        # A timer has nobody who listens: its work is done, and its webhook fails.
+        if not (message.by or "").startswith(fieldnames.OF_TIMER):
+            self.webhooks.check(message.post_run_webhook)
 
     def accept(self, message: Message, **more: Unpack[More]) -> str:
         """Accept a message, or join it to an equal one; return the id of the one that
