@@ -44,6 +44,7 @@ class Doors:
 AGAIN = {"passes": True, "heard": Heard.SILENT}
 AT_DOORS = {
     Kind.BAD_INPUT: Doors(status=422, code=2, passes=False),
+    Kind.KEY_REUSED: Doors(status=422, code=2, passes=False),
     Kind.TOO_LARGE: Doors(status=413, code=2, passes=False),
     Kind.NO_SUCH_QUEUE: Doors(status=404, code=3, passes=False),
     Kind.NO_SUCH_MESSAGE: Doors(status=404, code=3, passes=False, heard=Heard.UNKNOWN),

@@ -51,6 +51,7 @@ _LONGEST = 64  # characters of a number
 # What a form edits; the others stay, and it says again when it is due.
 EDITED = table.names(lambda row: bool(row.form) and not (row.fixed or row.is_moment))
 _ROWS = {f"mesg_{row.name}": row for row in ROWS if row.form}  # by key of form.json
+_STAYS = frozenset(key for key, row in _ROWS.items() if row.fixed)  # in an edit
 METHODS = (
     ("commit", "Send it"),
     ("prep", "Only prepare it, so that files can be attached"),
@@ -189,7 +190,7 @@ class Forms:
         message is `edited`."""
         page.check_queue(self._site, name)
         form, wrong = self._form(name)
-        left_out = {"mesg_dest"} if edited else set[str]()
+        left_out = set(_STAYS) if edited else set[str]()
         if not given.get("unique_key") and not _is_unique(self._site, name):
             left_out.add("mesg_unique_key")
         inputs = [field for field in fields(form, given) if field.key not in left_out]
