@@ -125,14 +125,15 @@ def verdict(wait: Wait, tally: Tally) -> Verdict:
 
 
 def _verdict_of_done(wait: Wait, tally: Tally) -> Verdict:
-    """As `verdict`: one that has not ended well decides, whatever the others do."""
+    """As `verdict`: one that has failed decides, whatever the others do. All else decides
+    when all have ended: what is said of them first must not make a difference."""
     if tally.failed:
         return _BY_FAIL[wait.fail]
+    if tally.open:
+        return Verdict.WAIT
     if tally.not_run:
         return Verdict.CANCEL
-    if tally.not_needed:
-        return Verdict.NOT_NEEDED
-    return Verdict.WAIT if tally.open else Verdict.RUN
+    return Verdict.NOT_NEEDED if tally.not_needed else Verdict.RUN
 
 
 # ---- how it is written

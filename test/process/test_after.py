@@ -7,9 +7,11 @@ import pytest
 from harness.queues import running_queue
 from harness.waiting import wait_until
 
+from rq.errors import Busy
 from rq.layout import Root
 from rq.message.message import Message
 from rq.queues.asking import after_file
+from rq.queues.control import predecessors
 
 pytestmark = pytest.mark.process
 NOTE = """#!/bin/sh
@@ -438,3 +440,31 @@ def test_who_may_not_read_a_message_any_more_is_not_told_its_result(tmp_path):
         assert hidden.result is None
         assert json.loads(hidden.data).keys() == {"id", "queue", "state", "cause"}
         assert json.loads(after_file.build(root, gone, reads["bob"]).data)["gone"]
+
+
+def test_a_hint_that_is_lost_costs_time_alone(two):
+    queue, other = two
+    first = other.send(param1=GO)
+    second = queue.send(after=[f"other/{first}"])
+    other.restart()  # it has forgotten who wants a hint
+    go(queue)
+    assert queue.ended(second)["state"] == "done"
+
+
+def test_one_that_fails_for_another_tells_no_notice_and_its_webhooks(tmp_path):
+    with running_queue(tmp_path, NOTE) as queue:
+        first = queue.send(param2="err")
+        urls = {"post_run_webhook": ["http://127.0.0.1:9/x"]}
+        second = queue.send(after=[first], after_fail="cancel", **urls)
+        queue.ended(second)
+        owed = queue.ok("owed")
+        assert [entry["msg_id"] for entry in owed] == [second]
+
+
+def test_more_than_a_queue_can_remember_is_busy():
+    owner = SimpleNamespace(
+        backlog=SimpleNamespace(predecessors=SimpleNamespace(edges=999_999))
+    )
+    predecessors._check_room(owner, 1)
+    with pytest.raises(Busy, match="wait for 999,999 others"):
+        predecessors._check_room(owner, 2)

@@ -1,0 +1,220 @@
+"""Random graphs of messages that wait for each other, in several queues whose processes are
+killed at named points, against a model: each runs exactly when the model says, never before
+those that it waits for, and none is forgotten."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import time
+from dataclasses import dataclass
+
+import pytest
+from harness.queues import RunningQueue, kept, short
+from harness.waiting import wait_until
+
+from rq.errors import RQError
+
+pytestmark = [pytest.mark.process, pytest.mark.slow]
+
+SCRIPT = """#!/bin/sh
+echo "start $RQ_MSG_ID" >> "$RQ_ROOT/ran"
+case "$RQ_PARAM1" in
+done) word=done ;;
+err) word=err ;;
+mend) word=done; [ -e "$RQ_ROOT/mended" ] || word=err ;;
+esac
+[ $(( $$ % 3 )) != 0 ] || sleep 0.1
+echo "end $RQ_MSG_ID" >> "$RQ_ROOT/ran"
+echo "$word" >&3
+"""
+NAMES = ("t", "u", "v")
+POINTS = (
+    "journal:before-write",
+    "journal:written",
+    "make:before-msg",
+    "segment:before-link",
+    "recovery:before-retire",
+    "checkpoint:before-syncfs",
+    "index:before-rename",
+)
+DONE, ERR, NOT_RUN, NOT_NEEDED, FAILED, WAITS = (
+    "done", "said_err", "not_run", "not_needed", "after", "waits"
+)  # fmt: skip
+
+
+@dataclass
+class Node:
+    queue: str
+    act: str
+    after: list[int]
+    rule: str
+    fail: str
+    place: str = ""
+    fate: str = WAITS
+
+
+def graph(chance: random.Random, number: int) -> list[Node]:
+    nodes: list[Node] = []
+    for at in range(number):
+        most = min(at, chance.choice([0, 1, 1, 2, 3, 6]))
+        nodes.append(
+            Node(
+                chance.choice(NAMES),
+                chance.choice(["done", "done", "done", "err", "mend"]),
+                chance.sample(range(at), most),
+                chance.choice(["done", "done", "ended", "failed"]),
+                chance.choice(["hold", "err", "cancel"]),
+            )
+        )
+    return nodes
+
+
+def fate(node: Node, nodes: list[Node], mended: bool) -> str:
+    """Return what becomes of a node, when those before it have their fates."""
+    fates = [nodes[at].fate for at in node.after]
+    bad = any(each in (ERR, FAILED) for each in fates)
+    waits = WAITS in fates
+    runs = ERR if node.act == "err" or (node.act == "mend" and not mended) else DONE
+    if not fates:
+        return runs
+    if node.rule == "done":
+        if bad:
+            return {"hold": WAITS, "err": FAILED, "cancel": NOT_RUN}[node.fail]
+        if waits:
+            return WAITS
+        if NOT_RUN in fates:
+            return NOT_RUN
+        return NOT_NEEDED if NOT_NEEDED in fates else runs
+    if waits:
+        return WAITS
+    return runs if node.rule == "ended" or bad else NOT_NEEDED
+
+
+class World:
+    def __init__(self, root, chance: random.Random) -> None:
+        self.root, self.chance = root, chance
+        self.queues = {n: RunningQueue(root, n, SCRIPT, num_workers=2) for n in NAMES}
+        self.kills = 0
+
+    def harm(self) -> None:
+        """Kill a queue at once or at a named point, or start one that is dead."""
+        queue = self.queues[self.chance.choice(NAMES)]
+        if not queue.alive:
+            queue.start()
+        elif self.chance.random() < 0.3:
+            queue.crash()
+        elif self.chance.random() < 0.5:
+            with contextlib.suppress(ProcessLookupError):
+                queue.crash_at(self.chance.choice(POINTS))
+
+    def heal(self) -> None:
+        for queue in self.queues.values():
+            if not queue.alive:
+                self.kills += 1
+                queue.start()
+
+    def ask(self, name: str, command: str, arg: object) -> object:
+        """Ask until there is an answer."""
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            with contextlib.suppress(RQError, OSError):
+                word, answer = self.queues[name].ask(command, arg)
+                if word == "ok":
+                    return answer
+                assert "answer" in answer or "say" in answer or "busy" in answer, answer
+            self.heal()
+        raise AssertionError(f"{name} does not answer {command}")
+
+    def stands(self, node: Node) -> str:
+        message = self.ask(node.queue, "get_message", {"msg_id": short(node.place)})
+        if message["state"] in ("que", "run", "prep"):
+            return WAITS
+        result = message["result"]
+        return NOT_RUN if result.get("outcome") == NOT_RUN else result["cause"]
+
+    def ran(self) -> list[str]:
+        path = self.root / "ran"
+        return path.read_text().splitlines() if path.exists() else []
+
+
+def sent(world: World, node: Node, nodes: list[Node], at: int) -> None:
+    fields = {"dest": node.queue, "param1": node.act, "_key": f"node/{at}"}
+    if node.after:
+        fields["after"] = [nodes[before].place for before in node.after]
+        fields |= {"after_rule": node.rule, "after_fail": node.fail}
+    full_id = world.ask(node.queue, "create_message", fields)
+    node.place = f"{node.queue}/{short(str(full_id))}"
+
+
+def settled(world: World, nodes: list[Node], harm: bool) -> None:
+    """Wait until each message stands as the model says."""
+
+    def all_stand() -> bool:
+        if harm and world.chance.random() < 0.2 and world.kills < 12:
+            world.harm()
+        else:
+            world.heal()
+        return all(world.stands(node) == node.fate for node in nodes)
+
+    try:
+        wait_until(all_stand, 120)
+    except AssertionError:
+        wrong = [
+            (n.place, n, world.stands(n)) for n in nodes if world.stands(n) != n.fate
+        ]
+        raise AssertionError(wrong) from None
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_each_message_runs_when_the_model_says(tmp_path, seed):
+    chance = random.Random(seed)
+    nodes = graph(chance, 30)
+    world = World(tmp_path, chance)
+    with contextlib.ExitStack() as stack:
+        for queue in world.queues.values():
+            stack.enter_context(kept(queue))
+        for at, node in enumerate(nodes):
+            sent(world, node, nodes, at)
+            if chance.random() < 0.25:
+                world.harm()
+        for node in nodes:
+            node.fate = fate(node, nodes, mended=False)
+        settled(world, nodes, harm=True)
+        check_order(world, nodes)
+        mend(world, nodes)
+        settled(world, nodes, harm=True)
+        check_order(world, nodes)
+        world.heal()
+    assert world.kills > 2
+
+
+def mend(world: World, nodes: list[Node]) -> None:
+    """Let those succeed that can be mended: what has waited for them goes on, and what was
+    decided stays so."""
+    (world.root / "mended").touch()
+    for node in nodes:
+        if node.fate == ERR and node.act == "mend":
+            arg = {"msg_id": short(node.place), "who": "ann"}
+            with contextlib.suppress(AssertionError):  # it was done, and not answered
+                world.ask(node.queue, "retry_message", arg)
+            node.fate = DONE
+        elif node.fate == WAITS:
+            node.fate = fate(node, nodes, mended=True)
+
+
+def check_order(world: World, nodes: list[Node]) -> None:
+    """None has begun before those have ended that it waits for, nor at all when the model
+    says that it is not run."""
+    ran = world.ran()
+    starts, ends = {}, {}
+    for at, line in enumerate(ran):
+        word, msg_id = line.split()
+        (starts if word == "start" else ends).setdefault(msg_id, at)
+    for node in nodes:
+        start = starts.get(short(node.place))
+        if node.fate in (WAITS, NOT_RUN, NOT_NEEDED, FAILED):
+            assert start is None, node
+        for before in node.after if start is not None else ():
+            if nodes[before].fate in (DONE, ERR):
+                assert ends[short(nodes[before].place)] < start, (node, nodes[before])

@@ -1,0 +1,210 @@
+"""The messages that wait for others: who is asked when, and what follows from the answers."""
+
+import itertools
+
+import pytest
+
+from rq.errors import BadMessage
+from rq.message.after import (
+    Fail,
+    Rule,
+    Standing,
+    Tally,
+    Verdict,
+    Wait,
+    stored,
+    verdict,
+    wait_in,
+)
+from rq.queues.schedule.predecessors import Predecessors
+from rq.queues.schedule.rounds import AT_ONCE, Round
+
+A, B, C = (f"q/20260102.0304.05.006.{n}" for n in (1, 2, 3))
+DONE, FAILED = str(Standing.DONE), str(Standing.FAILED)
+
+
+def tally(*standings):
+    counted = Tally()
+    for standing in standings:
+        counted.add(Standing(standing))
+    return counted
+
+
+def hear(waits, place, said, now=0.0):
+    """Take what was said, as an owner does."""
+    before = waits._standings.get(place)
+    for row in waits.news([(place, said)]):
+        waits._standings.update([row])
+        waits.hear(place, before, now)
+
+
+# ---- the rule
+
+
+@pytest.mark.parametrize(
+    ("rule", "standings", "expected"),
+    [
+        ("done", ["done", "relayed"], Verdict.RUN),
+        ("done", ["done", "waiting"], Verdict.WAIT),
+        ("done", ["waiting", "failed"], Verdict.ERR),
+        ("done", ["waiting", "deleted"], Verdict.ERR),
+        ("done", ["waiting", "not_run"], Verdict.WAIT),
+        ("done", ["done", "not_run"], Verdict.CANCEL),
+        ("done", ["not_needed", "not_run"], Verdict.CANCEL),
+        ("done", ["not_needed", "done"], Verdict.NOT_NEEDED),
+        ("done", ["unknown"], Verdict.WAIT),
+        ("done", ["goes_on"], Verdict.WAIT),
+        ("ended", ["failed", "waiting"], Verdict.WAIT),
+        ("ended", ["failed", "deleted", "not_run", "not_needed", "done"], Verdict.RUN),
+        ("ended", ["unknown"], Verdict.WAIT),
+        ("failed", ["failed", "waiting"], Verdict.WAIT),
+        ("failed", ["failed", "done"], Verdict.RUN),
+        ("failed", ["deleted"], Verdict.RUN),
+        ("failed", ["done", "not_run", "not_needed"], Verdict.NOT_NEEDED),
+    ],
+)
+def test_the_rule(rule, standings, expected):
+    wait = Wait((A,), Rule(rule), Fail.ERR)
+    assert verdict(wait, tally(*standings)) is expected
+
+
+def test_in_which_order_it_was_heard_makes_no_difference():
+    for standings in itertools.product(map(str, Standing), repeat=3):
+        for rule, fail in itertools.product(Rule, Fail):
+            ways = set()
+            for order in itertools.permutations(range(3)):
+                waits = Predecessors({})
+                waits.add("w", Wait((A, B, C), rule, fail), 0.0)
+                ended = None
+                for at in order:
+                    hear(waits, (A, B, C)[at], standings[at])
+                    while ended is None and waits.next() is None:
+                        for place in list(waits._waiters["w"].doubtful or ()):
+                            waits.confirm(place)
+                        if not waits.is_ready:
+                            break
+                    ended = ended or (waits.next() or (None, None))[1]
+                ways.add(ended)
+            assert len(ways) == 1, (standings, rule, fail, ways)
+
+
+# ---- names
+
+
+def test_names_are_kept_in_one_form_each_once():
+    ids = ["20260102.0304.05.006.1", A, f"http://h:1/q/{A}", f"q/{A}"]
+    assert stored(ids, "q") == (A,)
+    assert stored(f"{A}, {B}", "q") == (A, B)
+    for wrong in (["x"], [3], 3, {"a": 1}, ["q"], ["../x/20260102.0304.05.006.1"]):
+        with pytest.raises(BadMessage):
+            stored(wrong, "q")
+    with pytest.raises(BadMessage, match="10001"):
+        stored([f"q/20260102.0304.05.006.{n}" for n in range(10_001)], "q")
+
+
+def test_what_a_file_says_that_makes_no_sense_waits_for_none():
+    assert wait_in({"after": 3}) is None
+    assert wait_in({"after": [A], "after_rule": "x"}) is None
+    assert wait_in({"after": [A], "after_end": {"end": "run"}}) is None
+    assert wait_in({"after": [A]}) == Wait((A,))
+
+
+# ---- waiting
+
+
+def test_it_is_asked_once_more_before_a_failure_decides():
+    waits = Predecessors({})
+    waits.add("w", Wait((A,), Rule.DONE, Fail.ERR), 0.0)
+    assert waits.rounds.of("q").take(0.0) == [A]
+    waits.rounds.of("q").answered(0.0)
+    hear(waits, A, FAILED)
+    assert waits.next() is None
+    assert waits.rounds.due(1.0) == ["q"]  # before the next round
+    hear(waits, A, str(Standing.WAITING))  # a retry was faster
+    assert waits.next() is None
+    hear(waits, A, FAILED)
+    assert waits.next() is None
+    waits.confirm(A)
+    assert waits.next() == ("w", Verdict.ERR)
+
+
+def test_a_predecessor_is_kept_once_and_no_longer_than_it_is_waited_for():
+    standings = {}
+    waits = Predecessors(standings)
+    for name in ("v", "w"):
+        waits.add(name, Wait((A, B)), 0.0)
+    assert (len(waits.rounds), waits.edges) == (2, 4)
+    hear(waits, A, DONE)
+    assert standings == {A: DONE}
+    assert len(waits.rounds) == 1
+    waits.remove("v")
+    assert standings == {A: DONE}
+    waits.remove("w")
+    assert (standings, len(waits), waits.edges, len(waits.rounds)) == ({}, 0, 0, 0)
+    assert waits.news([(A, DONE)]) == []
+
+
+def test_where_one_goes_on_is_asked_and_hinted_by_that_name():
+    waits = Predecessors({})
+    moved = "other/20260102.0304.05.006.9"
+    waits.add("w", Wait((A,)), 0.0)
+    hear(waits, A, f"goes_on {moved}")
+    assert waits.asked_as(A) == moved
+    assert waits.rounds.due(0.0) == ["other"]
+    assert waits.rounds.of("other").take(0.0) == [A]
+    assert waits.asked_by(moved) == [moved, A]
+    hear(waits, A, f"done {moved}")
+    assert waits.next() == ("w", Verdict.RUN)
+
+
+# ---- rounds
+
+
+def test_each_is_asked_again_and_less_often():
+    there, now, begins = Round(), 0.0, []
+    there.add(A, now, hurry=True)
+    for _ in range(9):
+        now = there.begins()
+        begins.append(now)
+        assert there.take(now) == [A]
+        assert there.begins() is None
+        there.answered(now)
+    pauses = [after - before for before, after in itertools.pairwise(begins)]
+    assert pauses == [1, 1, 2, 4, 8, 16, 32, 60]
+
+
+def test_no_more_than_so_many_are_asked_a_second():
+    there = Round()
+    for number in range(2500):
+        there.add(f"q/{number}", 0.0, hurry=True)
+    sizes, now = [], 0.0
+    for _ in range(3):
+        now = there.begins()
+        sizes.append((now, len(there.take(now))))
+        there.answered(now)
+    assert sizes == [(0.0, AT_ONCE), (1.0, AT_ONCE), (2.0, 500)]
+
+
+def test_an_answer_to_an_earlier_question_confirms_nothing():
+    there = Round()
+    there.add(A, 0.0, hurry=True)
+    there.take(0.0)
+    there.hurry(A)
+    assert there.answered(0.1) == {A}
+    assert there.begins() < 1.0
+    there.take(0.2)
+    assert there.answered(0.2) == frozenset()
+
+
+def test_a_queue_that_does_not_answer_is_asked_again():
+    there = Round()
+    there.add(A, 0.0, hurry=True)
+    there.take(0.0)
+    there.failed(5.0)
+    assert (there.silent_since, there.begins()) == (5.0, 6.0)
+    assert there.take(6.0) == [A]
+    there.failed(6.0)
+    assert (there.silent_since, there.begins()) == (5.0, 8.0)
+    there.take(8.0)
+    there.answered(8.0)
+    assert there.silent_since is None
