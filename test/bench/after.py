@@ -1,7 +1,7 @@
 """What it costs that messages wait for others: memory, decisions a second, and how long it
 takes from the end of one to the start of the next.
 
-    PYTHONPATH=.:test .venv/bin/python test/bench/after.py [DIRECTORY]
+    PYTHONPATH=.:test .venv/bin/python test/bench/after.py [DIRECTORY [PART ...]]
 """
 
 from __future__ import annotations
@@ -50,10 +50,13 @@ def rest(queue: RunningQueue) -> None:
 
 
 def memory(queue: RunningQueue, other: RunningQueue) -> None:
-    ids = send(other, [{"dest": "other", "due": 4e9}] * PREDECESSORS * WIDE)
+    ids = send(other, [{"dest": "other", "due": 4e9}] * PREDECESSORS * (WIDE + 1))
     rest(other)
-    before = rss(queue)
-    for number in range(WIDE):
+    before = 0.0
+    for number in range(WIDE + 1):
+        if number == 1:  # what the first one leaves free is used by the others
+            rest(queue)
+            before = rss(queue)
         some = ids[number * PREDECESSORS : (number + 1) * PREDECESSORS]
         queue.ok("create_message", {"dest": "t", "after": [f"other/{i}" for i in some]})
     rest(queue)
@@ -79,16 +82,24 @@ def decisions(queue: RunningQueue, other: RunningQueue) -> None:
     print(f"{MANY:,} that wait for one: {MANY / seconds:,.0f} decided a second")
 
 
-def latency(queue: RunningQueue, other: RunningQueue, chains: int) -> list[float]:
+def latency(queue: RunningQueue, other: RunningQueue) -> None:
     waits: list[float] = []
-    for _ in range(chains):
+    for _ in range(CHAINS):
         first = other.send(due=time.time() + 0.05)
         second = queue.send(after=[f"other/{first}"])
         queue.ended(second)
         lines = (queue.root.path / "times").read_text().splitlines()
         times = dict(line.split() for line in lines)
         waits.append(float(times[second]) - float(times[first]))
-    return waits
+    waits.sort()
+    print(
+        f"from the end of one script to the start of the next, over two queues: "
+        f"p50 {statistics.median(waits) * 1000:.0f} ms, "
+        f"p95 {waits[len(waits) * 95 // 100] * 1000:.0f} ms"
+    )
+
+
+PARTS = {"latency": latency, "memory": memory, "decisions": decisions}
 
 
 def main(root: Path) -> None:
@@ -98,14 +109,8 @@ def main(root: Path) -> None:
             stack.enter_context(kept(RunningQueue(root, n, SCRIPT, num_workers=w)))
             for n, w in make
         )
-        waits = sorted(latency(queue, other, CHAINS))
-        print(
-            f"from the end of one script to the start of the next, over two queues: "
-            f"p50 {statistics.median(waits) * 1000:.0f} ms, "
-            f"p95 {waits[len(waits) * 95 // 100] * 1000:.0f} ms"
-        )
-        memory(queue, other)
-        decisions(queue, other)
+        for part in PARTS if len(sys.argv) < 3 else sys.argv[2:]:
+            PARTS[part](queue, other)
 
 
 if __name__ == "__main__":
