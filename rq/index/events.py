@@ -49,8 +49,7 @@ class EventView(TypedDict):
 class Happening:
     """A line of the journal: its place, and what it tells of messages."""
 
-    place: str
-    seq: int
+    place: Place
     events: tuple[EventView, ...]
 
 
@@ -107,9 +106,8 @@ class Reader:
         happenings: list[Happening] = []
         size = 0
         for record in self._follower.read():
-            seq = record["seq"]
             views = tuple(_views_of(record, self._name))
-            happenings.append(Happening(name_of(self.place), seq, views))
+            happenings.append(Happening(self.place, views))
             size += 1 + len(views)
             if size >= _AT_ONCE:
                 self._follower.look_again()

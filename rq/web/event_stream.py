@@ -2,8 +2,9 @@
 
 One watch reads the journal of a queue for all who follow it, as long as anybody does, and
 keeps the last lines, bounded in number and bytes. A follower is a place and nothing else:
-one that keeps up is sent what the watch keeps, one that is behind reads the journal itself,
-a bounded piece at a time. So neither a slow reader nor a thousand of them cost memory."""
+one that keeps up is sent what the watch keeps, one that is behind is sent pieces of the
+journal, which are read one at a time and kept for a moment: others are behind by as much.
+So neither a slow reader nor a thousand of them cost memory, or hold up the web."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from rq.errors import Busy, Damaged, RQError
@@ -28,8 +30,12 @@ _LOOK = 0.2  # seconds between looks at the journal
 _PATIENCE = 0.3  # seconds until the owner is asked whether the last line is durable
 _CHECK = 2.0  # seconds between checks that a follower may still read
 _STUCK = 60.0  # seconds for one event; a follower that takes longer is dropped
-_KEPT = 1000  # lines that a watch keeps
+_KEPT = 4000  # lines that a watch keeps
 _KEPT_BYTES = 1024 * 1024  # of them
+_AT_ONCE = 64  # lines that are sent in one go
+_PIECES = 4  # of the journal that are kept for those who are behind
+_PLACES = 64  # of clients that are known to be right
+_NOTHING = Event(b"")
 _BYE = Event(b"event: bye\ndata: {}\n\n")
 
 log = logging.getLogger(__name__)
@@ -37,9 +43,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """What a line is sent as."""
+    """Lines of the journal as they are sent, and the place behind them."""
 
-    seq: int
+    end: Place
     data: Event
 
 
@@ -47,12 +53,21 @@ def _kept(happening: Happening) -> _Kept:
     """Encode a line; the last of its events names the place behind it, so that who was cut
     between two of them hears both again."""
     if not happening.events:  # only its place is of interest
-        return _Kept(happening.seq, Event(b""))
+        return _Kept(happening.place, Event(b""))
     *before, last = happening.events
     texts = [encoded("message", dict(view)).data for view in before]
-    place = b"id: " + happening.place.encode() + b"\n"
+    place = b"id: " + name_of(happening.place).encode() + b"\n"
     texts.append(place + encoded("message", dict(last)).data)
-    return _Kept(happening.seq, Event(b"".join(texts)))
+    return _Kept(happening.place, Event(b"".join(texts)))
+
+
+def _piece_of(batch: list[Happening], begin: int) -> _Kept:
+    """Encode lines that were read behind the event `begin`."""
+    texts = [_kept(happening).data.data for happening in batch]
+    if (first := batch[0].place.seq) != begin + 1:
+        gap = encoded("gap", {"first": begin + 1, "last": first - 1})
+        texts.insert(0, gap.data)
+    return _Kept(batch[-1].place, Event(b"".join(texts)))
 
 
 @dataclass(eq=False, slots=True)
@@ -65,7 +80,6 @@ class Follower:
     )
     who: str = ""  # by whose login or name
     stands: Callable[[], bool] = lambda: True  # whether they may still read
-    seq: int = 0
     woken: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[Any] | None = None
     sending_since: float | None = None
@@ -90,6 +104,11 @@ class Watch:
         )
         self._ring: deque[_Kept] = deque()
         self._bytes = 0
+        self._reading = asyncio.Lock()  # of pieces for those who are behind
+        self._pieces: dict[
+            str, _Kept
+        ] = {}  # by the place before each, the last read last
+        self._right: deque[str] = deque(maxlen=_PLACES)  # places of which that is known
         self._behind = head.seq  # what is kept are all lines behind that one
         self.followers: set[Follower] = set()
         self.epoch = 0  # goes up when it is another journal
@@ -120,61 +139,81 @@ class Watch:
         self, follower: Follower, closing: Callable[[], bool]
     ) -> AsyncIterator[Event]:
         """Give what a follower has not seen, as it comes."""
-        epoch, follower.seq = self.epoch, follower.place.seq
+        epoch = self.epoch
         yield encoded("start", {"at": name_of(follower.place)})
-        if follower.is_resumed:
-            async for event in self._catch_up(follower, follower.place):
-                yield event
+        if follower.is_resumed and not await self._is_right(follower.place):
+            yield self._reset(follower)
         while not closing() and not self.lost:
             follower.woken.clear()
             if epoch != self.epoch:
-                epoch, follower.seq = self.epoch, self._behind
-                yield encoded("reset", {"at": name_of(self.place)})
-            async for event in self._news(follower):
+                epoch = self.epoch
+                yield self._reset(follower)
+            if (event := await self._next_or_reset(follower)).data:
                 yield event
+            await asyncio.sleep(0)  # one who is behind must not hold up the others
         yield encoded("lost", {"text": self.lost}) if self.lost else _BYE
 
-    async def _news(self, follower: Follower) -> AsyncIterator[Event]:
-        """Give what is there behind what a follower has heard; wait for it, if nothing is."""
-        if (seq := follower.seq) < self._behind:
-            behind = Place(journal=self.place.journal, seq=seq)
-            async for event in self._catch_up(follower, behind):
-                yield event
-            if follower.seq == seq:
-                await asyncio.sleep(_LOOK)
-            return
-        kept = self._next(seq)
-        for line in kept:
-            follower.seq = line.seq
-            if line.data.data:
-                yield line.data
-        if not kept and not await _woken(follower):
-            yield PING
+    def _reset(self, follower: Follower) -> Event:
+        """Let a follower go on behind what is known; it is told so."""
+        follower.place = self.place
+        return encoded("reset", {"at": name_of(self.place)})
 
-    def _next(self, seq: int) -> list[_Kept]:
-        """Return the lines that are kept behind one, the oldest first."""
-        if not self._ring or self._ring[-1].seq <= seq:
-            return []
-        at = max(0, seq + 1 - self._ring[0].seq)  # no number is left out
-        return [self._ring[i] for i in range(at, min(len(self._ring), at + 64))]
+    async def _is_right(self, place: Place) -> bool:
+        """Whether a place that a client has named is one of this journal."""
+        name = name_of(place)
+        if name not in self._right:
+            try:
+                await self._piece(place)
+            except Moved:
+                return False
+            self._right.append(name)
+        return True
 
-    async def _catch_up(self, follower: Follower, start: Place) -> AsyncIterator[Event]:
-        """Give what the journal holds behind a place, up to what is kept."""
-        reader = Reader(self._site.root.queue(self._name), start)
-        reader.take_word(str(self._word.journal), self._word.seq)
+    async def _next_or_reset(self, follower: Follower) -> Event:
         try:
-            while batch := await self._site.pools.file(reader.batch):
-                for happening in batch:
-                    if happening.seq != follower.seq + 1:
-                        yield _gap(follower.seq + 1, happening.seq - 1)
-                    follower.seq = happening.seq
-                    if (kept := _kept(happening)).data.data:
-                        yield kept.data
-                if follower.seq >= self._behind:
-                    return  # what follows is kept
+            return await self._next(follower)
         except Moved:
-            follower.seq = self.place.seq
-            yield encoded("reset", {"at": name_of(self.place)})
+            return self._reset(follower)
+        except Damaged as error:
+            self.lost = str(error)
+        except OSError:  # a segment has got another name; the next look finds it
+            await asyncio.sleep(_LOOK)
+        return _NOTHING
+
+    async def _next(self, follower: Follower) -> Event:
+        """Return what is there behind what a follower has heard; wait for it, if nothing
+        is."""
+        seq = follower.place.seq
+        if seq < self._behind:
+            piece = await self._piece(follower.place)
+            if piece is None:  # a moment later it is known to be durable
+                await asyncio.sleep(_LOOK)
+                return _NOTHING
+            follower.place = piece.end
+            return piece.data
+        if not self._ring or self._ring[-1].end.seq <= seq:
+            return _NOTHING if await _woken(follower) else PING
+        at = seq + 1 - self._ring[0].end.seq  # no number is left out
+        lines = list(islice(self._ring, at, at + _AT_ONCE))
+        follower.place = lines[-1].end
+        return Event(b"".join(line.data.data for line in lines))
+
+    async def _piece(self, place: Place) -> _Kept | None:
+        """Return what the journal holds behind a place; None: nothing that is known to be
+        durable. Moved: it is no place of the journal."""
+        name = name_of(place)
+        async with self._reading:
+            if name in self._pieces:
+                return self._pieces[name]
+            reader = Reader(self._site.root.queue(self._name), place)
+            reader.take_word(str(self._word.journal), self._word.seq)
+            batch = await self._site.pools.file(reader.batch)
+            if not batch:
+                return None
+            while len(self._pieces) >= _PIECES:
+                del self._pieces[next(iter(self._pieces))]
+            piece = self._pieces[name] = _piece_of(batch, place.seq)
+            return piece
 
     # ---- looking
 
@@ -210,7 +249,7 @@ class Watch:
         while len(self._ring) > _KEPT or self._bytes > _KEPT_BYTES:
             oldest = self._ring.popleft()
             self._bytes -= len(oldest.data.data)
-            self._behind = oldest.seq
+            self._behind = oldest.end.seq
         self.wake()
 
     async def _ask_owner(self) -> None:
@@ -236,6 +275,8 @@ class Watch:
             return
         self._reader, self._word = Reader(self._site.root.queue(self._name), head), head
         self._ring.clear()
+        self._pieces.clear()
+        self._right.clear()
         self._bytes, self._behind = 0, head.seq
         self.epoch += 1
         self.wake()
@@ -245,11 +286,6 @@ class Watch:
             since = follower.sending_since
             if since is not None and _time() - since > _STUCK and follower.task:
                 follower.task.cancel()
-
-
-def _gap(first: int, last: int) -> Event:
-    """Tell that lines are not there any more, so that how things stand is asked anew."""
-    return encoded("gap", {"first": first, "last": last})
 
 
 async def _woken(follower: Follower) -> bool:

@@ -14,6 +14,12 @@ from harness.web_server import served
 from rq.access import tokens
 from rq.access.roles import Role
 from rq.access.tokens import Token
+from rq.config.settings import RootConfig
+from rq.index.events import Happening
+from rq.index.store import Place
+from rq.layout import Root
+from rq.web import event_stream
+from rq.web import site as sites
 
 pytestmark = pytest.mark.system
 
@@ -25,6 +31,33 @@ def web(tmp_path_factory):
     with served(tmp_path_factory.mktemp("events")) as found:
         found.queue('echo "$RQ_PARAM1" >&3', "demo")
         yield found
+
+
+def happening(seq, **fields):
+    view = {"event": "commit", "seq": seq, "msg_id": "x" * 300, **fields}
+    return Happening(Place(journal="0" * 8, seq=seq, checksum="f" * 8), (view,))
+
+
+def test_what_is_kept_for_those_who_follow_is_bounded(tmp_path):
+    site = sites.make(Root(tmp_path), RootConfig(), b"x" * 32)
+    watch = event_stream.Watch(site, "q", Place(journal="0" * 8, seq=0))
+    for first in range(1, 20_001, 1000):
+        watch._keep([happening(seq) for seq in range(first, first + 1000)])
+    kept = sum(len(line.data.data) for line in watch._ring)
+    assert kept <= event_stream._KEPT_BYTES
+    assert len(watch._ring) <= event_stream._KEPT
+    assert watch._ring[-1].end.seq == 20_000
+    assert watch._ring[0].end.seq == watch._behind + 1
+
+
+def test_lines_that_are_not_there_any_more_are_told():
+    piece = event_stream._piece_of([happening(7), happening(8)], 4)
+    gap, first, second, _ = piece.data.data.split(b"\n\n")
+    assert gap == b'event: gap\ndata: {"first":5,"last":6}'
+    assert first.startswith(b"id: 00000000.7.ffffffff\nevent: message\n")
+    assert piece.end.seq == 8
+    assert b'"seq":8' in second
+    assert b"gap" not in event_stream._piece_of([happening(5)], 4).data.data
 
 
 class Stream:
@@ -233,10 +266,8 @@ def test_readers_that_take_nothing_cost_no_memory_and_keep_none_out(web):
         lines = b'{"param1": "x"}\n' * 30_000
         place = f"{API}/{name}/messages/bulk"
         web.ask("POST", place, lines, Content_Type="application/x-ndjson")
-        heard = 0
-        while heard < 30_000:
-            assert quick.next()[0] == "message"
-            heard += 1
+        heard = [quick.next()[1]["seq"] for _ in range(30_000)]
+        assert heard == list(range(heard[0], heard[0] + 30_000))
         assert memory(web) - before < 64 * 1024 * 1024
 
 
