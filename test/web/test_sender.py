@@ -362,5 +362,7 @@ def test_a_sender_makes_none_run_after_another_s_message(web, ann, bob):
     kind = {"Content_Type": "application/x-ndjson"}
     row = web.ask("POST", f"{path}/bulk", line, **kind, **ann)
     assert "that you may read" in row.text
+    many = post(web, f"{path}/bulk", ann, {"messages": [{"after": [theirs]}, {}]})
+    assert [row.get("kind") for row in many.json["results"]] == ["bad_input", None]
     prepared = post(web, f"{path}/prepare", ann, {"after": [theirs]})
     assert prepared.status == 422

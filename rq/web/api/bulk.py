@@ -86,6 +86,7 @@ async def _send_all(
             fields = cast(dict[str, Json], message)
             try:
                 checked = _checked(req, name, number, fields)
+                await own.check_after(site, req.context.principal, name, checked)
             except RQError as error:
                 sending.refuse([number], error)
             else:
