@@ -31,6 +31,29 @@ class _Line(logging.Formatter):
         return visible.text(super().format(record)).replace("\n", "\n    ")
 
 
+class _Rotated(logging.handlers.RotatingFileHandler):
+    """Counts the bytes that it writes: to ask the kernel how many there are takes four
+    calls a line, and the formatter a second turn."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, maxBytes=ROTATE_BYTES, backupCount=KEEP)
+        self._size = path.stat().st_size
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            line = self.format(record) + self.terminator
+            self._size += len(line.encode(errors="backslashreplace"))
+            if self._size > self.maxBytes:
+                self.doRollover()
+                self._size = len(line)
+            if self.stream is None:  # it was closed
+                self.stream = self._open()
+            self.stream.write(line)
+            self.flush()
+        except Exception:  # noqa: BLE001 - as in every handler: logging ends no program
+            self.handleError(record)
+
+
 def open_log(name: str, path: Path | None, level: int = logging.INFO) -> None:
     """Send this process's log to `path`, rotated, or to standard error."""
     handler: logging.Handler
@@ -38,9 +61,7 @@ def open_log(name: str, path: Path | None, level: int = logging.INFO) -> None:
         handler = logging.StreamHandler(sys.stderr)
     else:
         path.parent.mkdir(mode=0o750, exist_ok=True)
-        handler = logging.handlers.RotatingFileHandler(
-            path, maxBytes=ROTATE_BYTES, backupCount=KEEP
-        )
+        handler = _Rotated(path)
     handler.setFormatter(_Line(name))
     root = logging.getLogger()
     root.handlers[:] = [handler]
