@@ -40,6 +40,7 @@ class ScriptFile:
         self.path = ""  # the real one, found at each look
         self.retry_at = 0.0  # it is not looked at before
         self._look_at = 0.0  # when the script of long-lived workers is looked at again
+        self._fit: tuple[object, ...] = ()  # what was seen of it when it looked fit
         self._unfit = False  # it cannot be started, as it looks
         self._refusals = 0  # tries in a row, though it looked fit
         self._refused: tuple[object, ...] = ()  # the file of the last one
@@ -65,6 +66,10 @@ class ScriptFile:
             return False
         if has_worker and now < self._look_at:
             return True
+        seen = self._look()  # before the rest: what changes meanwhile is seen next time
+        if self._is_as_it_was(seen):
+            self._look_at = now + LOOK_SECONDS
+            return True
         path = self.path = self._real()
         identity = self._stat()
         if identity and os.path.isfile(path) and os.access(path, os.X_OK):
@@ -76,11 +81,29 @@ class ScriptFile:
                 self.is_back()
             self._look_at = now + LOOK_SECONDS
             self.identity = identity
+            self._fit = seen
             return True
         self._unfit = True
         why = program_file.unfit(path) or "it is not executable"
         self.fail(f"{self._script}: {why}", now)
         return False
+
+    def _is_as_it_was(self, seen: tuple[object, ...]) -> bool:
+        """Whether it is the file that looked fit before, untouched: a call or two tell
+        that, where a whole look takes one for each directory above it."""
+        if self._unfit or self._refused or not seen or seen != self._fit:
+            return False
+        return self.path == seen[0] or self._stat() == self.identity
+
+    def _look(self) -> tuple[object, ...]:
+        """Return what changes when another file has its name, or this one another
+        content or mode; () if it is not there."""
+        script = os.path.join(self._root, self._script)
+        try:
+            info = os.stat(script)
+        except OSError:
+            return ()
+        return script, info.st_dev, info.st_ino, info.st_ctime_ns, info.st_size
 
     def _real(self) -> str:
         return os.path.realpath(os.path.join(self._root, self._script))

@@ -64,3 +64,43 @@ def test_a_file_that_goes_while_it_is_looked_at_is_not_there(file, tmp_path):
     (tmp_path / "run").unlink()
     assert not file.ready(1000.0, has_worker=False)
     assert "no such file" in file.error
+
+
+def fit(path):
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("#!/bin/sh\n")
+    path.chmod(0o755)
+
+
+def test_a_file_that_was_fit_is_looked_at_again_when_it_is_touched(tmp_path):
+    fit(tmp_path / "run")
+    file = ScriptFile(tmp_path, "run")
+    assert file.ready(1000.0, has_worker=False)
+    assert file.ready(1000.0, has_worker=False)
+    (tmp_path / "run").chmod(0o644)
+    assert not file.ready(1000.0, has_worker=False)
+    assert "chmod" in file.error
+
+
+def test_a_file_that_was_fit_and_is_gone_is_missed_at_once(tmp_path):
+    fit(tmp_path / "run")
+    file = ScriptFile(tmp_path, "run")
+    assert file.ready(1000.0, has_worker=False)
+    (tmp_path / "run").unlink()
+    assert not file.ready(1000.0, has_worker=False)
+
+
+@pytest.mark.parametrize("how", ["another file", "the same file, moved"])
+def test_a_link_that_leads_elsewhere_is_followed_at_the_next_look(tmp_path, how):
+    fit(tmp_path / "one/run")
+    (tmp_path / "now").symlink_to("one")
+    file = ScriptFile(tmp_path, "now/run")
+    assert file.ready(1000.0, has_worker=False)
+    if how == "another file":
+        fit(tmp_path / "two/run")
+    else:
+        (tmp_path / "one").rename(tmp_path / "two")
+    (tmp_path / "now").unlink()
+    (tmp_path / "now").symlink_to("two")
+    assert file.ready(1000.0, has_worker=False)
+    assert file.path == str(tmp_path.resolve() / "two/run")
