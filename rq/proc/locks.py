@@ -25,6 +25,11 @@ def lock(path: Path) -> int | None:
     return _taken(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
+def lock_again(path: Path) -> int | None:
+    """As `lock`, a file that root may have given to another user: it is taken back."""
+    return _taken(path, fcntl.LOCK_EX | fcntl.LOCK_NB, own=True)
+
+
 def lock_soon(path: Path) -> int | None:
     """Take the lock file `path`, which a process that was just killed may hold for a
     moment: until all its threads, and a child that is about to run another program, have
@@ -50,18 +55,11 @@ def lock_shared(path: Path) -> int:
     return fd
 
 
-def own(fd: int) -> None:
-    """Take an open lock file back that root has given to another user."""
-    if os.geteuid() == 0 and os.fstat(fd).st_uid != 0:
-        os.fchown(fd, 0, os.getegid())
-        os.fchmod(fd, _MODE)
-
-
-def _taken(path: Path, how: int) -> int | None:
+def _taken(path: Path, how: int, own: bool = False) -> int | None:
     """Open and lock the file that has the name `path` when both are done: a lock on a file
     that was removed or moved meanwhile would keep out no later process."""
     while True:
-        fd = _opened(path)
+        fd, info = _opened(path)
         try:
             fcntl.flock(fd, how)
             held = True
@@ -70,8 +68,11 @@ def _taken(path: Path, how: int) -> int | None:
         except BaseException:
             os.close(fd)
             raise
-        is_it = is_at(fd, path)
+        is_it = _is_called(info, path)
         if held and is_it:
+            if own and info.st_uid != 0 and os.geteuid() == 0:
+                os.fchown(fd, 0, os.getegid())
+                os.fchmod(fd, _MODE)
             return fd
         os.close(fd)
         if is_it:
@@ -81,20 +82,24 @@ def _taken(path: Path, how: int) -> int | None:
 def is_at(fd: int, path: Path) -> bool:
     """Whether an open lock file still has the name `path`. Else it keeps out nothing: the
     next process makes and takes another."""
+    return _is_called(os.fstat(fd), path)
+
+
+def _is_called(info: os.stat_result, path: Path) -> bool:
     try:
-        return os.path.samestat(os.fstat(fd), os.stat(path))
+        return os.path.samestat(info, os.stat(path))
     except (FileNotFoundError, NotADirectoryError):
         return False
 
 
-def _opened(path: Path) -> int:
+def _opened(path: Path) -> tuple[int, os.stat_result]:
     """Open a lock file, made when there is none; one that an older RQ has made with
-    rights of others loses them."""
+    rights of others loses them. Also return what it is."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _MODE)
     info = os.fstat(fd)
     if stat.S_IMODE(info.st_mode) != _MODE and info.st_uid == os.geteuid():
         os.fchmod(fd, _MODE)
-    return fd
+    return fd, info
 
 
 def is_locked(path: Path) -> bool:

@@ -36,13 +36,15 @@ class Slots:
     def take(self) -> Slot:
         """Take a slot that is free and that no process of a former attempt holds."""
         number = 0
-        while number in self._used or (fd := locks.lock(self.path(number))) is None:
+        while number in self._used or (fd := self._lock(number)) is None:
             number += 1
-        locks.own(fd)
         self._used.add(number)
         self._counter += 1
         lease = f"{self._prefix}{number}/{self._start}.{self._counter}"
         return Slot(number, fd, lease)
+
+    def _lock(self, number: int) -> int | None:
+        return locks.lock_again(self.path(number))
 
     def keep(self, number: int) -> None:
         """Keep a slot from being taken that a process of an earlier owner holds."""
