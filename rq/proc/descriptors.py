@@ -26,17 +26,16 @@ def open_descriptors() -> list[int]:
     return list(range(min(limit, 65536)))
 
 
-def park_descriptors() -> int:
+def park_descriptors() -> None:
     """Occupy 0, 3 and 4 with /dev/null, so that no pipe end is ever one of them.
 
-    Whatever of value is on 3 or 4 is the caller's to move first. Returns a
-    descriptor of /dev/null.
+    Whatever of value is on 3 or 4 is the caller's to move first. 0 goes to the programs
+    that are started from then on.
     """
-    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    null = move_above(os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC))
     for fd in (0, 3, 4):
-        if fd != null:
-            os.dup2(null, fd, inheritable=False)
-    return null
+        os.dup2(null, fd, inheritable=fd == 0)
+    os.close(null)
 
 
 def limit() -> int:

@@ -13,12 +13,12 @@ from rq.proc.daemon import IGNORED
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """What a script is started with; descriptors are the caller's."""
+    """What a script is started with; descriptors are the caller's. 0 is its own, as
+    `descriptors.park_descriptors` has left it."""
 
     argv: list[str]  # the first is a path
     env: Mapping[str, str]
     directory: int | str
-    null: int
     log: int
     write: int  # the script's descriptor 3
     read: int  # the script's descriptor 4
@@ -34,8 +34,8 @@ def spawn(start: Start) -> int:
     Its descriptors are 0, 1, 2, 3, 4 and the lease, all others close. The caller has
     parked 0, 3 and 4 and uses no relative path elsewhere. OSError as execve gives it.
     """
+    # The library asks the kernel twice for each action. So 0 has none: it is inherited.
     actions = [
-        (os.POSIX_SPAWN_DUP2, start.null, 0),
         (os.POSIX_SPAWN_DUP2, start.log, 1),
         (os.POSIX_SPAWN_DUP2, start.log, 2),
         (os.POSIX_SPAWN_DUP2, start.write, 3),

@@ -233,13 +233,13 @@ def main(root: Path, name: str, *, ready_fd: int | None, life_fd: int | None) ->
     turnlimit.watch()
     ready = None if ready_fd is None else descriptors.move_above(ready_fd)
     life = None if life_fd is None else descriptors.move_above(life_fd)
-    null = descriptors.park_descriptors()
+    descriptors.park_descriptors()
     daemon.title(f"rq-que {name}")
     where = Root(root)
     if not logging.getLogger().handlers:
         logs.open_log(f"queue {name}", where.log / f"queue-{name}.log")
     try:
-        while (status := _serve(where, name, ready, life, null)) == _AGAIN:
+        while (status := _serve(where, name, ready, life)) == _AGAIN:
             ready = None  # the parent has read it
         return status
     except CannotRead as error:  # the next start may read it
@@ -257,9 +257,7 @@ def main(root: Path, name: str, *, ready_fd: int | None, life_fd: int | None) ->
         return FAILED
 
 
-def _serve(
-    root: Root, name: str, ready: int | None, life: int | None, null: int
-) -> int:
+def _serve(root: Root, name: str, ready: int | None, life: int | None) -> int:
     queue = root.queue(name)
     settings = Settings(root, name)
     descriptors.raise_descriptor_limit()
@@ -280,7 +278,7 @@ def _serve(
         try:
             with failure_lines.into_journal(owner.spool, name):
                 status = loop.run_until_complete(
-                    _live(owner, opened, queue, ready, life, null)
+                    _live(owner, opened, queue, ready, life)
                 )
         finally:
             owner.pools.close()
@@ -296,10 +294,9 @@ async def _live(
     queue: QueueDir,
     ready: int | None,
     life: int | None,
-    null: int,
 ) -> int:
     loop = owner.loop
-    runner = Runner(owner, null)
+    runner = Runner(owner)
     process = Process(owner, runner, client.listen(queue.socket))
     loop.add_signal_handler(signal.SIGTERM, process.stop)
     loop.add_signal_handler(signal.SIGINT, process.stop)

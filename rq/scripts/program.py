@@ -24,7 +24,6 @@ class Program:
     argv_prefix: list[str]  # words before it, such as those of an interpreter
     env: Mapping[str, str]  # as `environment.fixed` gives it
     nice: int
-    null: int  # descriptor of /dev/null
     family: Family
     run_as: RunAs = AS_RQ
 
@@ -51,7 +50,6 @@ class Program:
             output=output,
             lease=slot.fd,
             nice=self.nice,
-            null=self.null,
             family=self.family,
             limits=limits,
             run_as=self.run_as,

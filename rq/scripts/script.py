@@ -48,7 +48,6 @@ class Plan:
     output: int  # becomes descriptors 1 and 2
     lease: int  # locked
     nice: int
-    null: int
     family: Family
     limits: Limits = NONE
     run_as: RunAs = AS_RQ
@@ -71,7 +70,7 @@ class Script:
         self._on_exit = on_exit
         self._lines = pipe.Lines()
         self._unsent = b""
-        self._paused = False
+        self._paused = self._told = False
         self._reader = self._writer = -1
         self.oom_kills = 0  # known when it has ended
         self._group: Group | None = None
@@ -98,7 +97,6 @@ class Script:
                     argv=argv,
                     env=env,
                     directory=plan.directory,
-                    null=plan.null,
                     log=plan.output,
                     write=write,
                     read=read,
@@ -123,7 +121,6 @@ class Script:
         if plan.nice:
             spawn.be_nice(pid, plan.nice)
         os.set_blocking(self._reader, False)
-        os.set_blocking(self._writer, False)
         return pid
 
     def _watched(self) -> int:
@@ -151,21 +148,26 @@ class Script:
         for text in self._lines.feed(data):
             self._on_line(text)
 
-    def _hear_rest(self, left: int) -> None:
+    def _hear_rest(self, left: int | None) -> None:
         """Take page after page of what it had said when it ended; a process that keeps
-        the pipe open is not waited for."""
+        the pipe open is not waited for. `left`: bytes of it; None: it is not known yet."""
         data = b""
         with contextlib.suppress(BlockingIOError):
-            data = os.read(self._reader, min(_PAGE, left))
+            data = os.read(self._reader, _PAGE if left is None else min(_PAGE, left))
         for text in self._lines.feed(data):
             self._on_line(text)
-        if data:
-            self._loop.call_soon(self._hear_rest, left - len(data))
+        # Not until it is empty: a child of the script may fill it again and again.
+        if data and (left := self._held() if left is None else left - len(data)):
+            self._loop.call_soon(self._hear_rest, left)
             return
         for text in self._lines.end():
             self._on_line(text)
         os.close(self._reader)
         self._on_exit()
+
+    def _held(self) -> int:
+        held = _held(self._reader)
+        return _READ if held is None else held
 
     def pause(self) -> None:
         """Take no more lines for now; they wait in the pipe."""
@@ -180,18 +182,25 @@ class Script:
 
     # ---- into it
 
+    def _write(self, data: bytes) -> int:
+        """Write to the script, who need not read; most are never told anything."""
+        if not self._told:
+            self._told = True
+            os.set_blocking(self._writer, False)
+        return os.write(self._writer, data)
+
     def tell(self, line: bytes) -> None:
         """Send a line; a script that does not read loses it."""
         if not self._unsent and self._writer >= 0:
             with contextlib.suppress(OSError):
-                os.write(self._writer, line)
+                self._write(line)
 
     def send(self, data: bytes) -> None:
         """Send all of `data`, as the script reads it; nothing to one that has ended."""
         if self._writer < 0:
             return
         try:
-            sent = os.write(self._writer, data)
+            sent = self._write(data)
         except BlockingIOError:
             sent = 0
         except OSError:  # its end of the pipe is closed; most likely it has exited
@@ -203,7 +212,7 @@ class Script:
 
     def _writable(self) -> None:
         try:
-            sent = os.write(self._writer, self._unsent)
+            sent = self._write(self._unsent)
         except BlockingIOError:
             return
         except OSError:
@@ -265,6 +274,8 @@ class Script:
 
     def has_children(self) -> bool:
         """Whether something of its group may live on; cheap, and never a false no."""
+        if not spawn.group_lives(self.pid):
+            return False
         wait_for_group(self.pid)  # who has ended lives no more
         return spawn.group_lives(self.pid)
 
@@ -279,9 +290,7 @@ class Script:
         self._loop.remove_reader(self.pidfd)
         self._loop.remove_reader(self._reader)
         os.close(self.pidfd)
-        # Not until it is empty: a child of the script may fill it again and again.
-        held = _held(self._reader)
-        self._hear_rest(_READ if held is None else held)
+        self._hear_rest(None)
 
 
 def give(fds: Iterable[int], run_as: RunAs) -> None:

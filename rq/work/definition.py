@@ -33,13 +33,12 @@ log = logging.getLogger(__name__)
 class Definition:
     """What is started for the messages of a queue."""
 
-    def __init__(self, directory: Path, place: Path, to: Target, null: int) -> None:
+    def __init__(self, directory: Path, place: Path, to: Target) -> None:
         """`place`: the agent's directory, which scripts know as RQ_ROOT. BadConfig when
         nothing can be started."""
         self._directory = directory
         self._place = place
         self._name = to.queue
-        self._null = null
         self.family = Family()
         self.main = _as_there(to)
         self._config = self._read()
@@ -122,7 +121,6 @@ class Definition:
             argv_prefix=self._config.argv_prefix,
             env=self._environment,
             nice=self._config.nice,
-            null=self._null,
             family=self.family,
         )
 

@@ -48,18 +48,18 @@ def run(options: Options) -> None:
     descriptors.raise_descriptor_limit()
     turnlimit.watch()
     daemon.title(f"rq-work {options.to.queue}")
-    null = descriptors.park_descriptors()
+    descriptors.park_descriptors()
     place = open_place(options.base, options.to)
     os.chdir("/")
     os.umask(0o027)
     try:
-        asyncio.run(_live(options, place, null))
+        asyncio.run(_live(options, place))
     finally:
         place.close()
 
 
-async def _live(options: Options, place: Place, null: int) -> None:
-    alive = asyncio.create_task(_lives(options, place, null))
+async def _live(options: Options, place: Place) -> None:
+    alive = asyncio.create_task(_lives(options, place))
     stop_signals.call_when_told(alive.cancel)
     try:
         await asyncio.wait({alive})
@@ -70,13 +70,13 @@ async def _live(options: Options, place: Place, null: int) -> None:
     log.info("ended")
 
 
-async def _lives(options: Options, place: Place, null: int) -> None:
+async def _lives(options: Options, place: Place) -> None:
     host = Host(options.to, options.peer, holding.now)
     service = Service(options.to, Link(host.ask, options.to.peer), options.about())
     try:
         async with _script(options, place, service) as shared:
             directory = options.script or shared.directory
-            definition = Definition(directory, place.path, options.to, null)
+            definition = Definition(directory, place.path, options.to)
             shared.followers.append(definition.use)
             agent = _agent(options, place, service, definition)
             async with _guarded(place.path, definition):

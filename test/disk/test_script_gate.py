@@ -30,7 +30,6 @@ def test_one_that_is_killed_before_its_limits_hold_ends_as_any_other(
             output=null,
             lease=null,
             nice=0,
-            null=null,
             family=Family(),
             limits=Limits(open_files=64),
         )

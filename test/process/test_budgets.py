@@ -23,7 +23,7 @@ CALLS = {
     # Asked on a connection that stays, one after the other; its folder is made.
     "accept": 14.5,
     # From que to done, by a queue of one slot: each has its turns for itself.
-    "run a process": 102,
+    "run a process": 91,
 }
 # Wake-ups a minute.
 WAKEUPS = {

@@ -33,7 +33,6 @@ def env_of(message=None, main=MAIN):
         argv_prefix=[],
         env=environment.fixed(Path("/r"), main, QUEUE),
         nice=0,
-        null=0,
         family=None,
     )
     job = "/r/queue/jobs/run/x/job"

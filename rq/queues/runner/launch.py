@@ -39,7 +39,6 @@ class Launcher:
     def __init__(
         self,
         owner: Owner,
-        null: int,
         reports: Reports,
         time_limits: TimeLimits,
         tokens: AttemptTokens,
@@ -47,7 +46,6 @@ class Launcher:
         self._owner = owner
         self._tokens = tokens
         self._file = owner.script
-        self._null = null
         self._reports = reports
         self._time_limits = time_limits
         # Of the only predecessor of a message, from its making ready to its start.
@@ -147,7 +145,6 @@ class Launcher:
             argv_prefix=owner.settings.argv_prefix,
             env=owner.settings.environment,
             nice=owner.config.nice,
-            null=self._null,
             family=owner.family,
             run_as=owner.identity.now,
         )

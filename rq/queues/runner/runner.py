@@ -81,9 +81,9 @@ log = logging.getLogger(__name__)
 class Runner:
     """What runs in one queue: messages alone, with long-lived workers, in batches."""
 
-    def __init__(self, owner: Owner, null: int) -> None:
+    def __init__(self, owner: Owner) -> None:
         self.owner = owner
-        self._parts = self._new_parts(null)
+        self._parts = self._new_parts()
         self.left_processes = LeftProcesses(
             owner.opened,
             owner.attempts,
@@ -98,7 +98,7 @@ class Runner:
         self.batches = Batches(owner, self._parts, self.pool)
         self._claims = Claims(owner, self._parts, self.pool)
 
-    def _new_parts(self, null: int) -> Parts:
+    def _new_parts(self) -> Parts:
         owner = self.owner
         slots = Slots(
             owner.queue.path / "lease",
@@ -114,7 +114,7 @@ class Runner:
             tokens=tokens,
             slots=slots,
             file=owner.script,
-            launcher=Launcher(owner, null, reports, time_limits, tokens),
+            launcher=Launcher(owner, reports, time_limits, tokens),
             reports=reports,
             orphans=Orphans(owner.settings, owner.attempts, owner.family, slots, tasks),
             finisher=Finisher(owner, tokens),
