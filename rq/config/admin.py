@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import time
 from dataclasses import dataclass
 from enum import StrEnum
@@ -67,9 +68,14 @@ class AdminFiles:
 
     def _newest(self) -> Pause | None:
         try:
-            status = os.stat(self._pause_name)
+            status = os.lstat(self._pause_name)
         except OSError:
-            return Pause() if os.path.lexists(self._pause_name) else None
+            return None
+        try:
+            if stat.S_ISLNK(status.st_mode):
+                status = os.stat(self._pause_name)
+        except OSError:  # it leads nowhere, and is there all the same
+            return Pause()
         state = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
         if state != self._state:
             self._pause = _read(self._path)
