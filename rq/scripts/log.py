@@ -53,7 +53,7 @@ class StdioLog:
             self._file = os.fstat(self._head)
             self._at = 0 if is_new else self._file.st_size
             os.pwrite(self._head, _head(0, self._began), self._at)
-            self.fd = self._again(STDIO_LOG, directory)
+            self.fd, _ = self._again(STDIO_LOG, directory)
         except BaseException as error:
             for fd in opened:
                 os.close(fd)
@@ -63,13 +63,14 @@ class StdioLog:
 
     def _again(
         self, path: str, dir_fd: int, flags: int = os.O_WRONLY | os.O_APPEND
-    ) -> int:
-        """Open it once more; NotPlain when another file has its name."""
+    ) -> tuple[int, int]:
+        """Open it once more, and tell its size; NotPlain when another file has its name."""
         fd = beneath.open_any(path, flags, dir_fd)
-        if not os.path.samestat(os.fstat(fd), self._file):
+        info = os.fstat(fd)
+        if not os.path.samestat(info, self._file):
             os.close(fd)
             raise NotPlain(errno.EINVAL, "another file is in its place", self._path)
-        return fd
+        return fd, info.st_size
 
     @property
     def output_at(self) -> int:
@@ -87,7 +88,7 @@ class StdioLog:
         if self._limit is None or not self._limit.is_worth(size):
             return False
         with contextlib.suppress(OSError):
-            fd = self._again(self._path, self._dir_fd)
+            fd, size = self._again(self._path, self._dir_fd)
             try:
                 self._limit.thin(fd, size)
             finally:
@@ -97,7 +98,7 @@ class StdioLog:
     def _cut(self) -> None:
         if self._limit is None:
             return
-        fd = self._again(self._path, self._dir_fd, os.O_RDWR)
+        fd, _ = self._again(self._path, self._dir_fd, os.O_RDWR)
         try:
             self._limit.cut(fd)
         finally:
@@ -138,9 +139,9 @@ class StdioLog:
         """Return the last line that this attempt has printed, as a status shows it; "" if
         there is none, or the log cannot be read."""
         with contextlib.suppress(OSError):
-            fd = self._again(self._path, self._dir_fd, os.O_RDONLY)
+            fd, size = self._again(self._path, self._dir_fd, os.O_RDONLY)
             try:
-                at = max(self.output_at, os.fstat(fd).st_size - _TAIL)
+                at = max(self.output_at, size - _TAIL)
                 written = os.pread(fd, _TAIL, at)
             finally:
                 os.close(fd)
@@ -152,9 +153,9 @@ class StdioLog:
         with contextlib.suppress(OSError):
             self._cut()
         with contextlib.suppress(OSError):
-            fd = self._again(self._path, self._dir_fd)
+            fd, size = self._again(self._path, self._dir_fd)
             try:
-                if (size := os.fstat(fd).st_size) > self.output_at:
+                if size > self.output_at:
                     self.printed = self.output_at, size
                 os.write(fd, f"{last}\n".encode())
                 self._end = os.lseek(fd, 0, os.SEEK_CUR)

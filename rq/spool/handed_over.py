@@ -32,10 +32,10 @@ def let_pass(queue: Path) -> None:
 def fits(place: int, job: int, ids: Ids | None) -> bool:
     """Whether the open `job/` in the open folder of a message belongs to whom its script
     runs as; `ids`: not as our user."""
+    if ids is None:
+        return not _is_handed_over(place) or os.geteuid() != 0
     if os.geteuid() != 0:
         return True
-    if ids is None:
-        return not _is_handed_over(place)
     info = os.fstat(job)
     return (info.st_uid, info.st_gid) == ids and _is_handed_over(place)
 
