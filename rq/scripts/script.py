@@ -24,6 +24,7 @@ from rq.logs import fields
 from rq.message.limits import NONE, Limits
 from rq.proc import processes, rlimits, spawn
 from rq.proc.cgroups import Group
+from rq.proc.descriptors import close_all
 from rq.proc.family import Family, wait_for_group
 from rq.scripts import pipe, program_file
 from rq.scripts.run_as import AS_RQ, RunAs
@@ -70,7 +71,7 @@ class Script:
         self._on_exit = on_exit
         self._lines = pipe.Lines()
         self._unsent = b""
-        self._paused = self._told = False
+        self._paused = self._has_written = False
         self._reader = self._writer = -1
         self.oom_kills = 0  # known when it has ended
         self._group: Group | None = None
@@ -110,8 +111,7 @@ class Script:
             os.close(self._writer)
             raise
         finally:
-            os.close(write)
-            os.close(read)
+            close_all((write, read))
         if plan.limits.of_processes:
             self._group = rlimits.apply(pid, plan.limits)
             with contextlib.suppress(
@@ -184,8 +184,8 @@ class Script:
 
     def _write(self, data: bytes) -> int:
         """Write to the script, who need not read; most are never told anything."""
-        if not self._told:
-            self._told = True
+        if not self._has_written:
+            self._has_written = True
             os.set_blocking(self._writer, False)
         return os.write(self._writer, data)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rq.files import durable
-from rq.journal import segments
+from rq.journal import segments, writer
 from rq.queues import feed, housekeeping, process
 from rq.queues.control import replies
 from rq.queues.maintenance import stall
@@ -29,6 +29,10 @@ def hour(seconds: float) -> None:
 
 def checkpoint_seconds(seconds: float) -> None:
     checkpoint.AFTER_SECONDS = housekeeping.TICK = seconds
+
+
+def look(seconds: float) -> None:
+    writer.LOOK = seconds
 
 
 def unknown_seconds(seconds: float) -> None:
@@ -68,6 +72,7 @@ SETTINGS: dict[str, Callable[[float], None]] = {
     "TEST_FOLDER_TRIES": folder_tries,
     "TEST_HOUR": hour,
     "TEST_INLINE": inline,
+    "TEST_LOOK": look,
     "TEST_MOST": most,
     "TEST_PATIENCE": patience,
     "TEST_ROWS": rows,

@@ -33,8 +33,9 @@ def counted(pid: int, scratch: Path, act: Callable[[], object]) -> Counter[str]:
     finally:
         tracer.send_signal(signal.SIGINT)  # it lets go of the process, and ends
         tracer.communicate(timeout=60)
-    names = (re.match(r"(\w+)\(", line) for line in recorded.open(errors="replace"))
-    return Counter(name[1] for name in names if name)
+    return Counter(
+        re.findall(r"^(\w+)\(", recorded.read_text(errors="replace"), re.MULTILINE)
+    )
 
 
 def _attached(tracer: subprocess.Popen[str], pid: int) -> None:

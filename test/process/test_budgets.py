@@ -8,7 +8,7 @@ import os
 import time
 
 import pytest
-from harness.queues import running_queue
+from harness.queues import RunningQueue, kept
 from harness.supervisor import daemon_on
 from harness.system_calls import counted, wakeups_a_minute
 from harness.waiting import wait_until
@@ -16,7 +16,11 @@ from harness.waiting import wait_until
 from rq.rpc import client
 
 MESSAGES = 200
-SCRIPT = "#!/bin/sh\necho done >&3\n"
+# One that is told a fifo waits for it.
+SCRIPT = """#!/bin/sh
+[ -p "$RQ_PARAM1" ] && read -r _ < "$RQ_PARAM1"
+echo done >&3
+"""
 
 # System calls of the owner for a message, over many of them.
 CALLS = {
@@ -41,39 +45,39 @@ def within(row, calls):
 
 @pytest.fixture
 def queue(tmp_path):
-    with running_queue(tmp_path / "root", SCRIPT, num_workers=1) as queue:
+    queue = RunningQueue(tmp_path / "root", "t", SCRIPT, num_workers=1)
+    # Looks at a path that hold for a while: how many depends on how fast messages go.
+    queue.env["TEST_LOOK"] = "3600"
+    with kept(queue):
         queue.run()  # what the first one makes, others find
         yield queue
-
-
-def pause(queue):
-    flag = queue.root.pause(queue.name)
-    flag.touch()
-    queue.ask("wake")
-    # Until then the file is read again at each look: it may have changed.
-    wait_until(lambda: time.time() - flag.stat().st_ctime > 1.1)
 
 
 def send(queue):
     with client.Connection(queue.dir.socket) as line:
         for _ in range(MESSAGES):
-            line.ask("create_message", {"dest": queue.name, "param1": "x"})
+            message = {"dest": queue.name, "param1": "x"}
+            assert line.ask("create_message", message)[0] == "ok"
 
 
-def drain(queue):
-    queue.root.pause(queue.name).unlink()
-    queue.ask("wake")
+def drain(queue, fifo):
+    with fifo.open("w"):
+        pass
     places = [queue.dir.path / state for state in ("que", "run")]
     wait_until(lambda: not any(map(os.listdir, places)), 120)
 
 
 @pytest.mark.slow
 def test_a_message_costs_no_more_calls_than_its_budget(queue, tmp_path):
-    pause(queue)
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    queue.until(queue.send(param1=str(fifo)), "run")  # no other starts meanwhile
+    config = queue.root.config_dir
+    wait_until(lambda: time.time() - config.stat().st_ctime > 1.1)  # it is at rest
     accepting = counted(queue.pid, tmp_path, lambda: send(queue))
     queue.ok("check")  # all folders are made
-    running = counted(queue.pid, tmp_path, lambda: drain(queue))
-    assert queue.ask("num_messages")["done"] == MESSAGES + 1
+    running = counted(queue.pid, tmp_path, lambda: drain(queue, fifo))
+    assert queue.ask("num_messages")["done"] == MESSAGES + 2
     within("accept", accepting)
     within("run a process", running)
 
