@@ -48,9 +48,12 @@ class Pause:
 
 class AdminFiles:
     """What the operator wants of one queue, for who asks all the time: a pause that has
-    not changed is not read again."""
+    not changed is not read again, and where there was none, none is looked for until the
+    directory changes."""
 
     def __init__(self, root: Root, name: str) -> None:
+        self._directory = str(root.config_dir)
+        self._empty: tuple[int, ...] = ()  # the directory, as it was without both files
         self._down = str(root.down(name))
         self._path = root.pause(name)
         self._pause_name = str(self._path)
@@ -59,9 +62,17 @@ class AdminFiles:
 
     def read(self, now: float) -> tuple[Admin, Pause | None]:
         """Return what the files say at `now`, in epoch seconds."""
+        seen = _state_of(
+            self._directory
+        )  # before them: what comes meanwhile changes it
+        if seen and seen == self._empty:
+            return Admin.UP, None
+        self._empty = ()
         if os.path.lexists(self._down):
             return Admin.DOWN, None
         pause = self._newest()
+        if pause is None:
+            self._empty = seen
         if pause is None or _is_over(pause, now):
             return Admin.UP, None
         return Admin.PAUSE, pause
@@ -82,6 +93,17 @@ class AdminFiles:
             old = time.time_ns() - status.st_ctime_ns > _SAME_TIME_NS
             self._state = state if old else ()
         return self._pause
+
+
+def _state_of(directory: str) -> tuple[int, ...]:
+    """Return what changes with every name in a directory; () if that cannot be told."""
+    try:
+        info = os.stat(directory)
+    except OSError:
+        return ()
+    if time.time_ns() - info.st_ctime_ns <= _SAME_TIME_NS:
+        return ()
+    return info.st_dev, info.st_ino, info.st_mtime_ns, info.st_ctime_ns
 
 
 def admin_status(root: Root, name: str, now: float | None = None) -> Admin:

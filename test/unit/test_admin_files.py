@@ -2,7 +2,10 @@
 
 import json
 import os
+import time
 from pathlib import Path
+
+from harness.waiting import wait_until
 
 from rq.config.admin import Admin, AdminFiles
 from rq.layout import Root
@@ -45,3 +48,17 @@ def test_down_rules_over_a_pause(tmp_path: Path) -> None:
     pause.touch()
     pause.with_suffix(".down").touch()
     assert files.read(OLD) == (Admin.DOWN, None)
+
+
+def test_what_comes_into_a_directory_without_either_is_seen_at_once(tmp_path):
+    pause, files = queue(tmp_path)
+    down = pause.with_suffix(".down")
+    for wanted, file in ((Admin.PAUSE, pause), (Admin.DOWN, down)) * 2:
+        is_old = lambda: time.time() - pause.parent.stat().st_ctime > 1.1  # noqa: E731
+        wait_until(is_old)
+        assert files.read(OLD)[0] is Admin.UP
+        assert files.read(OLD)[0] is Admin.UP
+        file.touch()
+        assert files.read(OLD)[0] is wanted
+        file.unlink()
+        assert files.read(OLD)[0] is Admin.UP
