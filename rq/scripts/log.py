@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from rq.errors import NotPlain
 from rq.files import beneath
 from rq.layout import STDIO_LOG
+from rq.proc.descriptors import close_all
 from rq.scripts.log_limit import LogLimit
 from rq.scripts.run_as import Ids
 from rq.words import visible
@@ -129,11 +130,10 @@ class StdioLog:
         with contextlib.suppress(OSError):
             os.pwrite(self._head, _head(pid, self._began), self._at)
 
-    def close(self) -> None:
-        """Close the descriptors: the script has its own, and runs by now."""
-        for fd in (self.directory, self._head, self.fd):
-            with contextlib.suppress(OSError):
-                os.close(fd)
+    def close(self, *others: int) -> None:
+        """Close the descriptors, and `others` with them: the script has its own, and runs
+        by now."""
+        close_all((self.directory, self._head, self.fd, *others))
 
     def last_printed(self) -> str:
         """Return the last line that this attempt has printed, as a status shows it; "" if

@@ -3,7 +3,6 @@ messages."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -75,7 +74,8 @@ class Program:
             )
             script = make(plan)
             log.started(script.pid)
-        finally:
+        except BaseException:
             log.close()
-        os.close(slot.fd)
+            raise
+        log.close(slot.fd)
         return script
