@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 
 import pytest
 
@@ -156,11 +157,23 @@ def test_a_guess_that_was_right_is_given_back_and_no_other():
         known.take("10.9.9.9", "ann", NOW)
 
 
+def test_who_came_last_is_remembered_and_who_came_first_forgotten():
+    latest = OrderedDict()
+    for number in range(logins._REMEMBERED):
+        logins._remember(latest, number, None)
+    logins._remember(latest, 0, "again")
+    logins._remember(latest, "new", None)
+    assert len(latest) == logins._REMEMBERED
+    assert (latest.get(0), 1 in latest, 2 in latest) == ("again", False, True)
+
+
 def test_memory_is_bounded_whatever_is_guessed():
     known = Levels()
     for number in range(logins.MOST + 500):
         known.add(number, 1, NOW)
     assert len(known) == logins.MOST
+    assert known.level(499, NOW) == 0, "the oldest is forgotten"
+    assert known.level(500, NOW) == known.level(logins.MOST + 499, NOW) == 1
     for number in range(logins.MOST + 500):
         known.add(number, -1, NOW)
     assert len(known) == 0

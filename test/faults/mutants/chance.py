@@ -39,6 +39,7 @@ ROOMS = {
     "access": (
         *("test_kernel_identity", "test_keys_of_users", "test_token_verbs"),
         *("test_gate", "test_signin", "test_door_tls", "test_guarded_doors"),
+        *("test_guard", "test_open_doors"),
     ),
     "broker": (
         *("test_broker_verbs", "test_broker", "test_broker_admin", "test_broker_nodes"),
