@@ -7,7 +7,7 @@ import pytest
 from harness.spool import Owner
 
 from rq.layout import ATTEMPTS
-from rq.spool import attempt_files, attempts_kept
+from rq.spool import attempt_files, attempts_kept, offline
 from rq.words.states import Event, Role, State
 
 RETRY = {"cause": "resend", "text": "again", "outcome": "retry", "run_us": 5}
@@ -153,3 +153,16 @@ def test_the_log_of_an_attempt_is_not_looked_for_in_that_of_a_later_job(owner):
         (5, 6),
     ]
     assert "attempt 1 is not in job/ any more" in attempts_kept.why_none(rows, 1)
+
+
+@pytest.mark.parametrize(
+    ("view", "number"),
+    [
+        ({}, 0),
+        ({"attempt": None, "result": {}}, 0),
+        ({"attempt": 2, "result": {}}, 2),
+        ({"attempt": 1, "result": {"attempt": 2}}, 2),
+    ],
+)
+def test_the_attempts_of_a_message_are_those_that_its_result_or_it_names(view, number):
+    assert offline.attempts(view) == number

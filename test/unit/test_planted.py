@@ -23,8 +23,5 @@ def test_no_two_planted_bugs_have_one_name():
 
 def test_a_line_that_may_be_changed_without_a_meaning_is_there_and_says_why():
     for same in without_meaning():
-        lines = [
-            line.strip() for line in (CHECKOUT / same.file).read_text().splitlines()
-        ]
-        assert lines.count(same.line) == 1, same
+        assert len(same.places()) == 1, same
         assert len(same.why) > 20

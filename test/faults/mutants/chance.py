@@ -105,8 +105,16 @@ class Same:
     """A line that may be changed without a meaning."""
 
     file: str
-    line: str
+    lines: list[str]  # that one, and what stands before it
     why: str
+
+    def places(self) -> list[int]:
+        """Return the numbers of the lines that read so."""
+        text = (CHECKOUT / self.file).read_text()
+        every = [line.strip() for line in text.splitlines()]
+        size = len(self.lines)
+        ends = range(size, len(every) + 1)
+        return [end for end in ends if every[end - size : end] == self.lines]
 
 
 def without_meaning() -> list[Same]:
@@ -115,12 +123,11 @@ def without_meaning() -> list[Same]:
 
 
 def _bugs(room: str) -> Iterator[Chance]:
-    same = {(row.file, row.line) for row in without_meaning()}
+    same = {(row.file, line) for row in without_meaning() for line in row.places()}
     for path in sorted((CHECKOUT / "rq" / room).rglob("*.py")):
-        file, text = str(path.relative_to(CHECKOUT)), path.read_text()
-        lines = text.splitlines()
-        for site in sites(text):
-            if (file, lines[site.line - 1].strip()) not in same:
+        file = str(path.relative_to(CHECKOUT))
+        for site in sites(path.read_text()):
+            if (file, site.line) not in same:
                 yield Chance(file, site)
 
 
