@@ -11,8 +11,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import re
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -36,6 +37,7 @@ _AT_ONCE = 64  # lines that are sent in one go
 _PIECES = 4  # of the journal that are kept for those who are behind
 _PLACES = 64  # of clients that are known to be right
 _NOTHING = Event(b"")
+_ID = re.compile(rb"^id: .*\n", re.MULTILINE)
 _BYE = Event(b"event: bye\ndata: {}\n\n")
 
 log = logging.getLogger(__name__)
@@ -78,8 +80,7 @@ class Follower:
     is_resumed: bool = (
         False  # it was told the place earlier, perhaps of another journal
     )
-    who: str = ""  # by whose login or name
-    stands: Callable[[], bool] = lambda: True  # whether they may still read
+    epoch: int = 0  # as its watch has it
     woken: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[Any] | None = None
     sending_since: float | None = None
@@ -135,28 +136,17 @@ class Watch:
 
     # ---- for one who follows
 
-    async def events(
-        self, follower: Follower, closing: Callable[[], bool]
-    ) -> AsyncIterator[Event]:
-        """Give what a follower has not seen, as it comes."""
-        epoch = self.epoch
-        yield encoded("start", {"at": name_of(follower.place)})
+    async def first(self, follower: Follower) -> Event:
+        """Return what a new follower is told first: nothing, unless its place is none."""
+        follower.epoch = self.epoch
         if follower.is_resumed and not await self._is_right(follower.place):
-            yield self._reset(follower)
-        while not closing() and not self.lost:
-            follower.woken.clear()
-            if epoch != self.epoch:
-                epoch = self.epoch
-                yield self._reset(follower)
-            if (event := await self._next_or_reset(follower)).data:
-                yield event
-            await asyncio.sleep(0)  # one who is behind must not hold up the others
-        yield encoded("lost", {"text": self.lost}) if self.lost else _BYE
+            return self._reset(follower)
+        return _NOTHING
 
     def _reset(self, follower: Follower) -> Event:
         """Let a follower go on behind what is known; it is told so."""
-        follower.place = self.place
-        return encoded("reset", {"at": name_of(self.place)})
+        follower.place, follower.epoch = self.place, self.epoch
+        return encoded("reset", {"queue": self._name, "at": name_of(self.place)})
 
     async def _is_right(self, place: Place) -> bool:
         """Whether a place that a client has named is one of this journal."""
@@ -169,7 +159,10 @@ class Watch:
             self._right.append(name)
         return True
 
-    async def _next_or_reset(self, follower: Follower) -> Event:
+    async def news(self, follower: Follower) -> Event:
+        """Return what is there behind what a follower has heard; NOTHING: it has to wait."""
+        if follower.epoch != self.epoch:
+            return self._reset(follower)
         try:
             return await self._next(follower)
         except Moved:
@@ -181,8 +174,6 @@ class Watch:
         return _NOTHING
 
     async def _next(self, follower: Follower) -> Event:
-        """Return what is there behind what a follower has heard; wait for it, if nothing
-        is."""
         seq = follower.place.seq
         if seq < self._behind:
             piece = await self._piece(follower.place)
@@ -192,7 +183,7 @@ class Watch:
             follower.place = piece.end
             return piece.data
         if not self._ring or self._ring[-1].end.seq <= seq:
-            return _NOTHING if await _woken(follower) else PING
+            return _NOTHING
         at = seq + 1 - self._ring[0].end.seq  # no number is left out
         lines = list(islice(self._ring, at, at + _AT_ONCE))
         follower.place = lines[-1].end
@@ -288,12 +279,27 @@ class Watch:
                 follower.task.cancel()
 
 
-async def _woken(follower: Follower) -> bool:
+async def _woken(woken: asyncio.Event) -> bool:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(HEARTBEAT):
-            await follower.woken.wait()
+            await woken.wait()
             return True
     return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What a program wants to follow: queues, each from a place."""
+
+    followers: Mapping[str, Follower]  # by their queues
+    heads: Mapping[str, Place]  # of their journals now
+    who: str  # by whose login or name
+    stands: Callable[[], bool] = lambda: True  # whether they may still read
+
+    @property
+    def place(self) -> str:
+        """All places, as one id."""
+        return ",".join(name_of(each.place) for each in self.followers.values())
 
 
 class Hub:
@@ -302,53 +308,105 @@ class Hub:
     def __init__(self, site: Site) -> None:
         self._site = site
         self._watches: dict[str, Watch] = {}
-        self._followers: set[Follower] = set()
+        self._wishes: list[Wish] = []
         self.closing = False
 
-    def follow(
-        self, queue: str, head: Place, follower: Follower
-    ) -> AsyncIterator[Event]:
-        """Return the events for a new follower; Busy when there are too many."""
-        theirs = sum(other.who == follower.who for other in self._followers)
-        if len(self._followers) >= MOST_VIEWERS or theirs >= MOST_OF_ONE:
+    def follow(self, wish: Wish) -> AsyncIterator[Event]:
+        """Return the events for a new stream; Busy when there are too many."""
+        theirs = sum(other.who == wish.who for other in self._wishes)
+        if len(self._wishes) >= MOST_VIEWERS or theirs >= MOST_OF_ONE:
             raise Busy(
-                f"{len(self._followers)} programs follow queues already, {theirs} of them "
+                f"{len(self._wishes)} programs follow queues already, {theirs} of them "
                 "yours: close some and try again"
             )
-        return self._events(queue, head, follower)
+        return self._events(wish)
 
-    async def _events(
-        self, queue: str, head: Place, follower: Follower
-    ) -> AsyncIterator[Event]:
+    async def _events(self, wish: Wish) -> AsyncIterator[Event]:
         # Begins with the first event: HEAD, and a client that has gone, take none.
-        watch = self._watches.get(queue)
-        if watch is None or watch.lost:
-            watch = self._watches[queue] = Watch(self._site, queue, head)
-        follower.task = asyncio.current_task()
-        self._followers.add(follower)
-        watch.join(follower)
+        self._wishes.append(wish)
+        woken = asyncio.Event()
+        watches = [
+            (self._joined(queue, wish, woken), follower)
+            for queue, follower in wish.followers.items()
+        ]
         try:
             yield HELLO
             look_at = _time() + _CHECK
-            async for event in watch.events(follower, lambda: self.closing):
-                follower.sending_since = moment = _time()
+            async for event in self._merged(wish, watches, woken):
+                if not event.data:
+                    continue
+                moment = _time()
                 if moment >= look_at:
                     look_at = moment + _CHECK
-                    if not follower.stands():
+                    if not wish.stands():
                         return  # their token or session has ended meanwhile
+                for _, follower in watches:
+                    follower.sending_since = moment
                 yield event
-                follower.sending_since = None
+                for _, follower in watches:
+                    follower.sending_since = None
         finally:
-            self._followers.discard(follower)
-            watch.leave(follower)
-            if not watch.followers and self._watches.get(queue) is watch:
-                del self._watches[queue]
+            self._wishes.remove(wish)
+            self._leave(wish)
+
+    def _joined(self, queue: str, wish: Wish, woken: asyncio.Event) -> Watch:
+        watch, follower = self._watches.get(queue), wish.followers[queue]
+        if watch is None or watch.lost:
+            watch = Watch(self._site, queue, wish.heads[queue])
+            self._watches[queue] = watch
+        follower.woken, follower.task = woken, asyncio.current_task()
+        watch.join(follower)
+        return watch
+
+    def _leave(self, wish: Wish) -> None:
+        for queue, follower in wish.followers.items():
+            watch = self._watches.get(queue)
+            if watch is not None:
+                watch.leave(follower)
+                if not watch.followers:
+                    del self._watches[queue]
+
+    async def _merged(
+        self,
+        wish: Wish,
+        watches: list[tuple[Watch, Follower]],
+        woken: asyncio.Event,
+    ) -> AsyncIterator[Event]:
+        """Give what happens in all queues, and with more than one of them where it is."""
+        yield encoded("start", {"at": wish.place, "queues": [*wish.followers]})
+        for watch, follower in watches:
+            yield await watch.first(follower)
+        is_one = len(watches) == 1
+        while not self.closing:
+            woken.clear()
+            news = [await watch.news(follower) for watch, follower in watches]
+            for event in news:
+                yield event if is_one else _without_place(event)
+            if lost := [watch.lost for watch, _ in watches if watch.lost]:
+                yield encoded("lost", {"text": lost[0]})
+                return
+            if any(event.data for event in news):
+                yield _NOTHING if is_one else _place(wish.place)
+                await asyncio.sleep(0)  # one who is behind must not hold up the others
+            elif not await _woken(woken):
+                yield PING
+        yield _BYE
 
     def close(self) -> None:
         """End all streams; programs reconnect, to the next process."""
         self.closing = True
         for watch in self._watches.values():
             watch.wake()
+
+
+def _without_place(event: Event) -> Event:
+    """Return events of one queue without its places: with several queues none is enough."""
+    return Event(_ID.sub(b"", event.data)) if event.data else event
+
+
+def _place(place: str) -> Event:
+    """Tell where all queues are, so that a client names it when it comes again."""
+    return Event(b"id: " + place.encode() + b"\nevent: place\ndata: {}\n\n")
 
 
 def hub_of(site: Site) -> Hub:

@@ -63,11 +63,10 @@ def test_lines_that_are_not_there_any_more_are_told():
 class Stream:
     """A client that follows a queue."""
 
-    def __init__(self, web, name="demo", query="", **headers):
+    def __init__(self, web, name="demo", query="", path="", **headers):
+        path = path or f"{API}/{name}/events"
         self.line = socket.create_connection(("127.0.0.1", web.port), timeout=20)
-        head = (
-            f"GET {API}/{name}/events{query} HTTP/1.1\r\nHost: 127.0.0.1:{web.port}\r\n"
-        )
+        head = f"GET {path}{query} HTTP/1.1\r\nHost: 127.0.0.1:{web.port}\r\n"
         named = [
             f"{key.replace('_', '-')}: {value}\r\n" for key, value in headers.items()
         ]
@@ -148,7 +147,7 @@ def test_who_was_cut_hears_what_came_meanwhile(web, how):
     query = f"?after={last}" if how == "query" else ""
     headers = {} if query else {"Last_Event_ID": last}
     with Stream(web, query=query, **headers) as stream:
-        assert stream.next() == ("start", {"at": last})
+        assert stream.next() == ("start", {"at": last, "queues": ["demo"]})
         told = [stream.next()[1] for _ in range(9)]
         assert {row["msg_id"] for row in told} == set(ids)
         assert told[0]["seq"] == int(last.split(".")[1]) + 1
@@ -193,20 +192,77 @@ def test_a_line_about_many_messages_is_told_of_each(web):
         assert {row["seq"] for row in told} == {told[0]["seq"]}
 
 
-@pytest.mark.slow
-def test_only_who_may_see_a_queue_follows_it(web):
-    web.queue("echo done >&3", "other")
+ALL = "/api/v1/events"
+
+
+def test_several_queues_are_followed_in_one_stream(web):
+    names = [web.queue("echo done >&3") for _ in range(2)]
+    query = f"?queue={','.join(names)}"
+    with Stream(web, path=ALL, query=query) as stream:
+        kind, start = stream.next()
+        assert (kind, start["queues"]) == ("start", sorted(names))
+        heard = {}
+        for name in names:
+            msg_id = sent(web, name)
+            while heard.get(msg_id) != (name, "done"):
+                kind, data = stream.next()
+                if kind == "message":
+                    heard[data["msg_id"]] = data["queue"], data["state"]
+        sent(web)  # of no concern here
+        while stream.next()[0] != "place":
+            pass
+        last = stream.last
+        assert len(last.split(",")) == 2
+    ids = {sent(web, name): name for name in names}
+    with Stream(web, path=ALL, query=query, Last_Event_ID=last) as stream:
+        assert stream.next()[1]["at"] == last
+        ended = {}
+        while len(ended) < 2:
+            kind, data = stream.next()
+            assert kind in ("message", "place"), (kind, data)
+            if data.get("state") == "done":
+                ended[data["msg_id"]] = data["queue"]
+        assert ended == ids
+    other = f"0123abcd.7,{last.split(',')[0]}"
+    with Stream(web, path=ALL, query=query, Last_Event_ID=other) as stream:
+        kinds = [stream.next() for _ in range(2)]
+        assert [kind for kind, _ in kinds] == ["start", "reset"]
+        assert kinds[1][1]["queue"] in names
+
+
+def test_a_stream_of_all_queues_has_those_that_are_seen(web):
+    web.queue("echo done >&3", "unseen", num_workers=0)
+    word = viewer(web, "all", "demo")
+    with Stream(web, path=ALL, **word) as stream:
+        assert stream.next()[1]["queues"] == ["demo"]
+        sent(web, "unseen")
+        msg_id = sent(web, param1="done")
+        kind, data = stream.next()
+        assert (kind, data["msg_id"]) == ("message", msg_id)
+    for named in ("unseen", "demo,unseen", "nowhere", "../demo"):
+        answer = web.get(f"{ALL}?queue={named}", **word)
+        assert (answer.status, answer.json["kind"]) == (404, "no_such_queue")
+    assert web.get(f"{ALL}?after=x").json["kind"] == "bad_input"
+
+
+def viewer(web, name, *queues):
     secret = tokens.new_secret()
     token = Token(
-        name="v",
+        name=name,
         sha256=tokens.digest_of(secret),
         role=Role.VIEWER,
-        queues=("demo",),
+        queues=queues,
         created=time.time(),
         created_by="test",
     )
     tokens.create(web.daemon.root, token)
-    word = {"Authorization": f"Bearer {secret}"}
+    return {"Authorization": f"Bearer {secret}"}
+
+
+@pytest.mark.slow
+def test_only_who_may_see_a_queue_follows_it(web):
+    web.queue("echo done >&3", "other")
+    word = viewer(web, "v", "demo")
     answer = web.get(f"{API}/other/events", **word)
     assert (answer.status, answer.json["kind"]) == (403, "other_queue")
     answer = web.get(f"{API}/nowhere/events")

@@ -302,7 +302,7 @@ def world(tmp_path_factory):
         yield World(web)
 
 
-ENDLESS = {"followQueue"}  # test_api_events.py follows a queue
+ENDLESS = {"followQueue", "followQueues"}  # test_api_events.py follows a queue
 NAMES = [row.operation_id for row in ROWS if row.operation_id not in ENDLESS]
 
 
