@@ -236,6 +236,7 @@ class Server:
     ) -> Value | Blocked:
         try:
             if isinstance(entry, AdminCommand):
+                rights.check_itself(connection.principal, name, args)
                 return entry.function(self, connection, args)
             if self.bridge.takes(name, args):
                 local = functools.partial(self._call, entry, connection, name)

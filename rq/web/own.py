@@ -33,7 +33,9 @@ NOT_FOUND = "msg not found"  # of an id that is in no state, and never will be
 _TURN = "It waits for its turn."
 _SELF = "Nothing; it starts by itself."
 # Reasons that are of the message alone, or of what its sender has named.
-_OF_ITS_OWN = frozenset({Reason.PREP, Reason.TXN, Reason.HELD, Reason.DUE})
+_OF_ITS_OWN = frozenset(
+    {Reason.PREP, Reason.TXN, Reason.HELD, Reason.DUE, Reason.AFTER}
+)
 _RESULT = frozenset(
     {
         *("job_status", "cause", "exit", "signal", "attempt", "count", "wait_us"),

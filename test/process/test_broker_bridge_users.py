@@ -13,6 +13,7 @@ PEOPLE = {
     "bob": {"role": "worker", "queues": ["other"]},
     "pat": {"role": "producer"},
     "vic": {"role": "viewer"},
+    "sam": {"role": "sender"},
 }
 
 
@@ -111,3 +112,29 @@ def test_a_message_says_which_user_of_the_broker_has_sent_it(served):
         [new] = ids
         assert queue.get(new)["by"] == name
         before |= ids
+
+
+# What tells nothing of others; all else is refused to a sender.
+HARMLESS = {"AUTH", "HELLO", "QUIT", "PING", "ECHO", "TIME", "COMMAND"}
+SENDS = {"ADDJOB", "RQ.PUSH", "QADD"}  # to rq: queues
+
+
+def test_a_sender_sends_by_the_broker_and_learns_nothing_of_others(served):
+    clients, queue = served
+    sam, pat = clients["sam"], clients["pat"]
+    job_id = add(sam)
+    found = [queue.get(row["msg_id"]) for row in queue.ok("list", {"state": "que"})]
+    assert "sam" in {message["by"] for message in found}
+    theirs, plain = add(pat), pat.ask("ADDJOB", "q", "xyzzy", 0).encode()
+    names = {row[0].decode().upper() for row in pat.ask("COMMAND")}
+    words = ([], ["q"], ["rq:p"], [plain], [theirs], [job_id], ["FROM", "rq:p"])
+    words += (["q", "1"], ["rq:p", "1"], ["q", "x", "0"], ["LIST"], ["INFO"], ["NODES"])
+    for name in sorted(names - HARMLESS - SENDS):
+        for args in words:
+            if [name, args] == ["CLIENT", ["INFO"]]:
+                continue  # of its own connection
+            said = str(sam.ask(name, *args))
+            refused = ("NOPERM", "wrong number", "NOAUTH", "-NOPERM")
+            assert any(word in said for word in refused), (name, args, said)
+    for name in SENDS:
+        assert "NOPERM" in sam.ask(name, "q", "x", "0")

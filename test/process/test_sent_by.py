@@ -256,3 +256,19 @@ def test_the_web_writes_whom_it_has_let_in(web, door):
     for msg_id, user in found.items():
         path = f"/api/v1/queues/{queue}/messages/{msg_id}"
         assert web.get(path).json["by"] == user
+
+
+def test_equal_messages_of_two_senders_do_not_run_as_one(tmp_path):
+    settings = {"coalesce_params": [1], "num_workers": 0}
+    with running_queue(tmp_path / "root", **settings) as queue:
+        users = ("token:a", "token:b", "token:a")
+        ids = [queue.send(param1="echo done >&3", _by=user) for user in users]
+        queue.crash()  # the keys that it compares outlive that
+        queue.configure(num_workers=1)
+        queue.start()
+        said = [queue.ended(msg_id)["status"] for msg_id in ids]
+    assert [text.startswith("done - duplicate") for text in said] == [
+        False,
+        False,
+        True,
+    ]

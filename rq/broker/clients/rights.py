@@ -5,7 +5,7 @@ What a command takes stands in its row (`dialects.call.Command`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rq.access.roles import Principal, Role
 from rq.broker.dialects.call import Call, Command, Refusal
@@ -51,8 +51,34 @@ def _check_is_no_sender(principal: Principal) -> None:
     is."""
     if principal.sees_own_alone:
         raise Refusal(
-            f"NOPERM {principal.name} is {principal.role}, which is for HTTP: the broker "
-            f"takes the role {Role.PRODUCER} to send"
+            f"NOPERM {principal.name} is {principal.role}, who sends to queues of RQ alone "
+            f"(rq:NAME); all else takes the role {Role.VIEWER}, or more"
+        )
+
+
+# What a sender may ask of the broker itself: of its own connection, and what is the same for
+# all. None: in all its words.
+_OF_ITSELF: Mapping[bytes, frozenset[bytes] | None] = {
+    **dict.fromkeys(
+        (b"AUTH", b"HELLO", b"QUIT", b"PING", b"ECHO", b"TIME", b"COMMAND")
+    ),
+    b"CLIENT": frozenset(
+        (b"ID", b"INFO", b"GETNAME", b"SETNAME", b"SETINFO", b"REPLY", b"NO-TOUCH")
+    ),
+}
+
+
+def check_itself(
+    principal: Principal | None, name: bytes, args: Sequence[bytes]
+) -> None:
+    """Refusal when a sender asks the broker about itself what tells of others."""
+    if principal is None or not principal.sees_own_alone:
+        return
+    words = _OF_ITSELF.get(name, frozenset())
+    if words is not None and (not args or args[0].upper() not in words):
+        raise Refusal(
+            f"NOPERM {principal.name} is {principal.role} here, and "
+            f"{name.decode().lower()} tells of others"
         )
 
 
