@@ -16,6 +16,7 @@ from harness.image import PATH, Image, run
 from harness.processes import lives
 from harness.waiting import wait_until
 
+ADDRESS = "192.0.2.1"  # of all containers of a network, under the name rq
 USER = 963  # of the image: docs/guide/install.md
 
 # Of an image: its files cannot be changed, /tmp is empty, a volume is where it says.
@@ -23,6 +24,7 @@ _SETTLE = f"""
 files=$1 volume=$2; shift 2
 mount --make-rprivate /
 hostname "$(basename "$volume")"
+printf '127.0.0.1 localhost\n{ADDRESS} rq\n' >"$files/etc/hosts"
 mount --bind "$files" "$files"
 mount --bind "$volume" "$files/var/lib/rq"
 mount --bind /dev "$files/dev"
@@ -67,11 +69,12 @@ class Container:
 
 @contextlib.contextmanager
 def network() -> Iterator[str]:
-    """Give a network in which there is nothing but a loopback."""
+    """Give a network in which there is nothing but itself."""
     name = f"rq-{uuid.uuid4().hex[:8]}"
     run("ip", "netns", "add", name)
     try:
         run("ip", "-n", name, "link", "set", "lo", "up")
+        run("ip", "-n", name, "address", "add", f"{ADDRESS}/32", "dev", "lo")
         yield name
     finally:
         run("ip", "netns", "del", name)

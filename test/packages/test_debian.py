@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -181,6 +182,46 @@ def is_ready(box) -> bool:
         return False
 
 
+def test_the_image_says_who_runs_where_and_what_health_is(image):
+    lines = (image.files / "etc/passwd").read_text().splitlines()
+    assert "rq:x:963:963::/var/lib/rq:/bin/sh" in lines
+    assert image.facts["USER"] == "rq"
+    assert image.facts["VOLUME"] == image.facts["WORKDIR"] == "/var/lib/rq"
+    assert list((image.files / "var/lib/rq").iterdir()) == []
+    assert image.facts["STOPSIGNAL"] == "SIGTERM"
+    health = str(image.facts["HEALTHCHECK"]).partition(" CMD ")[2]
+    assert os.access(image.files / json.loads(health)[0].lstrip("/"), os.X_OK)
+    assert not (image.files / "src").exists()
+
+
+def buildah_builds_the_same_image(builder, tmp_path):
+    """The steps above are read as an engine reads them."""
+    store = [f"--root={builder.place}/images", f"--runroot={tmp_path}/run"]
+    ask = functools.partial(run, "buildah", *store, "--storage-driver=vfs")
+    made = ask("from", "scratch").strip()
+    ask("add", "--quiet", made, builder.base, "/")
+    ask("commit", "--quiet", made, "localhost/base")
+    words = ["--isolation=chroot", "--pull-never", "--format=docker"]
+    words += [
+        "--build-arg=BASE=localhost/base",
+        "--volume=/etc/ssl/certs:/etc/ssl/certs:ro",
+    ]
+    ask("bud", *words, "-f", "Containerfile", "-t", "localhost/rq", ".")
+    told = json.loads(ask("inspect", "--type=image", "localhost/rq"))["Docker"][
+        "config"
+    ]
+    facts = builder.image.facts
+    assert told["Entrypoint"] == facts["ENTRYPOINT"]
+    assert (told["User"], told["WorkingDir"]) == (facts["USER"], facts["WORKDIR"])
+    assert list(told["Volumes"]) == [facts["VOLUME"]]
+    assert {*told["Env"]} >= {f"{name}={it}" for name, it in builder.image.env.items()}
+    assert told["Healthcheck"]["Test"] == ["CMD", "/usr/lib/rq/bin/health"]
+
+
+if shutil.which("buildah"):
+    test_buildah = buildah_builds_the_same_image
+
+
 def test_a_container_starts_on_an_empty_volume_and_again(image, volume, net):
     """It shows its token once, knows nobody without one, is healthy, ends at once."""
     with running(image, volume, net) as box:
@@ -232,7 +273,7 @@ def test_a_container_that_cannot_answer_is_not_healthy(image, volume, net):
 
 
 def test_the_two_agents_of_the_compose_file_work_on_its_queue(image, volume, net):
-    """With the words of the file, whose names lead to the one loopback here."""
+    """With the words of the file; the secret lies in the volume."""
     services = yaml.safe_load((CHECKOUT / "compose.yml").read_text())["services"]
     agents = [name for name in services if name.startswith("agent")]
     assert len(agents) == 2
@@ -248,9 +289,7 @@ def test_the_two_agents_of_the_compose_file_work_on_its_queue(image, volume, net
             run("chown", "-R", "963:963", home)
         words = [
             [
-                word.replace("http://rq:", "http://127.0.0.1:").replace(
-                    "/run/secrets/agents", "/var/lib/rq/token"
-                )
+                word.replace("/run/secrets/agents", "/var/lib/rq/token")
                 for word in services[name]["command"]
             ]
             for name in agents
