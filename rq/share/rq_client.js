@@ -17,6 +17,7 @@
 /** @typedef {{msg_id: string, queue: string, joined: boolean}} Sent On disk; joined: an equal one stood there. */
 
 const ENDED = new Set(["done", "relayed", "err", "dismissed"]);
+const GOES_ON = new Set(["runs", "ready", "waits", "unsent"]); // marks of a flow
 // RQ says with these kinds that it has done nothing: whatever was asked may be asked again.
 const NOT_DONE = new Set([
   "busy", "down", "closed", "no_room", "disk_failed", "cannot_read", "too_often", "unreachable",
@@ -95,6 +96,18 @@ export class Client {
     return answers;
   }
 
+  /**
+   * Send messages of which some wait for others, by `name` and `after`: all of them or none.
+   * With the same `key` it is the same flow.
+   * @param {Array<Message>} messages @param {{name?: string, key?: string}} options
+   * @returns {Promise<Sent>}
+   */
+  async sendFlow(messages, { name, key = chance() } = {}) {
+    const options = { body: JSON.stringify({ messages, name }), headers: typed("application/json", key) };
+    const { msg_id } = JSON.parse(await this.#ask("POST", "flows", options));
+    return { msg_id, queue: "flow", joined: false };
+  }
+
   // ---- looking
 
   /**
@@ -158,6 +171,36 @@ export class Client {
     return this.#ask("GET", `${at(queue, msgId)}/log`);
   }
 
+  /**
+   * Give a flow as it is now: its `mark`, and its `nodes` with theirs.
+   * @param {string} flow @returns {Promise<Message>}
+   */
+  async flow(flow) {
+    return JSON.parse(await this.#ask("GET", `flows/${encodeURIComponent(flow)}`));
+  }
+
+  /**
+   * Give a flow of which nothing runs or is ready to: `mark` is `done`, or tells what is not.
+   * `onProgress` is called with it whenever its `sums` have changed. An RQError of the kind
+   * `timeout`: it goes on.
+   * @param {string} flow
+   * @param {{timeout?: number, onProgress?: (flow: Message) => void}} options
+   * @returns {Promise<Message>}
+   */
+  async waitFlow(flow, { timeout = 600, onProgress } = {}) {
+    const deadline = now() + timeout;
+    for (let told; ; ) {
+      const view = await this.flow(flow);
+      if (view.is_begun && !GOES_ON.has(view.mark)) return view;
+      const sums = JSON.stringify(view.sums);
+      if (onProgress && sums !== told) onProgress(view);
+      told = sums;
+      if (now() >= deadline)
+        throw new RQError("timeout", `flow ${flow} has not ended after ${timeout} s, it goes on`);
+      await new Promise((resolve) => setTimeout(resolve, LOOK * 1000));
+    }
+  }
+
   // ---- changing
 
   /**
@@ -165,15 +208,15 @@ export class Client {
    * @param {string} queue @param {string} msgId
    */
   async cancel(queue, msgId) {
-    const path = at(queue, msgId);
-    try {
-      await this.#ask("POST", `${path}/cancel`, { safe: false });
-    } catch (error) {
-      const message = error.kind === "wrong_state" ? await this.message(queue, msgId) : {};
-      if (message.state !== "que") throw error;
-      const headers = { "If-Match": `"que-${message.attempt}"` }; // and only if it does
-      await this.#ask("POST", `${path}/delete`, { headers, safe: false });
-    }
+    await this.#ask("POST", `${at(queue, msgId)}/cancel`, { safe: false });
+  }
+
+  /**
+   * End what has not ended of a flow.
+   * @param {string} flow
+   */
+  async cancelFlow(flow) {
+    await this.#ask("POST", `flows/${encodeURIComponent(flow)}/cancel`, { safe: false });
   }
 
   // ---- requests

@@ -35,6 +35,7 @@ final class RQError extends RuntimeException
 final class RQClient
 {
     private const ENDED = ["done", "relayed", "err", "dismissed"];
+    private const GOES_ON = ["runs", "ready", "waits", "unsent"]; // marks of a flow
     // RQ says with these kinds that it has done nothing: whatever was asked may be asked again.
     private const NOT_DONE = [
         "busy", "down", "closed", "no_room", "disk_failed", "cannot_read", "too_often", "unreachable",
@@ -102,6 +103,19 @@ final class RQClient
         return $answers;
     }
 
+    /**
+     * Send messages of which some wait for others, by `name` and `after`: all of them or none.
+     * With the same `key` it is the same flow.
+     * @param list<array<string, mixed>> $messages
+     * @return array{msg_id: string, queue: string, joined: bool}
+     */
+    public function sendFlow(array $messages, ?string $name = null, ?string $key = null): array
+    {
+        $body = self::json(["messages" => $messages] + ($name === null ? [] : ["name" => $name]));
+        $headers = self::typed("application/json", $key ?? self::chance());
+        return self::sent("flow", $this->asked("POST", "flows", $body, $headers)["msg_id"], false);
+    }
+
     // ---- looking
 
     /**
@@ -166,22 +180,53 @@ final class RQClient
         return $this->ask("GET", self::at($queue, $msgId) . "/log");
     }
 
+    /**
+     * Return a flow as it is now: its `mark`, and its `nodes` with theirs.
+     * @return array<string, mixed>
+     */
+    public function flow(string $flow): array
+    {
+        return $this->asked("GET", "flows/" . rawurlencode($flow));
+    }
+
+    /**
+     * Return a flow of which nothing runs or is ready to: `mark` is `done`, or tells what is
+     * not. `onProgress` is called with it whenever its `sums` have changed. An RQError of the
+     * kind `timeout`: it goes on.
+     * @return array<string, mixed>
+     */
+    public function waitFlow(string $flow, float $timeout = 600.0, ?callable $onProgress = null): array
+    {
+        $deadline = microtime(true) + $timeout;
+        $told = null;
+        while (true) {
+            $view = $this->flow($flow);
+            if ($view["is_begun"] && !in_array($view["mark"], self::GOES_ON, true)) {
+                return $view;
+            }
+            if ($onProgress && $view["sums"] !== $told) {
+                $told = $view["sums"];
+                $onProgress($view);
+            }
+            if (microtime(true) >= $deadline) {
+                throw new RQError("timeout", "flow $flow has not ended after $timeout s, it goes on");
+            }
+            usleep((int) (self::LOOK * 1e6));
+        }
+    }
+
     // ---- changing
 
     /** End a message that runs: it ends in err; remove one that waits. */
     public function cancel(string $queue, string $msgId): void
     {
-        $path = self::at($queue, $msgId);
-        try {
-            $this->ask("POST", "$path/cancel", safe: false);
-        } catch (RQError $error) {
-            $message = $error->kind === "wrong_state" ? $this->message($queue, $msgId) : [];
-            if (($message["state"] ?? "") !== "que") {
-                throw $error;
-            }
-            $headers = ["If-Match: \"que-{$message["attempt"]}\""]; // and only if it does
-            $this->ask("POST", "$path/delete", headers: $headers, safe: false);
-        }
+        $this->ask("POST", self::at($queue, $msgId) . "/cancel", safe: false);
+    }
+
+    /** End what has not ended of a flow. */
+    public function cancelFlow(string $flow): void
+    {
+        $this->ask("POST", "flows/" . rawurlencode($flow) . "/cancel", safe: false);
     }
 
     // ---- requests

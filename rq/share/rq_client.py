@@ -46,6 +46,7 @@ Message = Object  # the fields of a message, as RQ has them
 Fields = Mapping[str, object]
 
 ENDED = frozenset({"done", "relayed", "err", "dismissed"})
+_GOES_ON = frozenset({"runs", "ready", "waits", "unsent"})  # marks of a flow
 # RQ says with these kinds that it has done nothing: whatever was asked may be asked again.
 NOT_DONE = frozenset(
     {
@@ -133,6 +134,19 @@ class Client:
             answers += [_of_line(queue, json.loads(line)) for line in data.splitlines()]
         return answers
 
+    def send_flow(
+        self,
+        messages: Iterable[Fields],
+        *,
+        name: Optional[str] = None,
+        key: Optional[str] = None,
+    ) -> Sent:
+        """Send messages of which some wait for others, by `name` and `after`: all of them
+        or none. With the same `key` it is the same flow."""
+        plan = {"messages": list(messages), **({"name": name} if name else {})}
+        data = self._post("flows", plan, key or uuid.uuid4().hex)
+        return Sent(data["msg_id"], "flow")
+
     # ---- looking
 
     def message(self, queue: str, msg_id: str) -> Message:
@@ -183,6 +197,33 @@ class Client:
         """Return what the script of a message has printed."""
         return self._ask("GET", f"{_message(queue, msg_id)}/log")
 
+    def flow(self, flow: str) -> Object:
+        """Return a flow as it is now: its `mark`, and its `nodes` with theirs."""
+        return self._get(_flow(flow))
+
+    def wait_flow(
+        self,
+        flow: str,
+        *,
+        timeout: float = 600.0,
+        on_progress: Optional[Callable[[Object], object]] = None,
+    ) -> Object:
+        """Return a flow of which nothing runs or is ready to: `mark` is `done`, or tells
+        what is not. `on_progress` is called with it whenever its `sums` have changed. An
+        RQError of the kind `timeout`: it goes on."""
+        deadline, told = time.monotonic() + timeout, None
+        while True:
+            view = self.flow(flow)
+            if view["is_begun"] and view["mark"] not in _GOES_ON:
+                return view
+            if on_progress and view["sums"] != told:
+                told = view["sums"]
+                on_progress(view)
+            if time.monotonic() >= deadline:
+                text = f"flow {flow} has not ended after {timeout:g} s, it goes on"
+                raise RQError("timeout", text)
+            time.sleep(_LOOK)
+
     def _look(self, queue: str, msg_id: str, seconds: float) -> Message:
         query = f"?wait={seconds:.3f}&for=end"
         path = f"{_message(queue, msg_id)}{query}"
@@ -195,15 +236,11 @@ class Client:
 
     def cancel(self, queue: str, msg_id: str) -> None:
         """End a message that runs: it ends in err; remove one that waits."""
-        path = _message(queue, msg_id)
-        try:
-            self._ask("POST", f"{path}/cancel", safe=False)
-        except RQError as error:
-            message = self.message(queue, msg_id) if error.kind == "wrong_state" else {}
-            if message.get("state") != "que":
-                raise
-            waiting = {"If-Match": f'"que-{message["attempt"]}"'}  # and only if it does
-            self._ask("POST", f"{path}/delete", None, waiting, safe=False)
+        self._ask("POST", f"{_message(queue, msg_id)}/cancel", safe=False)
+
+    def cancel_flow(self, flow: str) -> None:
+        """End what has not ended of a flow."""
+        self._ask("POST", f"{_flow(flow)}/cancel", safe=False)
 
     # ---- requests
 
@@ -309,6 +346,10 @@ def _queue(queue: str) -> str:
 
 def _message(queue: str, msg_id: str) -> str:
     return f"{_queue(queue)}/messages/{urllib.parse.quote(msg_id, safe='')}"
+
+
+def _flow(flow: str) -> str:
+    return f"flows/{urllib.parse.quote(flow, safe='')}"
 
 
 def _typed(media: str, key: str) -> Dict[str, str]:

@@ -13,6 +13,10 @@
 #   rq_result QUEUE ID [SECONDS]                              waits; prints what its script said
 #   rq_log QUEUE ID
 #   rq_cancel QUEUE ID
+#   rq_send_flow [--key KEY] < PLAN                           a flow as JSON; prints its id
+#   rq_flow ID                                                prints how it is, as JSON
+#   rq_wait_flow ID [SECONDS]                                 prints its mark; status 0: done
+#   rq_cancel_flow ID
 #   rq_field NAME < JSON                                      prints a member of an object
 #   rq_verify_webhook SECRET ID TIMESTAMP SIGNATURE < BODY    status 0: RQ has signed it
 #
@@ -38,17 +42,46 @@ rq_send() {
         _rq_body="$_rq_body${_rq_body:+,}$_rq_member"
     done
     printf '{%s}' "$_rq_body" |
-        _rq_ask POST "$_rq_queue/messages" json "$_rq_key" | rq_field msg_id
+        _rq_ask POST "queues/$_rq_queue/messages" json "$_rq_key" | rq_field msg_id
 }
 
 rq_send_many() {
     _rq_options "$@" || return
-    _rq_ask POST "$_rq_queue/messages/bulk" x-ndjson "$_rq_key"
+    _rq_ask POST "queues/$_rq_queue/messages/bulk" x-ndjson "$_rq_key"
 }
 
-rq_message() { _rq_ask GET "$1/messages/$2"; }
+rq_message() { _rq_ask GET "queues/$1/messages/$2"; }
 
-rq_log() { _rq_ask GET "$1/messages/$2/log"; }
+rq_log() { _rq_ask GET "queues/$1/messages/$2/log"; }
+
+rq_send_flow() {
+    _rq_options flow "$@" || return
+    _rq_ask POST flows json "$_rq_key" | rq_field msg_id
+}
+
+rq_flow() { _rq_ask GET "flows/$1"; }
+
+rq_cancel_flow() { _rq_ask POST "flows/$1/cancel" >/dev/null; }
+
+# Until nothing of it runs or is ready to.
+rq_wait_flow() {
+    _rq_until=$(($(date +%s) + ${2:-600}))
+    while :; do
+        _rq_said=$(rq_flow "$1") || return 1
+        _rq_state=$(printf '%s' "$_rq_said" | rq_field mark)
+        [ "$(printf '%s' "$_rq_said" | rq_field is_begun)" = true ] || _rq_state=unsent
+        case $_rq_state in
+            done) echo "$_rq_state" && return 0 ;;
+            runs | ready | waits | unsent) ;;
+            *) echo "$_rq_state" && return 8 ;;
+        esac
+        if [ "$(date +%s)" -ge "$_rq_until" ]; then
+            echo "rq: flow $1 has not ended after ${2:-600} s, it goes on (timeout)" >&2
+            return 7
+        fi
+        sleep 1
+    done
+}
 
 rq_wait() {
     _rq_seen=-
@@ -62,7 +95,7 @@ rq_wait() {
         _rq_left=$((_rq_until - $(date +%s)))
         _rq_wait=$((_rq_left < _rq_most ? _rq_left : _rq_most))
         [ "$_rq_wait" -gt 0 ] || _rq_wait=0
-        _rq_said=$(_rq_ask GET "$1/messages/$2?wait=$_rq_wait&for=end" '' '' $((RQ_TIMEOUT + _rq_wait))) ||
+        _rq_said=$(_rq_ask GET "queues/$1/messages/$2?wait=$_rq_wait&for=end" '' '' $((RQ_TIMEOUT + _rq_wait))) ||
             return 1
         _rq_state=$(printf '%s' "$_rq_said" | rq_field state)
         case $_rq_state in
@@ -91,18 +124,8 @@ rq_result() {
     rq_message "$1" "$2" | rq_field result | rq_field result
 }
 
-# End one that runs; remove one that waits, and only if it does.
-rq_cancel() {
-    _rq_said=$(_rq_ask POST "$1/messages/$2/cancel" 2>&1) && return
-    case $_rq_said in *'(wrong_state)') ;; *) echo "$_rq_said" >&2 && return 1 ;; esac
-    _rq_now=$(rq_message "$1" "$2") || return
-    if [ "$(printf '%s' "$_rq_now" | rq_field state)" != que ]; then
-        echo "$_rq_said" >&2
-        return 1
-    fi
-    _rq_match="If-Match: \"que-$(printf '%s' "$_rq_now" | rq_field attempt)\""
-    _rq_ask POST "$1/messages/$2/delete" >/dev/null
-}
+# End one that runs; remove one that waits.
+rq_cancel() { _rq_ask POST "queues/$1/messages/$2/cancel" >/dev/null; }
 
 # ---- requests
 
@@ -127,7 +150,7 @@ _rq_ask() {
     esac
     _rq_answer=$(mktemp) || return 1
     _rq_at=${RQ_URL:?no address of RQ, http://HOST:PORT}
-    set -- "$1" "$2" "${3:-}" "${4:-}" "${5:-$RQ_TIMEOUT}" "${_rq_at%/}/api/v1/queues/$2"
+    set -- "$1" "$2" "${3:-}" "${4:-}" "${5:-$RQ_TIMEOUT}" "${_rq_at%/}/api/v1/$2"
     _rq_http=$(
         method=$1 media=$3 key=$4 seconds=$5 url=$6 login=''
         [ -z "${RQ_TOKEN:-}" ] || login="header = \"Authorization: Bearer $RQ_TOKEN\""
@@ -137,12 +160,11 @@ _rq_ask() {
         [ -z "$media" ] ||
             set -- "$@" --header "Content-Type: application/$media" --data-binary @- \
                 --header "Idempotency-Key: $key"
-        [ -z "${_rq_match:-}" ] || set -- "$@" --header "$_rq_match"
         curl --config /dev/fd/3 "$@" --write-out '%{http_code}' "$url" 2>"$_rq_answer.why" 3<<CONFIG
 $login
 CONFIG
     ) || : # `set -e` of the program: what failed is told below
-    _rq_match="" _rq_code=0
+    _rq_code=0
     case $_rq_http in
         2*) cat "$_rq_answer" ;;
         *) _rq_refused "$_rq_http" <"$_rq_answer" || _rq_code=1 ;;

@@ -16,7 +16,7 @@ import threading
 from typing import ClassVar
 
 import pytest
-from harness import documents
+from harness import cli, documents
 from harness.checkout import CHECKOUT
 from harness.ports import free_port
 from harness.sandboxes import standing
@@ -92,11 +92,17 @@ def rq(place):
             (place / "headers.json").write_text(json.dumps(headers))
             (place / "body").write_bytes(body)
             (place / "secret").write_text(env["RQ_WEBHOOK_SECRET"])
-            yield env
+            yield {**env, "RQ_TOKEN": token_of_sender(env["RQ_ROOT"])}
     finally:
         server.shutdown()
         server.server_close()
         sys.path.remove(str(SHARE))
+
+
+def token_of_sender(root):
+    """Return a token with no more rights than the guide says that a program needs."""
+    words = ["token", "create", "shop", "--role", "sender", "--queue", "greet"]
+    return cli.rq(*words, "--queue", "debug", root=root).stdout.strip()
 
 
 def run(language, text, place, env):
@@ -123,9 +129,23 @@ def test_the_examples_of_the_guide_print_what_it_says(language, place, rq):
     parts = [
         each.text for each in blocks if (each.language, each.use) == (language, "app")
     ]
-    assert len(parts) == 10
+    assert len(parts) == 9
     [shown] = [each.text for each in blocks if each.language == ""]
     assert run(language, "".join(parts), place, rq) == shown
+    assert messages(rq, ["que"]) == set()  # the one that was cancelled is gone
+
+
+ANY_TEXT = """
+. ./rq_client.sh
+text=$(printf 'a"b\\\\c\\td\\ne\\001 \\303\\244\\360\\237\\230\\200')
+id=$(rq_send debug "param1=$text" "param2=$text")
+[ "$(rq_wait debug "$id")" = done ]
+[ "$(rq_message debug "$id" | rq_field param2)" = "$text" ] && echo equal
+"""
+
+
+def test_any_text_goes_through_the_client_of_sh(place, rq):
+    assert run("sh", ANY_TEXT, place, rq) == "equal\n"
 
 
 @pytest.mark.parametrize("name", ["rq_client.py", "rq_client.js", "rq_client.php"])
@@ -357,13 +377,10 @@ def test_what_may_not_be_done_twice_is_asked_once(language, place, rq):
     assert heard == [b"POST /api/v1/queues/greet/messages/1/cancel HTTP/1.1\r\n"]
 
 
-def messages(env):
-    """Return the ids of all messages of the queue."""
+def messages(env, states=("que", "run", "done")):
+    """Return the ids of the queue's messages in these states."""
     import rq_client
 
     client = rq_client.Client(env["RQ_URL"], env["RQ_TOKEN"])
-    listed = [
-        client._get(f"queues/greet/messages?state={state}")
-        for state in ("que", "run", "done")
-    ]
+    listed = [client._get(f"queues/greet/messages?state={state}") for state in states]
     return {row["msg_id"] for rows in listed for row in rows["messages"]}
