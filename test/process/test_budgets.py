@@ -25,9 +25,9 @@ echo done >&3
 # System calls of the owner for a message, over many of them.
 CALLS = {
     # Asked on a connection that stays, one after the other; its folder is made.
-    "accept": 13.5,
+    "accept": 12.5,
     # From que to done, by a queue of one slot: each has its turns for itself.
-    "run a process": 87.5,
+    "run a process": 82,
 }
 # Wake-ups a minute.
 WAKEUPS = {
