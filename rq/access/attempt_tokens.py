@@ -12,8 +12,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from rq import config
-from rq.access.roles import Principal, Role
+from rq import config, names
+from rq.access.roles import EVERY_QUEUE, Principal, Role
 from rq.access.tokens import digest_of, new_secret
 from rq.config import files
 from rq.errors import BadConfig
@@ -21,6 +21,7 @@ from rq.layout import Root
 from rq.proc import processes
 
 VARIABLE = "RQ_TOKEN"
+_ATTEMPT = "attempt:"
 
 log = logging.getLogger(__name__)
 
@@ -77,12 +78,20 @@ def of_attempt(root: Root, secret: str) -> Principal | None:
     if owner != _process(int(owner.split("/")[1])):
         return None
     # It looks at its own queue, and sends to all.
-    name = f"attempt:{queue}/{of}"
+    name = f"{_ATTEMPT}{queue}/{of}"
     # The next attempt has another token, and is the same user.
     user = str(about.get("user") or f"attempt:{queue}")
     return Principal(
-        name=name, role=Role.PRODUCER, queues=(queue,), sends=("*",), of=user
+        name=name, role=Role.PRODUCER, queues=(queue,), sends=EVERY_QUEUE, of=user
     )
+
+
+def message_of(principal: Principal) -> str:
+    """Return the QUEUE/ID of the message that an attempt works on; "" for all others, and
+    for the attempt of a batch, which works on many."""
+    place = principal.name.removeprefix(_ATTEMPT)
+    is_attempt = place != principal.name and principal.sends == EVERY_QUEUE
+    return place if is_attempt and names.is_msg_id(place.partition("/")[2]) else ""
 
 
 def _process(pid: int) -> str:

@@ -6,15 +6,17 @@ import argparse
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from typing import cast
 
 from rq import names
 from rq.cli import ancestor, owner, place, term
 from rq.cli.named_files import FRESH, Files
 from rq.errors import BadInput, NotUnique, RQError
 from rq.layout import Root
-from rq.message import limits
+from rq.message import after, limits
 from rq.message.table import PARAMS, ROWS, Kind
 from rq.rpc import client
+from rq.scripts import python as script
 from rq.words import moments
 from rq.words.nesting import Json
 
@@ -103,6 +105,8 @@ def _fields(args: argparse.Namespace) -> dict[str, Json]:
         "hold": (args.why or True) if args.hold else None,
         _KEY: args.key,
     }
+    if (own := script.own_message()) and after.names_self(given.get("after")):
+        given["after"] = cast(Json, after.with_self(given["after"], own))
     present = {name: value for name, value in given.items() if value is not None}
     return {"dest": args.queue, **present}
 

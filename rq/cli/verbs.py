@@ -65,6 +65,10 @@ VERBS: dict[str, tuple[str, str]] = {
     ),
     "work": ("work:work", "work on the messages of a queue of another host"),
     "worker": ("worker:worker", "ls: who works on messages under leases"),
+    "flow": (
+        "flow:flow",
+        "run | show | ls | rerun | retry | cancel: messages that wait for each other",
+    ),
     "txn": ("txn:txn", "ls | abort: messages that are accepted all at once"),
     "spark": ("spark:spark", "doctor | try | history | work: on Spark"),
     "index": (
@@ -114,6 +118,7 @@ NAMED = {
     "send": "send:named",
     "attachmesg": "ancestor:named",
     "broker": "broker:named",
+    "flow": "flow:named",
     "router": "router:named",
     "verify_rules": "router:named_rules",
 }

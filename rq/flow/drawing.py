@@ -4,8 +4,8 @@ What is drawn is a column of boxes for each layer, and lines from each box to th
 wait for it. What is too much to be looked at is drawn as one box with sums:
 
 - a layer of many messages is one box, so a fan-out of 200 is as wide as one message;
-- of many layers those side by side are one column, so 10,000 messages in a row are one
-  picture too.
+- of many layers those side by side are one column, so 10,000 messages in a row are a
+  short row of boxes.
 
 Within a column boxes stand where what they wait for stands, as far as there is room
 (barycentres, a few sweeps): that leaves few lines to cross. A line that passes a column
@@ -23,6 +23,7 @@ from rq.flow.marks import Mark
 from rq.replies.flow import NodeView
 
 MOST_COLUMNS = 40
+_FEW_COLUMNS = 12  # when layers are drawn together at all
 _MOST_BOXES = 240
 _MOST_IN_COLUMN = (24, 12, 6, 1)  # boxes; the first with which all are few enough
 _MOST_LINES = 1000  # in so many no eye finds its way
@@ -40,7 +41,7 @@ class Part:
     """A stretch of the bar of a box."""
 
     mark: str
-    x: float
+    x: float  # from the left of the box
     width: float
 
 
@@ -112,7 +113,8 @@ def _columns(nodes: Sequence[NodeView]) -> list[list[_Item]]:
     layers: dict[int, list[NodeView]] = {}
     for node in nodes:
         layers.setdefault(node["layer"], []).append(node)
-    per_column = -(-len(layers) // MOST_COLUMNS) or 1  # layers of a column
+    few = len(layers) <= MOST_COLUMNS
+    per_column = 1 if few else -(-len(layers) // _FEW_COLUMNS)  # layers
     listed = list(layers.values())
     columns = [
         [node for layer in listed[at : at + per_column] for node in layer]
@@ -245,7 +247,7 @@ def _box(item: _Item, column: int) -> Box:
 
 def _box_of_many(item: _Item, x: float) -> Box:
     counted = marks.sums(Mark(node["mark"]) for node in item.nodes)
-    parts, start = [], x + 12
+    parts, start = [], 12.0
     for mark, number in counted.items():
         width = _BAR * number / len(item.nodes)
         parts.append(Part(mark=mark, x=round(start, 1), width=round(width, 1)))

@@ -55,6 +55,11 @@ LOOKS: Mapping[Mark, Look] = {
 }
 # What may still change without a person.
 OPEN = frozenset({Mark.RUNS, Mark.READY, Mark.WAITS, Mark.HELD, Mark.UNSENT})
+# The mark of a flow is that of the first of these that a message of it has.
+_OF_FLOW = (
+    *((Mark.RUNS, mark) for mark in (Mark.RUNS, Mark.READY, Mark.UNSENT)),
+    *((mark, mark) for mark in (Mark.FAILED, Mark.HELD, Mark.WAITS, Mark.NOT_RUN)),
+)
 _OF_STATE: Mapping[str, Mark] = {
     State.PREP: Mark.READY,
     State.QUE: Mark.READY,
@@ -89,10 +94,12 @@ def of_flow(state: str, counted: Mapping[Mark, int]) -> Mark:
         return Mark.UNSENT
     if sender is not Mark.DONE:
         return Mark.FAILED if sender is Mark.FAILED else Mark.GONE
-    if any(mark in OPEN for mark in counted):
-        return Mark.RUNS
-    worst = (Mark.FAILED, Mark.NOT_RUN, Mark.HIDDEN)
-    return next((mark for mark in worst if counted.get(mark)), Mark.DONE)
+    return next((mark for mark, of in _OF_FLOW if counted.get(of)), Mark.DONE)
+
+
+def has_ended(counted: Mapping[Mark, int]) -> bool:
+    """Return whether no message of a flow waits or runs."""
+    return OPEN.isdisjoint(counted)
 
 
 def in_words(counted: Mapping[Mark, int]) -> str:

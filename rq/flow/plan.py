@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from rq import names
 from rq.errors import BadInput
 from rq.message import fieldnames
+from rq.message.after import NO_SELF, SELF
 from rq.message.message import from_request
 from rq.words import visible
 from rq.words.nesting import Json
@@ -37,7 +38,6 @@ NAME_RULE = (
     f"letters, digits, . _ and -, at most {LONGEST_NAME}, not starting with . or -"
 )
 _NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9._-]{{0,{LONGEST_NAME - 1}}}")
-_SELF = "self"  # of a script's `after`: the message that it works on
 _PARTS = frozenset({"messages", "name", "key"})
 _SOME_ID = "20260102.0304.05.006.7"
 _SHAPE = (
@@ -104,10 +104,11 @@ class Plan:
 # ---- reading one
 
 
-def parse(value: object) -> Plan:
-    """Return the plan in JSON that came from anybody; BadInput says what is wrong."""
+def parse(value: object, own: str = "") -> Plan:
+    """Return the plan in JSON that came from anybody; BadInput says what is wrong. `own`:
+    the QUEUE/ID of the message that the asking script works on, which it calls `self`."""
     parts = _parts_of(value)
-    nodes = _nodes_of(parts["messages"])
+    nodes = _nodes_of(parts["messages"], own)
     _check_edges(nodes)
     return Plan(
         name=_title(parts.get("name")),
@@ -129,7 +130,7 @@ def _parts_of(value: object) -> Mapping[str, object]:
     return value
 
 
-def _nodes_of(messages: object) -> dict[str, Node]:
+def _nodes_of(messages: object, own: str) -> dict[str, Node]:
     if not isinstance(messages, list):
         raise BadInput(_SHAPE)
     if not messages:
@@ -141,21 +142,21 @@ def _nodes_of(messages: object) -> dict[str, Node]:
         )
     nodes: dict[str, Node] = {}
     for at, fields in enumerate(messages, 1):
-        node = _node(at, fields)
+        node = _node(at, fields, own)
         if node.name in nodes:
             raise BadInput(f"two messages of the flow are called {node.name}")
         nodes[node.name] = node
     return nodes
 
 
-def _node(at: int, fields: object) -> Node:
+def _node(at: int, fields: object, own: str) -> Node:
     if not isinstance(fields, dict):
         raise BadInput(f"message {at} of the flow is no JSON object: {_SHAPE}")
     name = _name(at, fields.get("name"))
     message = {
         field: v for field, v in fields.items() if field not in ("name", "after")
     }
-    after, others = _after(name, fields.get("after"))
+    after, others = _after(name, fields.get("after"), own)
     _check_message(name, message)
     return Node(name=name, message=message, after=after, others=others)
 
@@ -163,21 +164,25 @@ def _node(at: int, fields: object) -> Node:
 def _name(at: int, value: object) -> str:
     if value is None:
         raise BadInput(f"message {at} of the flow has no name: say one, {NAME_RULE}")
-    if not isinstance(value, str) or not _NAME.fullmatch(value) or value == _SELF:
+    if not isinstance(value, str) or not _NAME.fullmatch(value) or value == SELF:
         raise BadInput(
             f"message {at} of the flow cannot be called {value!r:.60}: a name is "
-            f"{NAME_RULE}, and not {_SELF}"
+            f"{NAME_RULE}, and not {SELF}"
         )
     return value
 
 
-def _after(name: str, value: object) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _after(
+    name: str, value: object, own: str
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the names of nodes, and the other messages, that a node waits for."""
     if value is None:
         return (), ()
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
         raise BadInput(f"{name}: after is no list of names: {value!r:.80}")
-    distinct = dict.fromkeys(value)
+    distinct = dict.fromkeys(own if own and each == SELF else each for each in value)
+    if SELF in distinct:
+        raise BadInput(f"{name}: {NO_SELF}")
     local = tuple(each for each in distinct if "/" not in each)
     return local, tuple(_other(name, each) for each in distinct if "/" in each)
 

@@ -14,6 +14,7 @@ from rq.flow import marks
 from rq.flow.marks import Mark
 from rq.flow.plan import Node, Plan
 from rq.replies.flow import FlowRow, FlowView, NodeView
+from rq.words.states import State
 
 _SAYS = {
     Mark.UNSENT: "its messages are being sent; none runs before all are",
@@ -29,6 +30,7 @@ class Flow:
     plan: Plan
     state: str  # of what sends it
     said: str = ""  # by what sends it, the last
+    by: str = ""  # who has sent it; "": RQ itself
     sent: Mapping[str, str] = field(default_factory=dict)  # QUEUE/ID by name
     states: Mapping[str, str] = field(default_factory=dict)  # by QUEUE/ID
     texts: Mapping[str, str] = field(default_factory=dict)  # by QUEUE/ID
@@ -36,15 +38,6 @@ class Flow:
     def mark(self, node: Node) -> Mark:
         target = self.sent.get(node.name)
         return marks.of_state(None if target is None else self.states.get(target, ""))
-
-
-def questions(flow: Flow) -> dict[str, list[str]]:
-    """Return the ids whose states are to be asked for, by their queues."""
-    ids: dict[str, list[str]] = {}
-    for target in flow.sent.values():
-        queue, _, msg_id = target.partition("/")
-        ids.setdefault(queue, []).append(msg_id)
-    return ids
 
 
 def view(flow: Flow, sees: Callable[[str], bool]) -> FlowView:
@@ -79,6 +72,7 @@ def _row(flow: Flow, counted: Mapping[Mark, int]) -> FlowRow:
         "name": flow.plan.name,
         "mark": mark,
         "text": _text(flow, mark, counted),
+        "is_begun": flow.state in (State.DONE, State.RELAYED),
         "sums": {str(each): number for each, number in counted.items()},
     }
 

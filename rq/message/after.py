@@ -22,6 +22,15 @@ from rq import names
 from rq.errors import BadInput, BadMessage
 
 MOST = 10_000  # predecessors of a message
+# The queue of the messages that send flows. Such a predecessor is the *gate* of those that
+# it sends: none runs before it has ended in done, whatever their rules say, and when it
+# ends otherwise each is discarded.
+GATES = "flow"
+SELF = "self"  # in a list of a script: the message that it works on
+NO_SELF = (
+    "after: self is the message that a script works on, which only the script's own token "
+    "or environment tells: name a message by its id here"
+)
 
 
 class Rule(StrEnum):
@@ -71,6 +80,7 @@ class Verdict(StrEnum):
     ERR = "err"
     CANCEL = "cancel"
     NOT_NEEDED = "not_needed"
+    DISCARD = "discard"  # its flow was not begun
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +100,17 @@ class Tally:
     failed: int = 0
     not_run: int = 0
     not_needed: int = 0
+    gates: int = 0  # that have not ended
+    barred: int = 0  # gates that have ended otherwise than well
 
-    def add(self, standing: Standing, number: int = 1) -> None:
+    def add(self, standing: Standing, number: int = 1, place: str = "") -> None:
         """Count a predecessor; -1: it stands otherwise now."""
-        if standing in OPEN:
+        if is_gate(place):
+            if standing in OPEN:
+                self.gates += number
+            elif standing not in (Standing.DONE, Standing.RELAYED):
+                self.barred += number
+        elif standing in OPEN:
             self.open += number
         elif standing in FAILURES:
             self.failed += number
@@ -116,6 +133,10 @@ def verdict(wait: Wait, tally: Tally) -> Verdict:
     >>> verdict(Wait(("a/1",)), Tally()), verdict(Wait(("a/1",)), Tally(failed=1))
     (<Verdict.RUN: 'run'>, <Verdict.WAIT: 'wait'>)
     """
+    if tally.barred:
+        return Verdict.DISCARD
+    if tally.gates:
+        return Verdict.WAIT
     if wait.rule is Rule.DONE:
         return _verdict_of_done(wait, tally)
     if tally.open:
@@ -151,6 +172,25 @@ def stored(ids: object, queue: str = "") -> tuple[str, ...]:
     return tuple(there)
 
 
+def names_self(ids: object) -> bool:
+    """Return whether a sender names the message that it works on."""
+    return isinstance(ids, str | list | tuple) and SELF in _listed(ids)
+
+
+def with_self(ids: object, place: str) -> list[object]:
+    """Return what a sender names, with QUEUE/ID for the message that it works on.
+
+    >>> with_self("self a/1", "b/2")
+    ['b/2', 'a/1']
+    """
+    listed = _listed(ids) if isinstance(ids, str | list | tuple) else []
+    return [place if each == SELF else each for each in listed]
+
+
+def _listed(ids: str | list[object] | tuple[object, ...]) -> list[object]:
+    return list(ids.replace(",", " ").split() if isinstance(ids, str) else ids)
+
+
 def not_there(place: str) -> BadMessage:
     """Return why a message may not name a predecessor; whether it is there, or may not be
     read by who names it, is not said."""
@@ -161,6 +201,8 @@ def not_there(place: str) -> BadMessage:
 
 
 def _stored(text: object, queue: str) -> str:
+    if text == SELF:
+        raise BadMessage(NO_SELF)
     if isinstance(text, str):
         try:
             return _place(text, queue)
@@ -190,6 +232,15 @@ def wait_in(fields: Mapping[str, object]) -> Wait | None:
         return Wait(stored(ids), rule, fail)
     except (ValueError, BadMessage):
         return None  # a sender's own, of a message from before RQ knew the field
+
+
+def is_gate(place: str) -> bool:
+    """Return whether a predecessor is a message that sends a flow.
+
+    >>> is_gate("flow/20260102.0304.05.006.7"), is_gate("flows/20260102.0304.05.006.7")
+    (True, False)
+    """
+    return queue_of(place) == GATES
 
 
 def queue_of(place: str) -> str:

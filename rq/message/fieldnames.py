@@ -27,6 +27,7 @@ AS_OPERATOR = "_as_operator"  # beside that: also what others prepare
 BY = "_by"  # who sends the message, as the door knows it
 # How a timer is called there. No name of a user holds a colon: none is taken for one.
 OF_TIMER = "timer:"
+FLOW_KEY = "flow/"  # how the keys begin under which the messages of a flow are sent
 RELAY_KEY = "relay/"  # how the keys begin under which other hosts hand messages over
 HOPS = "hops"  # a field of its own: how often the message was relayed
 ORIGIN = "orig_msg_id"

@@ -26,6 +26,7 @@ class FlowView(TypedDict):
     name: str
     mark: str
     text: str  # how it stands, in a sentence
+    is_begun: bool  # all of it is sent: its messages run
     sums: Mapping[str, int]  # messages by mark; those without any are left out
     nodes: Sequence[NodeView]
 
@@ -37,4 +38,5 @@ class FlowRow(TypedDict):
     name: str
     mark: str
     text: str
+    is_begun: bool
     sums: Mapping[str, int]

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterator
 
+from rq import names
 from rq.scripts.pipe import Verb
 
 _SAY, _HEAR = 3, 4
@@ -53,6 +54,14 @@ def params() -> tuple[str, str, str, str]:
         os.environ.get(f"RQ_PARAM{number}", "") for number in range(1, 5)
     )
     return first, second, third, fourth
+
+
+def own_message() -> str:
+    """Return the QUEUE/ID of the message that we work on; "": we are no script, or work on
+    a batch."""
+    full_id = os.environ.get("RQ_FULL_MSG_ID", "")
+    queue, msg_id = names.split_url(full_id) if full_id else ("", None)
+    return f"{queue}/{msg_id}" if msg_id and "RQ_LEASE" in os.environ else ""
 
 
 def count() -> int:

@@ -8,6 +8,7 @@ end is not known stays open, over restarts too. No owner is asked while nothing 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import logging
 import time
@@ -16,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import cast
 
 from rq import names
+from rq.builtin.flow import look, record
 from rq.errors import RQError
 from rq.layout import Root
 from rq.replies import EndView
@@ -82,10 +84,21 @@ class Outcomes:
             self.woken.set()
 
     async def _ends(self, queue: str, msg_ids: list[str]) -> Mapping[str, EndView]:
+        if queue == record.QUEUE:
+            return await asyncio.to_thread(_ends_of_flows, self.root, msg_ids)
         socket = self.root.queue(queue).socket
         request = {"msg_ids": msg_ids}
         reply = await loop_client.ask(socket, "get_ends", request, timeout=_TIMEOUT)
         return cast(Mapping[str, EndView], client.demanded(reply))
+
+
+def _ends_of_flows(root: Root, msg_ids: Sequence[str]) -> dict[str, EndView]:
+    """Return what became of flows as a whole; of one that is gone what is known stays."""
+    ends = {}
+    for msg_id in msg_ids:
+        with contextlib.suppress(RQError):
+            ends[msg_id] = look.end_of(root, msg_id)
+    return ends
 
 
 def outcome_of(before: Outcome, view: EndView) -> Outcome:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from rq import names
+from rq.flow.plan import Plan
 from rq.timers.cron import Cron
 from rq.words.nesting import Json
 
@@ -44,6 +45,7 @@ class Timer:
     catch_up: CatchUp = CatchUp.LAST
     overlap: Overlap = Overlap.QUEUE
     within: float = 0.0  # seconds in which one has to succeed; 0: it is not expected
+    flow: Plan | None = None  # sent at each fire, in place of a message
 
     @property
     def queue(self) -> str:

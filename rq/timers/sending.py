@@ -9,6 +9,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from rq import names
+from rq.builtin.flow import deeds, door, look, record
 from rq.errors import NoSuchMessage, NotUnique, Refused, RQError, Unreachable
 from rq.kinds import Kind
 from rq.layout import Root
@@ -227,6 +228,11 @@ class Sending:
     async def _send(self, timer: Timer, key: str) -> str:
         """Return the URL of the message that the queue has accepted under a key."""
         guarded.check(timer.queue, Sender.TIMER)
+        if timer.flow is not None:
+            plan = replace(timer.flow, key=key)
+            whose = {fieldnames.BY: f"{fieldnames.OF_TIMER}{timer.name}"}
+            sent = await asyncio.to_thread(door.send, self.held.root, plan, whose)
+            return sent.url
         socket = self.held.root.queue(timer.queue).socket
         whose = {"_key": key, fieldnames.BY: f"{fieldnames.OF_TIMER}{timer.name}"}
         message = {**timer.fields, "dest": timer.dest, **whose}
@@ -316,6 +322,10 @@ def unfinished(states: Mapping[str, str]) -> dict[str, str]:
 async def take_out(root: Root, msg: str, state: str, who: str) -> None:
     """Take a message out that waits, or end one that runs, which takes a moment."""
     queue, msg_id = place_of(msg)
+    if queue == record.QUEUE:
+        flow = await asyncio.to_thread(look.flow_of, root, msg_id)
+        await asyncio.to_thread(deeds.cancel, root, flow, who)
+        return
     command = "cancel_message" if state == State.RUN else "delete_message"
     request = {"msg_id": msg_id, "who": who}
     client.demanded(await _ask(root, queue, command, request))
@@ -332,11 +342,22 @@ def place_of(msg: str) -> tuple[str, str]:
 
 
 async def _state(root: Root, queue: str, msg_id: str) -> str:
+    if queue == record.QUEUE:
+        return await _state_of_flow(root, msg_id)
     reply = await _ask(root, queue, "get_message_state", {"msg_id": msg_id})
     try:
         return str(client.demanded(reply))
     except NoSuchMessage:
         return State.GONE
+
+
+async def _state_of_flow(root: Root, msg_id: str) -> str:
+    """Return `run` while a message of a flow waits or runs."""
+    try:
+        end = await asyncio.to_thread(look.end_of, root, msg_id)
+    except NoSuchMessage:
+        return State.GONE
+    return end["state"]
 
 
 async def _ask(root: Root, queue: str, command: str, request: object) -> object:

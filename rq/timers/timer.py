@@ -10,7 +10,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from rq import config, names
-from rq.errors import BadConfig, BadInput, BadMessage
+from rq.errors import BadConfig, BadInput, BadMessage, NotPermitted
+from rq.flow import plan as plans
+from rq.flow.plan import Plan
+from rq.message import guarded
+from rq.message.guarded import Sender
 from rq.message.message import from_request
 from rq.message.table import OWN, SAID_BY_SENDERS
 from rq.timers.cron import DEFAULT_ZONE, Cron, cron
@@ -22,7 +26,18 @@ SHORTEST = 60  # seconds of a period
 LONGEST = 100 * 366 * 86400
 LONGEST_EXPECTED = 400 * 86400  # seconds
 MOST_JITTER = 86400  # seconds
-_KEYS = ("period", "cron", "timezone", "jitter", "catch_up", "overlap", "expect", "msg")
+_KEYS = (
+    "period",
+    "cron",
+    "timezone",
+    "jitter",
+    "catch_up",
+    "overlap",
+    "expect",
+    "msg",
+    "flow",
+)
+_OF_FLOW: Mapping[str, Json] = {"dest": "flow"}
 _ANY_ID = "19700101.0000.00.000.0"
 _Word = TypeVar("_Word", bound=StrEnum)
 
@@ -35,7 +50,8 @@ def parse(path: Path) -> Timer:
             raise BadConfig(f"{path}: {_unknown(key)}")
     rule = _rule(data, path)
     period = 0 if rule else _period(data.get("period"), path)
-    dest, fields = _message(data.get("msg"), path)
+    plan = _flow(data, path) if "flow" in data else None
+    dest, fields = _message(data.get("msg") if plan is None else _OF_FLOW, path)
     return Timer(
         name=path.name.removesuffix(".json"),
         period=period,
@@ -46,6 +62,7 @@ def parse(path: Path) -> Timer:
         catch_up=_word(CatchUp, data, "catch_up", CatchUp.LAST, path),
         overlap=_overlap(data, dest, path),
         within=_within(data["expect"], path) if "expect" in data else 0.0,
+        flow=plan,
     )
 
 
@@ -148,12 +165,27 @@ def _message(message: object, path: Path) -> tuple[str, dict[str, Json]]:
     return dest, fields
 
 
+def _flow(data: Mapping[str, Json], path: Path) -> Plan:
+    """Return the plan of a timer that sends a flow in place of a message."""
+    if "msg" in data:
+        raise BadConfig(f"{path}: a timer has 'msg' or 'flow', not both")
+    try:
+        plan = plans.parse(data["flow"])
+        for node in plan.nodes:
+            guarded.check(node.queue, Sender.TIMER)
+    except (BadInput, NotPermitted) as error:
+        raise BadConfig(f"{path}: 'flow': {error}") from None
+    if plan.key is not None:
+        raise BadConfig(f"{path}: 'flow': each fire has a key of its own; leave it out")
+    return plan
+
+
 def _unknown(key: str) -> str:
     """Return why a timer has no such key."""
     if key in SAID_BY_SENDERS:
         return f"{key!r} is a field of the message: put it into 'msg'"
     close = difflib.get_close_matches(key, _KEYS, 1)
-    has = "a timer has 'period' or 'cron', and 'msg'"
+    has = "a timer has 'period' or 'cron', and 'msg' or 'flow'"
     hint = f"did you mean {close[0]!r}?" if close else has
     return f"unknown key {key!r:.60}; {hint}"
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import cast
 
 from rq import names
+from rq.access import attempt_tokens
 from rq.access.roles import Principal, Role
 from rq.errors import BadInput, NoSuchMessage, NoSuchQueue, NotPermitted
 from rq.message import after
@@ -82,9 +83,12 @@ async def _has_sent(site: Site, principal: Principal, name: str, msg_id: str) ->
 async def check_after(
     site: Site, principal: Principal, name: str, fields: Mapping[str, object]
 ) -> None:
-    """BadMessage when a message of a queue names a predecessor that its sender may neither
+    """Write the message that the asking script works on for `self`. BadMessage when a message of a queue names a predecessor that its sender may neither
     see nor has sent, in the words for one that is not there."""
     named = fields.get("after")
+    place = attempt_tokens.message_of(principal)
+    if place and isinstance(fields, dict) and after.names_self(named):
+        named = fields["after"] = after.with_self(named, place)
     if not named or not (principal.is_limited or principal.sees_own_alone):
         return
     for place in after.stored(cast(Json, named), name):

@@ -47,7 +47,7 @@ from rq.web import app, site
 pytestmark = [pytest.mark.process, only_root]
 
 ALL, NONE = frozenset(guarded.QUEUES), frozenset[str]()
-PLANNED = frozenset({"cleaner", "spark-work"})
+PLANNED = frozenset({"cleaner", "flow", "spark-work"})
 OTHER = 65533  # a user without a name, whom the mode of the directory lets in
 GONE = "20260102.0304.05.006.7"
 KEY = "0123abcd/1/0"  # as an owner delivers under
@@ -171,8 +171,20 @@ def routes() -> list[tuple[str, str]]:
         (method, path)
         for path in table.paths
         for method in table.methods(path)
-        if table.right(path, method).role is Role.PRODUCER and method != "HEAD"
+        if table.right(path, method).role is Role.PRODUCER
+        and method != "HEAD"
+        and "flows" not in path  # a door of its own
     ]
+
+
+def by_flow(house: House, who: str, queue: str) -> bool:
+    """A flow, of which a message would go there."""
+    body = {"messages": [{"name": "a", "dest": "t"}, {"name": "b", "dest": queue}]}
+    kind = {"Content-Type": "application/json"}
+    data, token = json.dumps(body).encode(), house.tokens[who]
+    answer = house.web.ask("POST", "/api/v1/flows", data, **kind, **token)
+    assert answer.status in (201, 403), answer
+    return answer.status != 403
 
 
 def by_dest(house: House, who: str, queue: str) -> bool:
@@ -360,6 +372,7 @@ DOORS = {
     "socket: what no owner owes": Door(claimed, {"our own user": NONE}, OWNER),
     "new/": Door(by_new, {"our own user": ALL, "another user": NONE}, PRODUCER),
     "web: every address": Door(by_routes, BY_ROLE, PRODUCER),
+    "web: a flow": Door(by_flow, BY_ROLE, PRODUCER),
     "web: dest": Door(by_dest, BY_ROLE, PRODUCER),
     "web: relay's key": Door(by_relay(_key="relay/0123"), RELAYING, RELAY),
     "web: relay's origin": Door(by_relay(orig_msg_id="x"), RELAYING, RELAY),
@@ -390,6 +403,7 @@ CODE = {
         *(f"rq.timers.{m}" for m in ("letter", "telling", "troubles")),
     },
     "socket: what an owner owes": {"rq.queues.delivery.delivery"},
+    "web: a flow": {f"rq.builtin.flow.{m}" for m in ("deeds", "door", "sending")},
     "web: every address": {
         *(f"rq.web.{m}" for m in ("messages", "attachments", "pages.forms")),
         *(f"rq.web.{m}" for m in ("pages.relay", "resumable_uploads")),

@@ -104,7 +104,7 @@ def test_a_queue_that_is_down_answers_questions_about_itself_only(down):
     }
     always |= {"owed", "resolve_owed", "restored", "restore"}
     always |= {"show_txn", "list_txns", "show_bulk", "list_bulks"}
-    always |= {"get_ends", "ends", "figures"}
+    always |= {"get_ends", "get_states", "ends", "figures"}
     always |= {"lease", "start", "renew", "progress", "log", "file", "finish"}
     always |= {"release", "leases", "notices"}
     assert down.ask("status") == ["DOWN"]

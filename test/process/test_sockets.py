@@ -43,7 +43,7 @@ ROLES = {
     "queue": {
         Role.VIEWER: "kinds owes ping uptime config status detail get_message get_message_state "
         "get_message_status num_messages messages list owed show_txn list_txns "
-        "restored await_end leases show_bulk list_bulks get_attempts get_ends ends figures notices",
+        "restored await_end leases show_bulk list_bulks get_attempts get_ends get_states ends figures notices",
         Role.PRODUCER: "wake create_message create_messages prep_message single_que "
         "attach_message "
         "delete_attach_message commit_message take_copy open_txn prepare_txn "

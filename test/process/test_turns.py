@@ -206,6 +206,7 @@ ASKED = {
     "ping": [b""], "uptime": [b""], "config": [b""], "status": [b""], "detail": [b""], "figures": [b""],
     "get_ends": [{"msg_ids": ["20260102.0304.05.006.7"] * 100}],
     "ends": [{"msg_ids": ["20260102.0304.05.006.7"] * 1000, "queue": "other"}],
+    "get_states": [{"msg_ids": ["20260102.0304.05.006.7"] * 500}],
     "kinds": [b""], "wake": [b""], "num_messages": [b""], "seal": [b""], "owed": [b""],
     "owes": [json.dumps({"keys": ["x"] * 5000}).encode()],
     "get_message": [of(waiting), of(ended)], "get_message_state": [of(waiting)],

@@ -242,6 +242,7 @@ _USES = {
         "peers",
         "command",
         "batch",
+        "flow",
     },
     "": {""},
 }

@@ -58,9 +58,10 @@ def plain(flow: FlowView, *, whole: bool = False) -> list[str]:
         ("err", ["gone"], Mark.FAILED),
         ("dismissed", ["gone"], Mark.FAILED),
         ("gone", ["gone"], Mark.GONE),
-        ("done", ["done", "after"], Mark.RUNS),
-        ("done", ["err", "after"], Mark.RUNS),
-        ("done", ["done", "held"], Mark.RUNS),
+        ("done", ["done", "after"], Mark.WAITS),
+        ("done", ["err", "que"], Mark.RUNS),
+        ("done", ["err", "after"], Mark.FAILED),
+        ("done", ["done", "held"], Mark.HELD),
         ("done", ["done", "err"], Mark.FAILED),
         ("done", ["done", "not_run"], Mark.NOT_RUN),
         ("done", ["done", "gone", "relayed"], Mark.DONE),
@@ -130,9 +131,9 @@ def test_a_wide_layer_is_one_box_with_its_sums() -> None:
 
 def test_a_long_chain_is_a_few_columns() -> None:
     picture = drawing.picture(seen_by_all(known(CHAIN, "done"))["nodes"])
-    assert len(picture.boxes) == drawing.MOST_COLUMNS
-    assert len(picture.lines) == drawing.MOST_COLUMNS - 1
-    assert picture.boxes[0].label == "250 messages"
+    assert len(picture.boxes) == 12
+    assert len(picture.lines) == 11
+    assert picture.boxes[0].label == "834 messages"
 
 
 def test_small_graphs_have_a_box_for_each_message_and_none_covers_another() -> None:

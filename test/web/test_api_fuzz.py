@@ -11,6 +11,7 @@ import uuid
 
 import pytest
 import schemathesis
+from harness.checkout import CHECKOUT
 from harness.index import fill
 from harness.waiting import wait_until
 from harness.web_server import served
@@ -66,6 +67,8 @@ class World:
         web.queue("exit 1", "pull", num_workers=0, pull={})
         web.daemon.link("shares", web.daemon.define("shares", SHARES))
         web.daemon.until_up("shares")
+        web.daemon.link("flow", CHECKOUT / "rq/bundled/flow")
+        web.daemon.until_up("flow")
         yearly = {"cron": "@yearly", "msg": {"dest": "done"}}
         (web.daemon.root.timers / "yearly.json").write_text(json.dumps(yearly))
         web.daemon.until_up("timers")
@@ -110,6 +113,15 @@ class World:
         body = {"Content_Type": JSON}
         answer = self.web.ask("POST", "/api/v1/queues/pull/leases", b"{}", **body)
         return {"name": "pull", "token": answer.json["leases"][0]["token"]}
+
+    def flow(self):
+        """Return the path of a flow that is sent."""
+        nodes = [{"name": "fetch", "dest": "que"}, {"name": "pack", "dest": "err"}]
+        body = to_json({"messages": nodes})
+        answer = self.web.ask("POST", "/api/v1/flows", body, Content_Type=JSON)
+        msg_id = answer.json["msg_id"]
+        wait_until(lambda: self.web.state("flow", msg_id) == "done", 30)
+        return {"flow": msg_id}
 
     def call(self, operation, **parts):
         """Send a request and compare its answer with the document; return its status."""
@@ -209,6 +221,14 @@ ALL_ERR = {"action": "retry", "filter": {"state": "err", "text": "no"}}
 PULL, SCRIPT = {"name": "pull"}, {"name": "shares"}
 # Where nothing is leased, so that nothing waits for it.
 NO_WAITS = {"lease": {"name": "done"}, "listLeases": {"name": "done"}}
+
+
+def of_flow(**parts):
+    """Return a recipe about a flow."""
+    return lambda world: {"path_parameters": world.flow(), **parts}
+
+
+FLOW = {"messages": [{"name": "a", "dest": "done"}]}
 RECIPES = {
     "getDocument": lambda world: {},
     "listQueues": lambda world: {},
@@ -278,6 +298,12 @@ RECIPES = {
     "releaseLease": of_lease(),
     "putLog": of_lease(body=b"x", **LOG),
     "putResultFile": result_file,
+    "sendFlow": lambda world: {"body": FLOW, "media_type": JSON},
+    "listFlows": lambda world: {"query": {"limit": 3}},
+    "getFlow": of_flow(),
+    "rerunFlow": of_flow(body={"from": "pack"}, media_type=JSON),
+    "retryFlow": of_flow(),
+    "cancelFlow": of_flow(),
     "listNotices": of_queue(),
     "testNotice": of_queue(),
     "listTimers": lambda world: {},

@@ -191,3 +191,20 @@ def test_rq_send_of_a_script_uses_it(web, attempt):
     env["RQ_HOST"] = "http://127.0.0.1:1/"
     done = send_as_nobody(other)
     assert done.stderr.startswith("rq: http://127.0.0.1:1 does not answer: ")
+
+
+def test_self_is_the_message_that_the_attempt_works_on(web, queue, attempt):
+    msg_id, job, secret = attempt
+    other = web.queue("echo done >&3")
+    path, body = f"/api/v1/queues/{other}/messages", b'{"after": ["self"]}'
+    kind = {"Content_Type": "application/json"}
+    refused = web.ask("POST", path, body, **kind)
+    assert "self is the message that a script works on" in refused.json["detail"]
+    after = web.ask("POST", path, body, **kind, **bearer(secret)).json["msg_id"]
+    view = web.get(f"{path}/{after}").json
+    assert (view["after"], view["state"]) == ([f"{queue}/{msg_id}"], "que")
+    (job / "end").touch()
+    wait_until(lambda: web.state(other, after) == "done")
+    flow = json.dumps({"messages": [{"name": "a", "dest": other, "after": ["self"]}]})
+    refused = web.ask("POST", "/api/v1/flows", flow.encode(), **kind)
+    assert "self is the message that a script works on" in refused.json["detail"]

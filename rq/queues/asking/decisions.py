@@ -31,6 +31,8 @@ def decide(owner: Owner, msg_id: str, verdict: Verdict) -> None:
     if verdict is Verdict.RUN:
         end: JsonObject = {"end": "run", "by": BY_RULE, "at": owner.spool.clock()}
         owner.backlog.free(msg_id, end)
+    elif verdict is Verdict.DISCARD:
+        owner.discard(msg_id)  # its flow was not begun
     elif verdict is Verdict.NOT_NEEDED:
         _end(
             owner, msg_id, Event.FINISH, _facts(Cause.NOT_NEEDED, "done", "not needed")

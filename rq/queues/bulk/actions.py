@@ -15,6 +15,7 @@ from typing import cast
 from rq.errors import BadInput, BadMessage, WrongState
 from rq.message.action import Action, Door, Value
 from rq.message.actions import ACTIONS, Word, at
+from rq.message.after import GATES
 from rq.message.causes import Cause
 from rq.message.fields import JsonObject
 from rq.queues.bulk import retry
@@ -50,6 +51,7 @@ class Deed:
 
 def deed_of(owner: Owner, action: Action, request: Mapping[str, Json], by: str) -> Deed:
     """Return what a request asks for; an error if it cannot be done so."""
+    _check_final(owner, action)
     given: dict[str, Value] = {}
     for takes in action.takes:
         value = request.get(takes.name)
@@ -60,6 +62,15 @@ def deed_of(owner: Owner, action: Action, request: Mapping[str, Json], by: str) 
     if action.word is Word.MOVE:
         _check_target(owner, str(given["to"]))
     return Deed(action, by, given)
+
+
+def _check_final(owner: Owner, action: Action) -> None:
+    """WrongState when what sends flows is to run again: others were told how it ended."""
+    if owner.name == GATES and action.word in (Word.RETRY, Word.MOVE):
+        raise WrongState(
+            "how a flow has ended is final: `rq flow rerun ID` sends it again, "
+            "`rq flow retry ID` runs its messages again that have failed"
+        )
 
 
 def _check_target(owner: Owner, dest: str) -> None:

@@ -78,7 +78,7 @@ async def _create_after(ctx: Context, request: Request) -> OkOrJoined:
     if key is None or key.among(ctx.owner) is None:
         ctx.owner.admission.check_open()
         said = await predecessors.answers(ctx.owner, [request])
-        predecessors.check(request, said)
+        predecessors.check(request, said, ctx.connection.asker)
     else:
         predecessors.write_as_kept(ctx.owner, request)
     reply = _create(ctx, request)
@@ -103,7 +103,7 @@ def prep_message(ctx: Context, request: Request) -> Reply | Awaitable[Reply]:
 async def _prep_after(ctx: Context, request: Request) -> Reply:
     """As `prep_message`, of one that waits for others."""
     said = await predecessors.answers(ctx.owner, [request])
-    predecessors.check(request, said)
+    predecessors.check(request, said, ctx.connection.asker)
     reply = _prep(ctx, request)
     return reply if isinstance(reply, tuple) else await reply
 
@@ -413,7 +413,7 @@ def _row(ctx: Context, fields: Json, said: predecessors.Answers) -> _Row:
         if not isinstance(fields, dict):
             raise BadMessage("a message is a JSON object")
         if _names_others(ctx, fields):
-            predecessors.check(fields, said)
+            predecessors.check(fields, said, ctx.connection.asker)
         accepted = idempotency.accept_request(ctx.owner, ctx.connection.asker, fields)
         return idempotency.answered(accepted, accepted.msg_id)
     except RQError as error:

@@ -73,7 +73,15 @@ OkOrJoined = (
 _LIMIT = 200  # characters
 _LONGEST_USER = 200
 # How the keys begin under which parts of RQ send, beside those of outboxes.
-_OF_RQ = (fieldnames.RELAY_KEY, "broker/", "notice/", "spark/", "timer/", "timer-run/")
+_OF_RQ = (
+    fieldnames.RELAY_KEY,
+    "broker/",
+    fieldnames.FLOW_KEY,
+    "notice/",
+    "spark/",
+    "timer/",
+    "timer-run/",
+)
 _DIGITS = 16  # of a digest; it has to find mistakes only
 
 

@@ -9,12 +9,13 @@ from typing import cast
 from rq import names
 from rq.errors import BadMessage
 from rq.layout import folder
-from rq.message import limits, next_attempt, waits
+from rq.message import after, limits, next_attempt, waits
 from rq.message.fields import JsonObject
 from rq.message.message import Message
 from rq.message.stories import story
 from rq.message.table import NOT_SHOWN
 from rq.proc import processes
+from rq.queues.asking.standing import of_end
 from rq.queues.attempts.attempt import Attempt, Batch, starts_of_ended
 from rq.queues.attempts.lease import Lease
 from rq.queues.control import waiting_view
@@ -36,6 +37,7 @@ from rq.words.states import FINAL, LIVE, State
 from rq.words.wording import duration
 
 LEASED = "leased"  # the phase of an attempt elsewhere
+_NOT_RUN = (after.Standing.NOT_RUN, after.Standing.NOT_NEEDED)
 _PUBLIC = {State.DISMISSED: "err"}
 
 
@@ -81,6 +83,20 @@ def end(owner: Owner, msg_id: str) -> EndView:
         "text": result.get("job_status", ""),
         "ended": result.get("finished"),
     }
+
+
+def standing(owner: Owner, msg_id: str, *, deep: bool) -> str:
+    """Return the state of a message; of one in que `held` if a person holds it, `after` if
+    it waits for others; `not_run` of one that these have decided against. `deep`: also
+    of one in done, whose file is read for it."""
+    state = owner.spool.find(msg_id) or State.GONE
+    if state is State.QUE:
+        entry = owner.spool.entry(msg_id)
+        return "held" if entry.held else "after" if entry.after else public_state(state)
+    if state is State.DISMISSED or (deep and state is State.DONE):
+        end = of_end(state, owner.spool.status(msg_id))
+        return "not_run" if end in _NOT_RUN else public_state(state)
+    return public_state(state)
 
 
 def _path(owner: Owner, msg_id: str, state: State) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from rq.access.sockets import Asker
 from rq.errors import BadMessage, Busy, RQError
 from rq.message import fieldnames
-from rq.message.after import Standing, not_there, queue_of, stored
+from rq.message.after import Standing, is_gate, not_there, queue_of, stored
 from rq.queues.asking import questions
 from rq.queues.control.command import Request
 from rq.queues.owner.owner import Owner
@@ -99,9 +99,20 @@ async def _of_queue(owner: Owner, queue: str, places: Sequence[str]) -> Answers:
     return said
 
 
-def check(fields: Request, said: Answers) -> None:
+def _has_key_of_flow(fields: Request) -> bool:
+    key = str(fields.get(fieldnames.KEY))
+    return fieldnames.KEY_OF not in fields and key.startswith(fieldnames.FLOW_KEY)
+
+
+def check(fields: Request, said: Answers, asker: Asker | None = None) -> None:
     """BadMessage when a message names one that is not there, or that its sender may not
-    read."""
+    read; or a flow, which only its own messages wait for."""
+    of_flow = asker is not None and asker.is_own and _has_key_of_flow(fields)
     for place in stored(fields.get(FIELD) or ()):
+        if is_gate(place) and not of_flow:
+            raise BadMessage(
+                f"after: {place} sends a flow, and has ended once all of it is sent: name "
+                "the messages of the flow that are to end first"
+            )
         if said.get(place, Standing.UNKNOWN) in _GONE:
             raise not_there(place)

@@ -62,6 +62,7 @@ _Rows = Ok[list[MessageRow]] | tuple[Literal["ok"], list[MessageRow], Literal["m
 MOST_AWAITED = 500  # messages of a queue that are waited for
 LONGEST_WAIT = 60.0  # seconds
 MOST_ENDS = 100  # messages of a question for their ends
+MOST_STATES = 500  # of one for their states
 
 
 def kinds(ctx: Context, request: Request) -> Reply:
@@ -126,6 +127,19 @@ async def _standings(
     owner: Owner, ids: Sequence[str], queue: str
 ) -> Ok[Mapping[str, str]]:
     return "ok", await standing.of_all(owner, ids, queue)
+
+
+def get_states(ctx: Context, request: Request) -> Ok[Mapping[str, str]]:
+    """Answer where messages are, as one word each: see `message_view.standing`."""
+    deep = request.get("deep") is True
+    msg_ids = request.get("msg_ids")
+    if not isinstance(msg_ids, list) or len(msg_ids) > MOST_STATES:
+        raise BadInput(f"'msg_ids' is no list of {MOST_STATES} messages at most")
+    checked_ids = [names.msg_id(msg_id) for msg_id in msg_ids]
+    return "ok", {
+        msg_id: message_view.standing(ctx.owner, msg_id, deep=deep)
+        for msg_id in checked_ids
+    }
 
 
 def num_messages(ctx: Context, request: Request) -> Counts:
@@ -333,6 +347,7 @@ HANDLERS: dict[str, Handler] = {
     "get_message_status": get_message_status,
     "get_ends": get_ends,
     "ends": ends,
+    "get_states": get_states,
     "num_messages": num_messages,
     "messages": messages,
     "list": listed,

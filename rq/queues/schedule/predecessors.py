@@ -87,7 +87,7 @@ class Predecessors:
             self._join(place, msg_id)
             said = self._standings.get(place)
             standing = standing_in(said)
-            waiter.tally.add(standing)
+            waiter.tally.add(standing, place=place)
             if standing not in LASTING:
                 at = place_in(place, said)
                 self._ask(place, at, now, hurry=hurry)
@@ -160,8 +160,8 @@ class Predecessors:
         was, now_is = standing_in(before), standing_in(said)
         for msg_id in self._who(place):
             waiter = self._waiters[msg_id]
-            waiter.tally.add(was, -1)
-            waiter.tally.add(now_is)
+            waiter.tally.add(was, -1, place)
+            waiter.tally.add(now_is, place=place)
             self._look(msg_id, waiter)
         self._ask_on(place, place_in(place, before), place_in(place, said), now)
 

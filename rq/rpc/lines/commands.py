@@ -124,6 +124,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "get_message_status": _look(),
     "get_ends": _look(_DOWN),
     "ends": _look(_DOWN, own=True),
+    "get_states": _look(_DOWN),
     "num_messages": _look(takes=_ANYTHING),
     "messages": _look(),
     "list": _look(),

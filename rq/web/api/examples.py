@@ -41,6 +41,14 @@ EXAMPLES: Mapping[str, JsonObject] = {
     "prepareMessages": {"param1": "order 4711"},
     "addRows": {"param1": "order 4711"},
     "commitTransaction": {"ids": ["20260102.0304.05.006.7"]},
+    "sendFlow": {
+        "name": "nightly",
+        "messages": [
+            {"name": "fetch", "dest": "fetch"},
+            {"name": "pack", "dest": "pack", "after": ["fetch"], "param1": "zip"},
+        ],
+    },
+    "rerunFlow": {"from": "pack"},
     "lease": {"count": 5, "seconds": 60, "label": "build host 7"},
     "startLeases": _TOKENS,
     "renewLeases": {**_TOKENS, "seconds": 60},

@@ -22,7 +22,7 @@ _PLAIN: Mapping[fields.Kind, object] = {
 }
 
 
-def _kind_of(row: fields.Row) -> object:
+def kind_of(row: fields.Row) -> object:
     """Return the type of a field, with its bounds and what is said of it."""
     plain = _PLAIN[row.kind]
     if row.kept is fields.Kept.LIMIT and row.kind is fields.Kind.WHOLE:
@@ -39,7 +39,7 @@ def _bounds(row: fields.Row) -> Limits:
 
 
 @with_fields(
-    {row.name: _kind_of(row) for row in fields.ROWS if row.is_sent and row.in_api}
+    {row.name: kind_of(row) for row in fields.ROWS if row.is_sent and row.in_api}
 )
 class NewMessage(TypedDict, total=False):
     """A message to be sent; a script also finds the fields that RQ does not know."""

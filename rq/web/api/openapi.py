@@ -53,6 +53,7 @@ PATH_FIELDS = {
     "token": "the token of a lease",
     "timer": "the name of a timer",
     "file": "the name of a file",
+    "flow": "the id of a flow: of the message of the queue `flow` that sends it",
 }
 
 

@@ -117,6 +117,7 @@ class Operation:
     shared: bool = False  # also for those who may ask of some queues only
     own: Own = Own.NOTHING  # what a sender may do by it without `role`
     deprecated: bool = False  # another word says the same
+    longest: int = 0  # bytes of a body of JSON; 0: as many as an owner takes at once
 
     def __post_init__(self) -> None:
         wrong = [word for word, is_right in self._rules() if not is_right]

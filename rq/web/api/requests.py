@@ -26,7 +26,8 @@ async def of(row: Operation, req: Request) -> object:
     kind = media_of(req)
     if kind != Media.JSON and kind in row.takes:
         return None
-    data = await body(req, *(row.takes if row.request else ()))
+    kinds = row.takes if row.request else ()
+    data = await body(req, *kinds, most=row.longest or BODY)
     if row.request is None:
         return None
     return readers.read(row.request, from_json(data or b"{}", "the body"))

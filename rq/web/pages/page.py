@@ -94,7 +94,9 @@ def places(site: Site, principal: Principal | None) -> list[tuple[str, str]]:
     sees = principal is None or principal.sees(QUEUE)
     there = sees and site.root.queue(QUEUE).config.is_file()
     relay = [("/relay", "Relay")] if there else []
-    first = [("/", "Overview"), *(_INDEXED if site.config.index is not None else ())]
+    indexed = _INDEXED if site.config.index is not None else ()
+    has_flows = site.root.queue("flow").config.is_file()
+    first = [("/", "Overview"), *indexed, *([("/flows", "Flows")] if has_flows else [])]
     if principal is not None and principal.is_limited:
         return [*first, *relay]
     broker = [("/broker", "Broker")] if site.root.broker_config.is_file() else []

@@ -1,0 +1,120 @@
+"""What may be done to a flow as a whole: cancel it, retry what failed, send a part again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from rq.builtin.flow.record import QUEUE
+from rq.errors import BadInput, RQError, WrongState
+from rq.flow import plan as plans
+from rq.flow.marks import Mark
+from rq.flow.plan import Node, Plan
+from rq.flow.view import Flow
+from rq.layout import Root
+from rq.message.actions import ACTIONS, Word
+from rq.rpc import client, wire
+from rq.words.states import State
+
+_TIMEOUT = 60.0  # seconds
+_AT_ONCE = 200  # requests that are on their way
+_WAIT = (State.QUE, "held", "after")  # of a message, as an owner says it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """What became of the messages of a flow."""
+
+    changed: int
+    failures: Sequence[str]  # a sentence each
+
+
+def cancel(root: Root, flow: Flow, who: str) -> Done:
+    """End what has not ended: what waits is removed, what runs is ended.
+
+    The last in order comes first: when one is ended, all that waited for it are gone, and
+    so no rule of theirs lets them run for that.
+    """
+    nodes = [n for layer in reversed(flow.plan.layers) for n in _by_queue(layer)]
+    targets = [flow.sent[node.name] for node in nodes if node.name in flow.sent]
+    sender = f"{QUEUE}/{flow.msg_id}"
+    if flow.state in (State.QUE, State.RUN, "held"):
+        # First of all: from then on nothing of it can begin.
+        states = {**flow.states, sender: flow.state}
+        return _each(root, [sender, *targets], states, who, _end_of)
+    return _each(root, targets, flow.states, who, _end_of)
+
+
+def retry(root: Root, flow: Flow, who: str) -> Done:
+    """Run what has failed again; the rest goes on by itself."""
+    if flow.state != State.DONE:
+        raise WrongState(
+            f"flow {flow.msg_id} was not begun: `rq flow rerun {flow.msg_id}` sends it again"
+        )
+    failed = [
+        flow.sent[node.name]
+        for node in flow.plan.nodes
+        if flow.mark(node) is Mark.FAILED
+    ]
+    return _each(root, failed, flow.states, who, lambda state: Word.RETRY)
+
+
+def part(flow: Flow, start: str) -> Plan:
+    """Return the plan of what is sent again; `start` "": all of it. BadInput."""
+    if not start:
+        return Plan(name=flow.plan.name, layers=flow.plan.layers)
+    if flow.state != State.DONE:
+        raise BadInput(
+            f"flow {flow.msg_id} was not begun, so nothing of it has run: send all of it "
+            "again, without a message to begin from"
+        )
+    return plans.part_from(flow.plan, start, flow.sent)
+
+
+def _by_queue(layer: Sequence[Node]) -> list[Node]:
+    return sorted(layer, key=lambda node: node.queue)
+
+
+def _end_of(state: str) -> Word | None:
+    if state == State.RUN:
+        return Word.CANCEL
+    return Word.DELETE if state in _WAIT else None
+
+
+def _each(
+    root: Root,
+    targets: Sequence[str],
+    states: Mapping[str, str],
+    who: str,
+    word_for: Callable[[str], Word | None],
+) -> Done:
+    """Do to each message what its state asks for, one run of the same queue after the
+    other: those of a layer stand together, and none of them waits for another."""
+    wanted = [(t, word) for t in targets if (word := word_for(states.get(t, "")))]
+    changed, failures = 0, list[str]()
+    for queue, run in groupby(wanted, key=lambda row: row[0].partition("/")[0]):
+        rows = list(run)
+        try:
+            with client.Connection(root.queue(queue).socket, _TIMEOUT) as line:
+                for at in range(0, len(rows), _AT_ONCE):
+                    some = _ask_all(line, rows[at : at + _AT_ONCE], who)
+                    failures += filter(None, some)
+                    changed += some.count("")
+        except RQError as error:
+            failures.append(f"queue {queue}: {error}")
+    return Done(changed=changed, failures=failures)
+
+
+def _ask_all(
+    line: client.Connection, rows: Sequence[tuple[str, Word]], who: str
+) -> list[str]:
+    """Ask for all at once, for they share a sync; return why each was not done, or ""."""
+    for target, word in rows:
+        request = {"msg_id": target.rpartition("/")[2], "who": who}
+        line.send(ACTIONS[word].command, request)
+    failures = []
+    for target, _ in rows:
+        error = wire.failure_in(line.receive())
+        failures.append("" if error is None else f"{target}: {error}")
+    return failures

@@ -1,0 +1,136 @@
+"""How a flow stands: asks the owners of its messages, or reads their folders.
+
+For a thread, or a program that waits: a large flow means a request for each queue, and one
+more for each thousand messages.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import cast
+
+from rq.builtin.flow.record import QUEUE, by_queue, read
+from rq.errors import CannotRead, NoSuchMessage, RQError
+from rq.flow import marks
+from rq.flow.marks import Mark, of_state
+from rq.flow.view import Flow
+from rq.layout import Root
+from rq.message.after import Rule
+from rq.replies import EndView
+from rq.rpc import client
+from rq.spool import folders
+from rq.words.states import COUNTED, State
+
+_MOST = 500  # messages of a question
+_MOST_ENDS = 100
+_MOST_TEXTS = 100  # of messages that failed
+_TIMEOUT = 10.0  # seconds
+
+
+def flow_of(root: Root, msg_id: str) -> Flow:
+    """Return how a flow stands now; NoSuchMessage: there is none."""
+    plan, sent, by = read(root, msg_id)
+    end = _ends(root, QUEUE, [msg_id]).get(msg_id)
+    if end is None or end["state"] == State.GONE:
+        raise NoSuchMessage(f"there is no flow {msg_id}")
+    # Only then may a message have ended in done without being run.
+    deep = any(node.message.get("after_rule") == Rule.FAILED for node in plan.nodes)
+    states = {
+        f"{queue}/{each}": state
+        for queue, ids in by_queue(sent.values()).items()
+        for each, state in _states(root, queue, ids, deep=deep).items()
+    }
+    return Flow(
+        msg_id=msg_id,
+        plan=plan,
+        state=end["state"],
+        said=end["text"],
+        by=by,
+        sent=sent,
+        states=states,
+        texts=_texts(root, states),
+    )
+
+
+def end_of(root: Root, msg_id: str) -> EndView:
+    """Return what became of a flow as a whole, as an owner tells it of a message: `run`
+    while a message of it waits or runs, `err` when one has failed."""
+    flow = flow_of(root, msg_id)
+    end = _ends(root, QUEUE, [msg_id])[msg_id]
+    if flow.state != State.DONE:
+        return end
+    counted = marks.sums(map(flow.mark, flow.plan.nodes))
+    text = marks.in_words(counted)
+    if not marks.has_ended(counted):
+        return {**end, "state": State.RUN, "cause": "", "text": text, "ended": None}
+    failed = bool(counted.get(Mark.FAILED))
+    state, cause = (State.ERR, "flow") if failed else (State.DONE, "done")
+    return {**end, "state": state, "cause": cause, "text": text}
+
+
+def newest(root: Root, limit: int) -> list[Flow]:
+    """Return how the newest flows stand, as many as `limit`."""
+    queue = root.queue(QUEUE)
+    ids = {
+        each
+        for state in COUNTED
+        if state is not State.PREP
+        for each in folders.list_state(queue, state, limit)
+    }
+    flows = []
+    for msg_id in sorted(ids, reverse=True)[:limit]:
+        # One that goes meanwhile, or is no flow, is left out.
+        with contextlib.suppress(NoSuchMessage, CannotRead):
+            flows.append(flow_of(root, msg_id))
+    return flows
+
+
+def _states(
+    root: Root, queue: str, msg_ids: Sequence[str], *, deep: bool
+) -> dict[str, str]:
+    """Return where messages of a queue are, as its owner or its folders say."""
+    states: dict[str, str] = {}
+    try:
+        with client.Connection(root.queue(queue).socket, _TIMEOUT) as line:
+            for at in range(0, len(msg_ids), _MOST):
+                request = {"msg_ids": msg_ids[at : at + _MOST], "deep": deep}
+                states |= client.demanded(line.ask("get_states", request))
+    except RQError:
+        directory = root.queue(queue)
+        rest = (each for each in msg_ids if each not in states)
+        states |= {each: folders.find(directory, each) or State.GONE for each in rest}
+    return states
+
+
+def _texts(root: Root, states: dict[str, str]) -> dict[str, str]:
+    """Return what was last said of messages that failed, of the first of them."""
+    failed = [each for each, state in states.items() if of_state(state) is Mark.FAILED]
+    return {
+        f"{queue}/{msg_id}": end["text"]
+        for queue, ids in by_queue(failed[:_MOST_TEXTS]).items()
+        for msg_id, end in _ends(root, queue, ids).items()
+    }
+
+
+def _ends(root: Root, queue: str, msg_ids: list[str]) -> dict[str, EndView]:
+    try:
+        socket = root.queue(queue).socket
+        request = {"msg_ids": msg_ids[:_MOST_ENDS]}
+        reply = client.ask(socket, "get_ends", request, timeout=_TIMEOUT)
+        return cast("dict[str, EndView]", client.demanded(reply))
+    except RQError:
+        return {each: _end_on_disk(root, queue, each) for each in msg_ids}
+
+
+def _end_on_disk(root: Root, queue: str, msg_id: str) -> EndView:
+    directory = root.queue(queue)
+    state = folders.find(directory, msg_id)
+    status = folders.read_status(directory, state, msg_id) if state else {}
+    return {
+        "state": State.ERR if state is State.DISMISSED else state or State.GONE,
+        "acknowledged": state is State.DISMISSED,
+        "cause": status.get("cause", ""),
+        "text": status.get("job_status", ""),
+        "ended": status.get("finished"),
+    }
