@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -385,3 +386,15 @@ def test_a_deposit_that_cannot_be_looked_at_now_stays_at_the_door(owner, number)
     owner.apply()
     (message,) = adopted.messages
     assert owner.spool.find(message.msg_id) is State.QUE
+
+
+def test_a_deposit_tells_whose_it_is(owner):
+    place = deposit(owner, "20260102.0304.05.006.007")
+    path, ours = f"new/{place.name}", os.geteuid()
+    with deposits.opened(owner.spool.dir_fd, path) as mine:
+        assert (mine.foreign, mine.trusted, mine.uid) == (False, True, ours)
+    if ours == 0:
+        os.chown(place / "msg", 65534, -1)
+        with deposits.opened(owner.spool.dir_fd, path) as theirs:
+            assert (theirs.foreign, theirs.trusted, theirs.uid) == (True, False, 65534)
+    shutil.rmtree(place)

@@ -1,5 +1,6 @@
 """The journal on disk: lines, groups, segments, and what a torn or failing one leaves."""
 
+import contextlib
 import errno
 import math
 import os
@@ -634,3 +635,37 @@ def test_a_group_is_full_at_its_most_events_and_at_its_most_bytes(owner):
         journal.append({"ev": "note", "pad": "x" * room})
         assert journal.full == (not spare)
         owner.spool.commit()
+
+
+def test_a_journal_is_whole_until_some_of_it_is_gone(owner):
+    place, journal = owner.queue.journal_dir, owner.spool.journal_id
+    for _ in range(3):
+        owner.submit()
+        owner.spool.commit()
+        owner.spool.journal.seal()
+    assert history.is_whole(place, journal)
+    sealed = history.sealed_segments(place, journal)
+    for gone in (sealed[1], sealed[0]):
+        kept = gone.path.rename(owner.queue.path / "kept")
+        assert not history.is_whole(place, journal)
+        kept.rename(gone.path)
+    assert history.is_whole(place, journal)
+    (place.history / "another").mkdir()
+    assert not history.is_whole(place, journal)
+
+
+def test_a_journal_that_is_closed_has_no_file_open(owner):
+    owner.submit()
+    owner.spool.commit()
+    owner.stop()
+    assert not opened_below(owner.queue.path)
+    owner.open()
+
+
+def opened_below(path):
+    """Return the files below a directory that this process has open."""
+    links = []
+    for fd in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(FileNotFoundError):
+            links.append(os.readlink(f"/proc/self/fd/{fd}"))
+    return [link for link in links if link.startswith(f"{path}/")]

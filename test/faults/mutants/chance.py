@@ -47,7 +47,6 @@ ROOMS = {
     ),
 }
 
-MOST = 40  # tests with processes that look at one bug
 ByPlace = dict[str, list[str]]  # the tests that come by a place
 
 
@@ -154,8 +153,7 @@ class Judge:
             by = self._waiting.noticed_by(bug.file, changed, tests)
             if by is not None:
                 return by
-        tests = self._processes.get(bug.place, [])[:MOST]
-        return self._tried(bug.file, changed, tests)
+        return self._tried(bug.file, changed, self._processes.get(bug.place, []))
 
     def _tried(self, file: str, changed: str, tests: list[str]) -> str | None:
         if not tests:

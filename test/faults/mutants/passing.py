@@ -9,8 +9,10 @@ better one too many. Those that fail without a bug are left out, for they would 
 from __future__ import annotations
 
 import ast
+import itertools
 import os
 import subprocess
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +21,8 @@ import pytest
 from faults.mutants.plant import PYTEST, PYTHON, environment
 from faults.mutants.waiting import COMES_BY, with_marks
 
-LIMIT = 3600.0  # seconds for all of them
+LIMIT = 3600.0  # seconds for all of them …
+MOST = 240.0  # … and for those that look at one bug
 MARKS, TIMES = "marks", "times"  # files in the tree
 _PLUGIN = ("-p", "faults.mutants.passing", "-p", "xdist", "-n", "2")
 # As a module of RQ: it is found by whatever has imported a place. A test that counts what a
@@ -47,12 +50,16 @@ class Ran:
     begun: float
     ended: float
 
+    @property
+    def seconds(self) -> float:
+        return self.ended - self.begun
+
 
 def coming_by(
     tree: Path, files: Iterable[str], places: Mapping[str, list[int]]
 ) -> dict[str, list[str]]:
     """Return for each place, as FILE:LINE, the tests of these files that come by it and
-    pass, the quickest first."""
+    pass, in the order in which they are to look."""
     sound = {name: (tree / name).read_text() for name in places}
     _write_marking(tree)
     try:
@@ -62,16 +69,30 @@ def coming_by(
     finally:
         for name, text in sound.items():
             (tree / name).write_text(text)
-    ran = sorted(_ran(tree), key=lambda test: test.ended - test.begun)
-    passed = _passed(tree)
+    ran = _ran(tree)
     return {
-        place: [
-            test.name
+        place: _chosen(
+            test
             for test in ran
             if any(test.begun <= moment <= test.ended for moment in moments)
-        ]
-        for place, moments in passed.items()
+        )
+        for place, moments in _passed(tree).items()
     }
+
+
+def _chosen(tests: Iterable[Ran]) -> list[str]:
+    """Return as many tests as there is time for: the quickest of each file first, for in
+    one that is about something else all come by without a look."""
+    turns: Counter[str] = Counter()
+    in_turn = []
+    for test in sorted(tests, key=lambda test: test.seconds):
+        file = test.name.partition("::")[0]
+        turns[file] += 1
+        in_turn.append((turns[file], test.seconds, test.name))
+    spent = itertools.accumulate(seconds for _, seconds, _ in sorted(in_turn))
+    return [
+        row[2] for row, sum_ in zip(sorted(in_turn), spent, strict=True) if sum_ <= MOST
+    ]
 
 
 def _write_marking(tree: Path) -> None:
