@@ -58,6 +58,7 @@ from rq.journal.segments import Author
 from rq.journal.writer import DryRun, Journal
 from rq.layout import QUEUE_DIRS, QueueDir
 from rq.message.causes import Cause
+from rq.message.fields import JsonObject
 from rq.proc import lease_holders, locks, processes
 from rq.spool import (
     adoption,
@@ -217,6 +218,8 @@ class _Opening:
         decisions.finish_all(opened.spool, scan.folded)
         for msg_id, place in scan.folded.places.items():
             opened.spool.keep_place(msg_id, place)
+        if scan.journal != opened.spool.journal_id:
+            _hold_waiting(opened.spool)
         if opened.clean:
             _go_on_with_leases(opened.spool)
         opened.spool.commit()
@@ -318,6 +321,24 @@ def _renew_que(spool: Spool) -> None:
     size = os.stat("que", dir_fd=spool.dir_fd).st_size
     if size > QUE_BYTES and durable.remove_dir("que", spool.dir_fd):
         durable.make_dir("que", spool.dir_fd)
+
+
+def _hold_waiting(spool: Spool) -> None:
+    """Hold the messages of a copied queue that wait for others: those run in the queue
+    that it was copied from, too, and a person says which of the two is to go on."""
+    hold: JsonObject = {
+        "by": "RQ",
+        "why": "its queue is a copy, and it waits for others in the first one, too",
+        "since": spool.clock(),
+    }
+    waiting = [
+        msg_id
+        for msg_id, entry in spool.in_state(State.QUE)
+        if entry.after is not None and not entry.held
+    ]
+    for msg_id in waiting:
+        spool.hold(msg_id, hold)
+        spool.commit_when_full()
 
 
 def _go_on_with_leases(spool: Spool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import cast
 
 import falcon
@@ -52,15 +52,23 @@ def _without_standings(value: object) -> object:
         return [_without_standings(each) for each in value]
     if not isinstance(value, dict):
         return value
+    plain = {name: _without_standings(field) for name, field in value.items()}
     for name in ("_why", "why"):
         why = value.get(name)
         if isinstance(why, dict) and why.get("reason") == Reason.AFTER:
-            story = value.get("story")
-            plainer = {**story, "why": _WAITS} if isinstance(story, dict) else story
-            plain = {name: {**why, "text": _WAITS, "by": None}, "story": plainer}
-            plain["waiting"] = _WAITS
-            return {**value, **{field: plain[field] for field in plain.keys() & value}}
-    return value
+            plain |= _plainer(value, name)
+    return plain
+
+
+def _plainer(message: Mapping[str, object], name: str) -> Mapping[str, object]:
+    """Return the fields of a message that say why it waits for others, without these."""
+    why, story = message[name], message.get("story")
+    plain: dict[str, object] = {"waiting": _WAITS, name: {"reason": Reason.AFTER}}
+    if isinstance(why, dict):
+        plain[name] = {**why, "text": _WAITS, "by": None}
+    if isinstance(story, dict):
+        plain["story"] = {**story, "why": _WAITS}
+    return {field: text for field, text in plain.items() if field in message}
 
 
 def say_json(resp: Response, value: object) -> None:

@@ -26,7 +26,7 @@ from rq.errors import (
     OtherQueue,
 )
 from rq.kinds import Kind
-from rq.message import after, fieldnames, guarded
+from rq.message import fieldnames, guarded
 from rq.message.action import Action, Door
 from rq.message.actions import ACTIONS, Word, at
 from rq.message.guarded import Sender
@@ -294,20 +294,6 @@ def check_dest(req: Request, queue: str, fields: Mapping[str, object]) -> None:
         )
     if isinstance(dest, str) and dest and queue not in _FOR_OTHERS:
         _check_same(queue, dest)
-    if principal.is_limited and fields.get("after"):
-        _check_after(principal, queue, fields["after"])
-
-
-def _check_after(principal: Principal, queue: str, ids: object) -> None:
-    """Refuse to let a message wait for what its sender may not read, by the sentence by
-    which the owner refuses what is not there."""
-    try:
-        places = after.stored(ids, queue)
-    except BadMessage:
-        return  # the owner says what is wrong with it
-    for place in places:
-        if not principal.sees(after.queue_of(place)):
-            raise after.not_there(place)
 
 
 def check_target(req: Request, dest: str) -> None:

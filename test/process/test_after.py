@@ -1,10 +1,11 @@
 """Messages that run when others have ended: `after`."""
 
 import json
+import shutil
 from types import SimpleNamespace
 
 import pytest
-from harness.queues import running_queue
+from harness.queues import RunningQueue, kept, running_queue
 from harness.waiting import wait_until
 
 from rq.errors import Busy
@@ -454,7 +455,7 @@ def test_a_hint_that_is_lost_costs_time_alone(two):
 def test_one_that_fails_for_another_tells_no_notice_and_its_webhooks(tmp_path):
     with running_queue(tmp_path, NOTE) as queue:
         first = queue.send(param2="err")
-        urls = {"post_run_webhook": ["http://127.0.0.1:9/x"]}
+        urls = {"post_run_webhook": ["http://hooks.example.org/x"]}
         second = queue.send(after=[first], after_fail="cancel", **urls)
         queue.ended(second)
         owed = queue.ok("owed")
@@ -468,3 +469,25 @@ def test_more_than_a_queue_can_remember_is_busy():
     predecessors._check_room(owner, 1)
     with pytest.raises(Busy, match="wait for 999,999 others"):
         predecessors._check_room(owner, 2)
+
+
+def test_a_copy_of_a_queue_holds_what_waits(two):
+    queue, other = two
+    first = other.send(due=4e9)
+    second = queue.send(after=[f"other/{first}"])
+    assert queue.stop() == 0
+    shutil.copytree(
+        queue.dir.path,
+        queue.root.queue("copy").path,
+        symlinks=True,
+        ignore=lambda _, names: {name for name in names if name.endswith(".sock")},
+    )
+    queue.start()
+    with kept(RunningQueue(queue.root.path, "copy", NOTE)) as copy:
+        copy.ok("restore", {"as": "copy"})
+        wait_until(lambda: copy.ask("status") == ["UP"])
+        other.ok("run_message", {"msg_id": first})
+        assert queue.ended(second)["state"] == "done"
+        assert copy.get(second)["held"]["why"].startswith("its queue is a copy")
+        copy.ok("release_message", {"msg_id": second, "who": "ann"})
+        assert copy.ended(second)["state"] == "done"
