@@ -1,6 +1,6 @@
 """Build what RQ is installed from: a wheel with its sdist, a Debian package.
 
-    ./bin/package wheel     dist/rq_spool-VERSION-py3-none-any.whl and .tar.gz
+    ./bin/package wheel     dist/rq_spool-VERSION-py3-none-any.whl, .tar.gz, constraints.txt
     ./bin/package deb       dist/rq_VERSION_ARCH.deb, for the Debian that builds it
     ./bin/package manual    dist/share/: man pages and completion alone
 
@@ -12,6 +12,8 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "bin"))  # pins.py
 
 import deb
 import manual

@@ -12,12 +12,9 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import pins
 import staging
 import wheel
-
-sys.path.insert(0, str(staging.CHECKOUT / "bin"))
-
-import pins
 
 import rq
 from rq.cli.launch import PROGRAMS

@@ -34,7 +34,8 @@ def built(place) -> list[Path]:
 def venv(place, built) -> Path:
     """A venv of root's that nobody may write."""
     path = clean_venv(place)
-    pip_install(path, next(one for one in built if one.suffix == ".whl"))
+    wheel = next(one for one in built if one.suffix == ".whl")
+    pip_install(path, "-c", place / "dist/constraints.txt", wheel)
     call(["chmod", "-R", "a-w,a+rX", path])
     return path
 

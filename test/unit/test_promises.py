@@ -13,7 +13,7 @@ INSTALLS = re.compile(r"\b(?:pip3?|pipx|uv tool|apt|apt-get) install\b[^\n`]*")
 RUNS = re.compile(r"\b(?:docker|podman) (?:pull|run)\b[^\n`]*")
 OURS = re.compile(r"\brq(?:-spool|_spool)?\b")
 ELSEWHERE = re.compile(r"\s[\w-]+(?:\.[\w-]+)*/(?:[\w-]+/)*rq\b")  # REGISTRY/…/rq
-HERE = re.compile(r"dist/|WHEEL\.whl|-[cr] requirements\.lock")
+HERE = re.compile(r"dist/|WHEEL\.whl")
 
 
 def promised(text: str) -> list[str]:
