@@ -126,6 +126,12 @@ class Message:
         other.__dict__.update(self.__dict__, **changes)
         return other
 
+    def sent_by(self, by: str | None) -> Message:
+        """Return it with who has sent it; for who has just made it, and alone holds it: to
+        copy it costs as much as to check its fields."""
+        self.__dict__["by"] = by
+        return self
+
 
 def too_large(size: int) -> TooLarge:
     """Return the error for a message of `size` bytes of JSON."""

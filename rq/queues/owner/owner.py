@@ -128,7 +128,7 @@ class Owner:
         msg_id, now = self.spool.new_id(), self.spool.clock()
         message = from_request(
             request, msg_id, now, self.full_id(msg_id), is_new=is_new
-        ).with_(by=by)
+        ).sent_by(by)
         if is_new and (message.unique_key or message.post_run_webhook):
             self._check_new(message)
         return message
