@@ -45,7 +45,7 @@ Run a command with an RQ of its own, say the tests of a program that sends messa
 The command has the address of that RQ in RQ_URL, a token in RQ_TOKEN, its root in
 RQ_ROOT and the secret of its webhooks in RQ_WEBHOOK_SECRET. The exit status is that of
 the command; when it fails, failed messages are printed with their logs. Then all is
-ended and removed. There are the queues debug and webhook, and those that are named;
+ended and removed. There are the queues debug, flow and webhook, and those that are named;
 no timers, no index, no broker.
 """
 

@@ -24,7 +24,7 @@ from rq.scripts import program_file
 from rq.words.nesting import Json
 
 MARK = "RQ_SANDBOX"  # in the environment of all that a sandbox's command starts
-BUNDLED = ("debug", "webhook")
+BUNDLED = ("debug", "flow", "webhook")
 _LOOPBACKS = ("127.0.0.1", "::1", "localhost")
 _SECRET_BYTES = 24
 _GRACE = 1.0  # seconds that a script has to end

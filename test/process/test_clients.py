@@ -129,7 +129,7 @@ def test_the_examples_of_the_guide_print_what_it_says(language, place, rq):
     parts = [
         each.text for each in blocks if (each.language, each.use) == (language, "app")
     ]
-    assert len(parts) == 9
+    assert len(parts) == 10
     [shown] = [each.text for each in blocks if each.language == ""]
     assert run(language, "".join(parts), place, rq) == shown
     assert messages(rq, ["que"]) == set()  # the one that was cancelled is gone

@@ -145,7 +145,7 @@ def test_only_what_is_needed_is_started(place):
     logs = {"forks.log", "queuemgr.log", "start.log", "web.log"}
     assert (code, set(out.split())) == (
         0,
-        logs | {f"queue-{name}.log" for name in ("debug", "webhook")},
+        logs | {f"queue-{name}.log" for name in ("debug", "flow", "webhook")},
     )
 
 
