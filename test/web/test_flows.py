@@ -86,6 +86,7 @@ def test_a_flow_is_sent_looked_at_and_listed(stage, web):
     assert (row["name"], row["mark"]) == ("diamond", "done")
     assert "diamond" in web.page("/flows", **web.asks["viewer"])
     assert "rq flow show" in web.page(f"/flows/{msg_id}", **web.asks["viewer"])
+    assert f"/flows/{msg_id}" in web.page(f"/q/flow/{msg_id}", **web.asks["viewer"])
     assert web.get(f"/flows/{msg_id}.json", **web.asks["viewer"]).json == told
 
 
@@ -295,3 +296,6 @@ def test_a_file_that_is_no_plan_is_said_in_a_sentence(stage, tmp_path):
     file.write_text("{}")
     wrong = rq("flow", "run", file, root=stage.root.path)
     assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
+    file.write_text(json.dumps([node("a", queue="wrk")]))
+    missing = rq("flow", "run", file, root=stage.root.path)
+    assert (missing.returncode, "wrk" in missing.stderr) == (3, True)
