@@ -1,5 +1,6 @@
 """A wheel, the sdist that it is built from, and the versions that RQ is tested with."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +17,10 @@ def build(place: Path, into: Path) -> list[Path]:
     command = [sys.executable, "-I", "-m", "build", "--no-isolation"]
     subprocess.run([*command, "--outdir", made, tree], check=True, stdout=sys.stderr)
     (made / "constraints.txt").write_text(constraints())
-    return [path.rename(into / path.name) for path in sorted(made.iterdir())]
+    # dist/ may lie on another disk than what is made on the way.
+    return [
+        Path(shutil.move(path, into / path.name)) for path in sorted(made.iterdir())
+    ]
 
 
 def constraints() -> str:
