@@ -45,6 +45,17 @@ OPEN = {
     ("POST", f"{MESSAGE}/commit"): Own.MESSAGE,
     ("POST", f"{MESSAGE}/cancel"): Own.MESSAGE,
 }
+# These look themselves whose a flow is.
+OPEN |= dict.fromkeys(
+    [
+        ("GET", f"{ROOT}/flows"),
+        ("GET", f"{ROOT}/flows/{{flow}}"),
+        ("POST", f"{ROOT}/flows"),
+        ("POST", f"{ROOT}/flows/{{flow}}/cancel"),
+        ("POST", f"{ROOT}/flows/{{flow}}/rerun"),
+    ],
+    Own.LIST,
+)
 JSON = "application/json"
 GONE = "20260102.0304.05.006.7"  # an id that was never given
 
@@ -366,3 +377,27 @@ def test_a_sender_makes_none_run_after_another_s_message(web, ann, bob):
     assert [row.get("kind") for row in many.json["results"]] == ["bad_input", None]
     prepared = post(web, f"{path}/prepare", ann, {"after": [theirs]})
     assert prepared.status == 422
+
+
+def test_a_sender_sees_and_ends_its_own_flows_and_no_others(web, ann, bob):
+    queue = web.queue("exit 1", num_workers=0)
+    web.queue("exit 1", "flow", num_workers=0)
+    nodes = {"messages": [{"name": "xyzzy", "dest": queue}]}
+    flow = post(web, f"{ROOT}/flows", bob, nodes)
+    assert flow.status == 201, flow.text
+    place = f"{ROOT}/flows/{flow.json['msg_id']}"
+    assert web.get(place, **bob).status == 200
+    assert web.get(f"{ROOT}/flows", **ann).json["flows"] == []
+    assert len(web.get(f"{ROOT}/flows", **bob).json["flows"]) == 1
+    for at_last, body in (("", None), ("/cancel", {}), ("/rerun", {"from": "xyzzy"})):
+        said = []
+        for where in (place, f"{ROOT}/flows/{GONE}"):
+            way = "GET" if body is None else "POST"
+            data = b"" if not body else json.dumps(body).encode()
+            kind = {"Content_Type": JSON} if data else {}
+            answer = web.ask(way, where + at_last, data, **kind, **ann)
+            assert answer.status == 404, (at_last, answer.text)
+            said.append(answer.text.replace(flow.json["msg_id"], GONE))
+        assert said[0] == said[1]
+    assert post(web, f"{place}/retry", bob).status == 403
+    assert post(web, f"{place}/cancel", bob).status == 200
