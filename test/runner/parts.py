@@ -108,7 +108,10 @@ PARTS = (
         limit=1800.0,
         hang=600.0,
         parallel=2,
-        programs=("pipx", "zsh", "fish", "mandoc", "mmdebstrap", "ip:iproute2"),
+        programs=(
+            *("pipx", "zsh", "fish", "mandoc", "mmdebstrap", "ip:iproute2"),
+            "systemd-analyze:systemd",
+        ),
         extras=("package",),
     ),
     Part(
