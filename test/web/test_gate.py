@@ -28,6 +28,7 @@ FIELDS = {
     "{msg_id}": "20260102.0304.05.006.7",
     "{file}": "a.txt",
     "{txn}": "20260102.0304.05.006.8",
+    "{flow}": "20260102.0304.05.006.5",
     "{bulk}": "20260102.0304.05.006.9",
     "{token}": "20260102.0304.05.006.9~1~" + "0" * 32,
     "{verb}": "delete",
@@ -227,6 +228,9 @@ PAGES = {
     "/q/{name}/{msg_id}/follow": "viewer",
     "/q/{name}/{msg_id}/tailviewlog/{file}": "viewer",
     "/q/{name}/{msg_id}/tailview/{file}": "viewer",
+    "/flows": "viewer",
+    "/flows/{flow}": "viewer",
+    "/flows/{flow}/confirm/{verb}": "producer",
 }
 # Those of the routes for programs stand in the reference (test_routes.py).
 
@@ -254,6 +258,14 @@ SHARED = {
     "/failures",
     "/failures.json",
     "/failures/{group}",
+    # Their handlers look at what of a flow the asker may see (test_flows.py).
+    "/flows",
+    "/flows.json",
+    "/flows/{flow}",
+    "/flows/{flow}.json",
+    "/flows/{flow}/confirm/{verb}",
+    *(f"/api/v1/flows{rest}" for rest in ("", "/{flow}")),
+    *(f"/api/v1/flows/{{flow}}/{verb}" for verb in ("rerun", "retry", "cancel")),
     "/search",
     "/search.json",
     "/api/v1/runs",
