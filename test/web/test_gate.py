@@ -274,6 +274,7 @@ SHARED = {
     "/api/v1/openapi.json",
     "/api/v1/queues",
     "/api/v1/counts",
+    "/api/v1/events",
     "/api/v1/verdict",
     "/q.txt",
     "/q.json",
