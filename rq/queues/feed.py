@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import time
 from collections import deque
 from collections.abc import Callable
@@ -19,6 +20,7 @@ import orjson
 
 from rq.errors import BadMessage, Damaged
 from rq.logs import fields
+from rq.proc import users
 from rq.proc.slices import Slice
 from rq.queues.control.rows import are_taken
 from rq.queues.owner.owner import Owner
@@ -127,7 +129,9 @@ class Feed:
     def _sender_of(self, rows: Rows) -> str | None:
         """Return who sends rows: the user whose transaction has accepted them."""
         txn = self._spool.txns.get(rows.txn)
-        return (txn.preparer or None) if txn is not None else None
+        if txn is None or txn.preparer is None:
+            return None
+        return txn.preparer or users.kernel_name(os.geteuid())  # "": RQ's own user
 
     # ---- files
 
