@@ -418,7 +418,7 @@ def test_rows_whose_answer_was_lost_are_handed_in_again(queue, point):
             ("journal:written#2", "committed"),
             ("journal:after-sync#2", "committed"),
             ("journal:before-write#3", "committed"),
-            ("journal:written#4", "committed"),
+            ("journal:written#3", "committed"),
         ],
         3,
     ),
