@@ -55,7 +55,7 @@ def test_a_message_for_another_host_goes_through_the_relay() -> None:
         ({}, "a flow is a list of messages"),
         ("x", "a flow is a list of messages"),
         ([], "this flow has no messages"),
-        ({"messages": [FETCH], "nam": 1}, "'nam' is no part of a flow"),
+        ({"messages": [FETCH], "title": 1}, "'title' is no part of a flow"),
         ({"messages": [FETCH], "name": 1}, "name is no text"),
         ({"messages": [FETCH], "key": ""}, "key is not 1 to 200"),
         ({"messages": [FETCH], "key": "a\tb"}, "key is not 1 to 200"),
