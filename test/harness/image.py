@@ -17,7 +17,6 @@ from pathlib import Path
 
 from harness.checkout import CHECKOUT
 
-MIRROR = "http://deb.debian.org/debian"
 # What Containerfile installs; then it finds it, and asks the mirror for its lists alone.
 PACKAGES = ("python3", "python3-venv", "tini", "ca-certificates")
 CERTIFICATES = "/etc/ssl/certs"  # of the machine, whose index of packages has its own
@@ -39,7 +38,7 @@ def debian_root(place: Path) -> Path:
     root = place / "debian"
     options = ["--variant=minbase", "--dpkgopt=force-unsafe-io", "--quiet"]
     options += [f"--include={','.join(PACKAGES)}"]
-    run("mmdebstrap", *options, _release(), root, MIRROR)
+    run("mmdebstrap", *options, _release(), root)  # from its usual mirror
     return root
 
 
