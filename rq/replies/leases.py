@@ -86,6 +86,8 @@ class Grant(TypedDict):
     attachments: Sequence[LeaseFile]
     # What its attempt may use. `fetch` false: its attachments are not fetched.
     limits: Mapping[str, bool | float]
+    # Of those that its message has waited for: what a script finds in RQ_AFTER.
+    after: NotRequired[Sequence[Mapping[str, object]]]
 
 
 class GrantsView(TypedDict):

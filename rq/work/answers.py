@@ -13,7 +13,7 @@ import orjson
 
 from rq import names
 from rq.errors import BadInput, RQError
-from rq.message import limits
+from rq.message import after, limits
 from rq.message import message as messages
 from rq.message.limits import NONE, Limits
 from rq.message.message import Message
@@ -50,6 +50,12 @@ class Lease:
     message: Message
     files: tuple[File, ...]  # to be fetched
     limits: Limits = NONE
+    after: tuple[Mapping[str, Json], ...] = ()  # of those that it has waited for
+
+    @property
+    def brings_files(self) -> bool:
+        """Whether files come with it, for which it needs a folder."""
+        return bool(self.files or self.after)
 
     @property
     def folder(self) -> str:
@@ -115,7 +121,16 @@ def _lease(token: str, given: Mapping[str, Json], now: float) -> Lease:
         message=messages.from_disk(fields, msg_id, now),
         files=_files(given.get("attachments")) if fetches else (),
         limits=limits.from_json(bounds),
+        after=_after(given.get("after")),
     )
+
+
+def _after(value: Json) -> tuple[Mapping[str, Json], ...]:
+    if not value:
+        return ()
+    if not isinstance(value, list) or len(value) > after.MOST:
+        raise BadInput("what is told of those that it has waited for is no list")
+    return tuple(_object(row) for row in value)
 
 
 def _files(value: Json) -> tuple[File, ...]:

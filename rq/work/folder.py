@@ -11,10 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from io import FileIO
 
+import orjson
+
 from rq import names
 from rq.errors import BadInput, NoRoom, NotPlain, NotWhole
 from rq.files import beneath, durable
-from rq.layout import ATTACH, JOB, MSG, STDIO_LOG
+from rq.layout import AFTER_FILE, ATTACH, JOB, MSG, STDIO_LOG
 from rq.logs import fields
 from rq.work.answers import File, Lease
 from rq.work.place import Place
@@ -63,9 +65,17 @@ class Folder:
         os.mkdir(self.job, _MODE, dir_fd=fd)
         if lease.files:
             os.mkdir(f"{self.name}/{ATTACH}", _MODE, dir_fd=fd)
-        msg = os.open(f"{self.name}/{MSG}", _NEW, 0o640, dir_fd=fd)
-        with open(msg, "wb") as file:  # all of it, or an error
-            file.write(lease.message.encode())
+        self._write(MSG, lease.message.encode())
+        if lease.after:
+            rows = (orjson.dumps(row) + b"\n" for row in lease.after)
+            self._write(AFTER_FILE, b"".join(rows))
+
+    def _write(self, name: str, data: bytes) -> None:
+        """Make a file of it: all of it, or an error."""
+        path = f"{self.name}/{name}"
+        fd = os.open(path, _NEW, 0o640, dir_fd=self.place.dir_fd)
+        with open(fd, "wb") as file:
+            file.write(data)
 
     def open_job(self) -> int:
         """Return a descriptor of the script's directory."""

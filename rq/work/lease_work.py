@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from rq.errors import NoRoom, NotKnown, NotPermitted, Refused, RQError
+from rq.layout import AFTER_FILE
 from rq.logs import fields
 from rq.proc.spawn import Termination
 from rq.scripts.pipe import Verb
@@ -113,7 +114,7 @@ class LeaseWork:
         if attempt.why is not None:
             return False
         try:
-            if self.definition.wants_folder or attempt.lease.files:
+            if self.definition.wants_folder or attempt.lease.brings_files:
                 attempt.lay_out()
             return not attempt.lease.files or await self._fetch(attempt)
         except OSError as error:
@@ -158,7 +159,9 @@ class LeaseWork:
             return
         place = f"{attempt.folder.place.messages}/{attempt.folder.job}"
         directory = place if attempt.is_laid_out else None
-        values = self.definition.values(attempt.lease.message, directory)
+        message = attempt.lease.message
+        of_message = self.definition.values(message, directory)
+        values = {**_of_others(attempt), **of_message}
         await self.runner.run(attempt, values)
 
     def _not_started(self, attempt: Attempt, error: OSError) -> str:
@@ -181,6 +184,19 @@ class LeaseWork:
             await self.delivery.words.releases.ask((attempt.token, why[:_WHY]))
         else:
             await self.delivery.hand_in(attempt)
+
+
+def _of_others(attempt: Attempt) -> Mapping[str, str]:
+    """Return what its script is told of the messages that its own has waited for, as one
+    on the queue's host."""
+    rows = attempt.lease.after
+    if not rows:
+        return {}
+    values = {"RQ_AFTER": f"{attempt.folder.path}/{AFTER_FILE}"}
+    result = rows[0].get("result") if len(rows) == 1 else None
+    if isinstance(result, str) and "\0" not in result:
+        values["RQ_PARENT_RESULT"] = result  # an environment holds no NUL
+    return values
 
 
 async def _say(attempt: Attempt, bulk: Bulk[str]) -> None:

@@ -2,10 +2,12 @@
 
 import json
 import shutil
+import sys
 from types import SimpleNamespace
 
 import pytest
-from harness.queues import RunningQueue, kept, running_queue
+from harness import lease_words
+from harness.queues import RunningQueue, kept, running_queue, short
 from harness.waiting import wait_until
 
 from rq.errors import Busy
@@ -441,6 +443,66 @@ def test_who_may_not_read_a_message_any_more_is_not_told_its_result(tmp_path):
         assert hidden.result is None
         assert json.loads(hidden.data).keys() == {"id", "queue", "state", "cause"}
         assert json.loads(after_file.build(root, gone, reads["bob"]).data)["gone"]
+
+
+BATCH = f"""#!{sys.executable}
+import json, os, shutil
+with open(os.environ["RQ_BATCH_FILE"]) as file:
+    for each in json.load(file)["messages"]:
+        target = os.environ["RQ_ROOT"] + "/after-" + each["msg_id"]
+        shutil.copy(each["dir"] + "/after.jsonl", target)
+        os.write(3, f"msg {{each['msg_id']}} done\\n".encode())
+"""
+
+
+def test_a_batch_finds_what_it_is_told_in_the_folder_of_each_message(tmp_path):
+    batch = {"max": 2, "wait": 3600}
+    with (
+        running_queue(tmp_path, BATCH, name="all", batch=batch) as queue,
+        running_queue(tmp_path, TELLS, name="other") as other,
+    ):
+        firsts = [other.run()["msg_id"] for _ in range(2)]
+        seconds = [queue.send(after=[f"other/{msg_id}"]) for msg_id in firsts]
+        for first, second in zip(firsts, seconds, strict=True):
+            assert queue.ended(second)["state"] == "done"
+            assert [row["id"] for row in told(queue, second)] == [first]
+
+
+@pytest.mark.parametrize("wait", [0, 5])
+def test_a_lease_tells_of_those_that_its_message_waited_for(tmp_path, wait):
+    with (
+        running_queue(tmp_path, name="away", num_workers=0, pull={}) as away,
+        running_queue(tmp_path, TELLS, name="other") as other,
+    ):
+        asked = {"dest": "other", "param1": 'echo "result 42" >&3'}
+        first = short(other.ok("prep_message", asked))
+        (tmp_path / "a").write_text("x")
+        file = {"msg_id": first, "pathname": str(tmp_path / "a")}
+        other.ok("attach_message", file)
+        other.ok("commit_message", {"msg_id": first})
+        other.ended(first)
+        second = away.send(after=[f"other/{first}"])
+        plain = away.send()
+        leased = {}
+        while {second, plain} - leased.keys():
+            taken = lease_words.lease(away, count=2, wait=wait)
+            leased.update({each["msg_id"]: each for each in taken})
+        row = {"id": first, "queue": "other", "state": "done", "cause": "done"}
+        told_of = {**row, "result": "42", "attachments": ["a"]}
+        assert leased[second]["after"] == [told_of]
+        assert "after" not in leased[plain]
+
+
+def test_results_that_are_too_many_for_an_answer_are_left_out(tmp_path, monkeypatch):
+    monkeypatch.setattr(after_file, "_RESULTS", 3)
+    with running_queue(tmp_path, TELLS, name="other") as other:
+        ids = [other.run(param1='echo "result 42" >&3')["msg_id"] for _ in range(2)]
+        places = tuple(f"other/{msg_id}" for msg_id in ids)
+        message = Message(msg_id="x", dest="t", due=0.0, after=places)
+        config = SimpleNamespace(basic_auth={})
+        rows = after_file.for_leases(Root(tmp_path), config, [message])["x"]
+        assert [row.get("result") for row in rows] == ["42", None]
+        assert [row.get("left_out") for row in rows] == [None, True]
 
 
 def test_a_hint_that_is_lost_costs_time_alone(two):

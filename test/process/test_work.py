@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 
 from harness.agents import QUIET
 from harness.waiting import wait_until
@@ -47,6 +48,19 @@ def test_all_that_a_script_says_travels(host, agent):
     assert end["unread"]["word"] == "err"
     assert end["unread"]["unreadable"]
     assert (end["value"]["word"], end["value"]["result"]) == ("done", "42")
+
+
+def test_a_script_is_told_of_those_that_its_message_waited_for(host, agent):
+    agent.runs('cat "$RQ_AFTER"; echo "$RQ_PARENT_RESULT"; ls ..; ' + QUIET)
+    token, plain = host.give(), host.give()
+    row = {"id": "1", "queue": "t", "state": "done", "result": "42"}
+    host.waiting[0]["after"] = [row]
+    assert agent.once().returncode == 0
+    line, rest = host.logs[token].split(b"\n", 1)
+    assert json.loads(line) == row
+    assert rest.split() == [b"42", b"after.jsonl", b"job", b"msg"]
+    assert b"after" not in host.logs[plain]
+    assert agent.folders() == []
 
 
 def test_no_more_is_leased_than_the_slots_can_take(host, agent):

@@ -62,6 +62,21 @@ def test_an_answer_that_is_none_changes_no_end(host, agent, word, answer):
         assert ends_by_token(host) == {token: "done"}
 
 
+@pytest.mark.parametrize(
+    ("told", "end"),
+    [([{"result": "a\0b"}], "done"), ("what", None), (["what"], None)],
+)
+def test_what_is_told_of_others_may_be_anything(host, agent, told, end):
+    agent.runs('[ -e "$RQ_AFTER" ] && [ -z "$RQ_PARENT_RESULT" ] && ' + QUIET)
+    token = host.give()
+    host.waiting[0]["after"] = told
+    ended = agent.once()
+    assert ended.returncode == 0, ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert ends_by_token(host) == ({} if end is None else {token: end})
+    assert len(host.said("release")) == (end is None)
+
+
 def test_fields_of_a_newer_host_are_ignored(host, agent):
     agent.runs("cat ../attach/a; " + QUIET)
     token = host.give(files={"a": b"x"}, some_new_field={"deep": [1]})

@@ -9,7 +9,7 @@ predecessor now; the message was accepted with its name, and rights may have cha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import orjson
@@ -18,7 +18,7 @@ from rq.access import logins, tokens
 from rq.access.roles import Principal, Role
 from rq.config.settings import RootConfig
 from rq.errors import RQError
-from rq.layout import ATTACH, QueueDir, Root
+from rq.layout import AFTER_FILE, ATTACH, QueueDir, Root
 from rq.message.after import queue_of
 from rq.message.message import Message
 from rq.replies import Result
@@ -26,9 +26,13 @@ from rq.spool import folders
 from rq.words.nesting import Json
 from rq.words.states import LIVE, State
 
-FILE = "after.jsonl"
+FILE = AFTER_FILE
+# Bytes of results that one answer to who asks for leases tells: as many as memory holds
+# easily of it, here, in the web and at the worker.
+_RESULTS = 8 * 1024 * 1024
 _HOPS = 10  # ids under which one message goes on, at most
 
+ToldRow = Mapping[str, Json]  # what is told of one predecessor
 MayRead = Callable[[str, str | None], bool]  # queue, who has sent the message there
 
 
@@ -79,7 +83,35 @@ def build(root: Root, message: Message, may: MayRead) -> AfterFile:
     return AfterFile(data, None if result is None else str(result))
 
 
-def _rows(root: Root, message: Message, may: MayRead) -> Iterator[Mapping[str, Json]]:
+def for_leases(
+    root: Root, config: RootConfig, messages: Iterable[Message]
+) -> Mapping[str, Sequence[ToldRow]]:
+    """Return, by its id, what the holder of each leased message is told: he is on another
+    host, and gets names of attachments instead of paths. Blocks."""
+    by_message, room = {}, _RESULTS
+    for message in messages:
+        may, rows = readers(root, config, message.by), []
+        for each in _rows(root, message, may):
+            row = _without_paths(each)
+            room -= len(str(row.get("result", "")))
+            rows.append(row if room >= 0 else _without_result(row))
+        by_message[message.msg_id] = rows
+    return by_message
+
+
+def _without_paths(row: ToldRow) -> ToldRow:
+    paths = row.get("attachments")
+    return {**row, "attachments": list(paths)} if isinstance(paths, Mapping) else row
+
+
+def _without_result(row: ToldRow) -> ToldRow:
+    """Return a row for which there is no room; one without a result stays as it is."""
+    if "result" not in row:
+        return row
+    return {**{k: v for k, v in row.items() if k != "result"}, "left_out": True}
+
+
+def _rows(root: Root, message: Message, may: MayRead) -> Iterator[ToldRow]:
     for place in message.after:
         queue, msg_id = queue_of(place), place.partition("/")[2]
         row: dict[str, Json] = {"id": msg_id, "queue": queue}
@@ -110,7 +142,7 @@ def _status(queue: QueueDir, state: State, msg_id: str) -> Result:
     return folders.read_status(queue, state, msg_id)
 
 
-def _row(at: _Place, may: MayRead) -> Mapping[str, Json]:
+def _row(at: _Place, may: MayRead) -> ToldRow:
     queue, state, msg_id = at
     status = _status(queue, state, msg_id) if state not in LIVE else {}
     row: dict[str, Json] = {

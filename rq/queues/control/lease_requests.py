@@ -12,6 +12,7 @@ from rq.message import limits
 from rq.message.fields import JsonObject
 from rq.message.message import Message
 from rq.queues import arguments
+from rq.queues.asking import after_file
 from rq.queues.attempts.lease import Lease
 from rq.queues.control.command import (
     Context,
@@ -47,6 +48,8 @@ def lease(ctx: Context, request: Request) -> NowOrLater[GrantsView]:
     if (wait or looks_on) and not granted and not news:
         return _when_due(ctx, wanted, wait, key)
     ctx.connection.if_lost(functools.partial(ctx.leases.give_back, granted))
+    if any(grant.message.after for grant in granted):
+        return _with_others(ctx, granted, news)
     return "ok", _grants(ctx, granted, news)
 
 
@@ -67,7 +70,23 @@ async def _when_due(
         return "ok", _grants(ctx, [], {})
     ctx.connection.if_lost(functools.partial(desk.give_back, granted))
     desk.remember(wanted.by, key, granted)
-    return "ok", _grants(ctx, granted, news)
+    return await _with_others(ctx, granted, news)
+
+
+async def _with_others(
+    ctx: Context, granted: Sequence[Granted], news: dict[str, str]
+) -> Ok[GrantsView]:
+    """Answer what was handed out, and what is told of those that it has waited for."""
+    reply, owner = _grants(ctx, granted, news), ctx.owner
+    waited = [grant.message for grant in granted if grant.message.after]
+    if waited:
+        run, pool = owner.loop.run_in_executor, owner.pools.looks
+        build = after_file.for_leases
+        rows_of = await run(pool, build, owner.root, owner.main, waited)
+        for grant in reply["leases"]:
+            if rows := rows_of.get(grant["msg_id"]):
+                grant["after"] = rows
+    return "ok", reply
 
 
 def _wanted(ctx: Context, request: JsonObject) -> Wanted:
