@@ -52,6 +52,7 @@ _VARYING = (
     (re.compile(r"\((?:now|AMOUNT ago|in AMOUNT)\)"), "(WHEN)"),
     (re.compile(r"\b\d{8}/\d\d/\d\d\b"), "DATE"),
     (re.compile(r"(queue\.trash/[\w-]+)\.\d+"), r"\1.INODE"),
+    (re.compile(r"^ *by +\S+$", re.MULTILINE), "by USER"),
     (re.compile(r"[ \t]+"), " "),
 )
 

@@ -17,6 +17,7 @@ from rq import config
 from rq.builtin import command
 from rq.builtin.router import rules
 from rq.builtin.webhook import settings
+from rq.flow import plan
 from rq.layout import Root
 from rq.outbound import peers
 from rq.timers import timer
@@ -164,7 +165,15 @@ def test_the_example_of_a_timer_is_one(tmp_path):
     for text in texts:
         path = tmp_path / "example.json"
         path.write_text(text)
-        assert timer.parse(path).queue == json.loads(text)["msg"]["dest"]
+        given = json.loads(text)
+        dest = given["msg"]["dest"] if "msg" in given else "flow"
+        assert timer.parse(path).queue == dest
+
+
+def test_the_example_of_a_flow_is_one():
+    [text] = examples_of("json", "flow")
+    nodes = plan.parse(json.loads(text)).nodes
+    assert [node.name for node in nodes] == ["fetch", "pack"]
 
 
 def test_the_example_of_webhook_settings_is_one(tmp_path):
@@ -222,7 +231,7 @@ def test_the_example_of_a_job_on_spark_is_python():
 
 def test_every_example_that_is_marked_is_run():
     known = {("sh", "run"), ("python", "run"), ("sh", "script")}
-    known |= {("json", name) for name in ("root", "queue", "timer", "notice")}
+    known |= {("json", name) for name in ("root", "queue", "timer", "notice", "flow")}
     known |= {("json", name) for name in ("webhooks", "router", "peers", "command")}
     known |= {(language, "worker") for language in ("sh", "python")}
     known |= {(language, "batch") for language in ("sh", "json")}
