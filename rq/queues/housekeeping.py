@@ -21,7 +21,7 @@ from rq.message.guarded import Sender
 from rq.message.message import Message
 from rq.proc.slices import in_slices
 from rq.queues.concurrency import Tasks
-from rq.queues.control import deciding, idempotency
+from rq.queues.control import deciding, idempotency, predecessors
 from rq.queues.control.connections import Connections
 from rq.queues.delivery import notices
 from rq.queues.maintenance import retention
@@ -341,6 +341,7 @@ def _keeper(owner: Owner) -> door.Keeper:
         take=take,
         is_open=lambda: owner.admission.takes_deposits,
         check_sender=check_sender,
+        check_others=predecessors.AtDoor(owner).check,
     )
 
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 
 from rq import names
-from rq.errors import BadInput, NotPermitted, NotUnique
+from rq.errors import BadInput, Busy, NotPermitted, NotUnique
 from rq.files import durable
 from rq.layout import ATTACH, folder
 from rq.logs import fields
@@ -26,6 +26,7 @@ from rq.spool.entry import Entry
 from rq.spool.folders import Aside
 from rq.spool.record import Facts, More
 from rq.spool.store import Spool
+from rq.words.nesting import Json
 from rq.words.states import Event, Role, State
 
 BATCH = 64  # folders that are looked at together
@@ -38,6 +39,10 @@ def _anything(_by_us: bool) -> None:
 
 def _nobody(message: Message) -> None:
     """Return who stands for a message of a queue without unique messages."""
+
+
+async def _any_others(_fields: dict[str, Json]) -> None:
+    """Let messages name all others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,9 @@ class Keeper:
     # NotPermitted when the queue takes no deposits of other users: it is told whether one
     # is of our own user, or of root.
     check_sender: Callable[[bool], None] = _anything
+    # Asked of one that names others which have to end first: BadMessage when it may not,
+    # Busy when that is not known for now. Writes these names as a message keeps them.
+    check_others: Callable[[dict[str, Json]], Awaitable[None]] = _any_others
 
 
 @dataclass(slots=True)
@@ -105,6 +113,8 @@ async def _adopt_some(keeper: Keeper, waiting: list[str], look: Look) -> None:
             look.taken += await _let_in(keeper, arrival, unsynced)
         except OSError as error:
             look.left[arrival.name] = error.strerror or str(error)
+        except Busy as error:
+            look.left[arrival.name] = str(error)
         except Exception as error:  # what comes after it must not wait for it
             log.exception("RQ failed over a folder in new/")
             look.left[arrival.name] = f"RQ failed over it: {error!r:.200}"
@@ -156,6 +166,7 @@ async def _let_in(keeper: Keeper, arrival: Arrival, unsynced: OSError | None) ->
         keeper.check_sender(arrival.trusted)
         if arrival.foreign:
             return await _let_copy_in(keeper, arrival)
+        await _check_others(keeper, arrival)
         if not _is_there(spool, arrival):
             return False
         if unsynced is not None:
@@ -164,6 +175,23 @@ async def _let_in(keeper: Keeper, arrival: Arrival, unsynced: OSError | None) ->
     except (BadInput, NotPermitted) as error:
         _refuse(spool, name, str(error))
     return True
+
+
+async def _check_others(keeper: Keeper, arrival: Arrival) -> None:
+    """Look whether a deposit may name those that it is to wait for; OSError or Busy when
+    it has to stay. One that has waited already names what may be gone by now."""
+    fields = arrival.request
+    if not isinstance(fields, dict):
+        return
+    if fields.get("after") and not fields.get("after_end"):
+        await keeper.check_others(fields)
+        _check_open(keeper)
+
+
+def _check_open(keeper: Keeper) -> None:
+    """OSError when the queue has closed while something was waited for."""
+    if not keeper.is_open():
+        raise OSError(None, "the queue accepts nothing any more")
 
 
 def _is_there(spool: Spool, arrival: Arrival) -> bool:
@@ -235,6 +263,7 @@ async def _let_copy_in(keeper: Keeper, arrival: Arrival) -> bool:
     if (msg_id := spool.message_of(arrival.key)) is not None:
         _let_go(spool, arrival.name, msg_id)
         return False
+    await _check_others(keeper, arrival)
     message = _message(keeper, arrival)
     attach = f"{folder(State.PREP, message.msg_id)}/{ATTACH}"
     spool.prepare(message)
@@ -245,8 +274,7 @@ async def _let_copy_in(keeper: Keeper, arrival: Arrival) -> bool:
             )
         message = message.with_(attachments=copied)
         message.encode_new()
-        if not keeper.is_open():
-            raise OSError(None, "the queue accepts nothing any more")
+        _check_open(keeper)
         facts = _ended(keeper, message)
     except Exception:
         spool.fire(message.msg_id, Event.DISCARD, Role.CREATOR)

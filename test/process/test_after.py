@@ -1,6 +1,7 @@
 """Messages that run when others have ended: `after`."""
 
 import json
+import os
 import shutil
 import sys
 from types import SimpleNamespace
@@ -110,6 +111,91 @@ def test_what_is_not_there_is_refused(tmp_path):
         assert "is no message" in queue.refused(
             "create_message", {"dest": "t", "after": ["what"]}
         )
+
+
+def drop(queue, name, **fields):
+    """Rename a folder into new/."""
+    folder = queue.root.path / name
+    folder.mkdir()
+    (folder / "msg").write_text(json.dumps({"dest": queue.name, **fields}))
+    folder.rename(at_door(queue, name))
+
+
+def at_door(queue, name):
+    return queue.dir.path / "new" / name
+
+
+def is_taken(queue, name):
+    queue.ask("wake")
+    return not at_door(queue, name).exists()
+
+
+DROPPED, ANOTHER = "20260102.0304.05.006.7", "20260102.0304.05.006.8"
+
+
+def test_a_folder_in_new_waits_for_the_one_that_it_names(tmp_path):
+    with running_queue(tmp_path, NOTE, num_workers=2) as queue:
+        first = queue.send(param1=GO)
+        drop(queue, DROPPED, after=[first])
+        drop(queue, ANOTHER, after=f"t/{DROPPED}", after_rule="ended")
+        queue.ask("wake")
+        assert queue.get(DROPPED)["after"] == [f"t/{first}"]
+        assert queue.state(ANOTHER) == "que"
+        go(queue)
+        assert queue.ended(ANOTHER)["state"] == "done"
+        assert order(queue) == [first, DROPPED, ANOTHER]
+
+
+def test_a_folder_in_new_that_names_what_is_not_there_goes_to_err(tmp_path):
+    with running_queue(tmp_path, NOTE) as queue:
+        drop(queue, "wrong", after=[DROPPED])
+        queue.ask("wake")
+        wait_until(lambda: os.listdir(queue.dir.path / "err"))
+        [msg_id] = os.listdir(queue.dir.path / "err")
+        shown = queue.get(msg_id)
+        asked = {"dest": "t", "after": [DROPPED]}
+        sentence = queue.refused("create_message", asked)
+        assert shown["status"] == f"err - {sentence}"
+        assert shown["result"]["cause"] == "bad_message"
+        assert not at_door(queue, "wrong").exists()
+
+
+@pytest.mark.slow
+def test_a_folder_stays_in_new_until_it_is_known_whether_it_may_wait(tmp_path):
+    with (
+        running_queue(tmp_path, NOTE) as queue,
+        running_queue(tmp_path, NOTE, name="other") as other,
+    ):
+        first = other.run()["msg_id"]
+        other.crash()
+        drop(queue, DROPPED, after=[f"other/{first}"])
+        drop(other, ANOTHER)
+        drop(queue, "later", after=[f"other/{ANOTHER}"])
+        queue.ask("wake")
+        assert "does not" in queue.ok("detail")["left_at_door"][DROPPED]
+        plain = queue.run()["msg_id"]
+        other.start()
+        wait_until(lambda: is_taken(queue, "later"))
+        assert queue.ended(DROPPED)["state"] == "done"
+        wait_until(lambda: len(order(queue)) == 5)
+        assert order(queue).index(ANOTHER) < 4
+        assert order(queue)[:2] == [first, plain]
+
+
+def test_a_folder_stays_in_new_while_what_it_names_does(tmp_path):
+    with (
+        running_queue(tmp_path, NOTE) as queue,
+        running_queue(tmp_path, NOTE, name="other") as other,
+    ):
+        other.stop()
+        drop(other, ANOTHER)
+        drop(queue, DROPPED, after=[f"other/{ANOTHER}"])
+        queue.ask("wake")
+        assert at_door(queue, DROPPED).exists()
+        other.start()
+        wait_until(lambda: is_taken(queue, DROPPED))
+        assert queue.ended(DROPPED)["state"] == "done"
+        assert order(queue) == [ANOTHER, DROPPED]
 
 
 def test_what_failed_for_another_waits_again_when_it_is_retried(tmp_path):

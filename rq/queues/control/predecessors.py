@@ -7,7 +7,9 @@ not answer has not said no: the sender hears `busy` and sends again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 from rq.access.sockets import Asker
 from rq.errors import BadMessage, Busy, RQError
@@ -23,6 +25,8 @@ from rq.words.nesting import Json
 FIELD = "after"
 _GONE = frozenset({Standing.UNKNOWN, Standing.DELETED})
 MOST_EDGES = 1_000_000  # pairs of a message and its predecessor in a queue
+
+_QUIET = 4.0  # seconds in which folders in new/ do not ask again who has not answered
 
 Answers = Mapping[str, str]  # by QUEUE/ID: how it stands
 
@@ -116,3 +120,42 @@ def check(fields: Request, said: Answers, asker: Asker | None = None) -> None:
             )
         if said.get(place, Standing.UNKNOWN) in _GONE:
             raise not_there(place)
+
+
+# ---- at the door new/
+
+
+class AtDoor:
+    """Asks for what folders in new/ name, one after the other: one may name another that
+    lies there, too, and comes in before it."""
+
+    def __init__(self, owner: Owner) -> None:
+        self._owner = owner
+        self._quiet: dict[str, float] = {}  # queue: until when it is not asked
+
+    async def check(self, fields: Request) -> None:
+        """BadMessage as `check`, of a folder that goes to err; Busy of one that stays in
+        new/ and is looked at again."""
+        queues = {queue_of(place) for place in _named_by(self._owner, fields)}
+        now = time.monotonic()
+        if any(now < self._quiet.get(queue, 0.0) for queue in queues):
+            raise Busy("a queue does not say how the messages stand that it waits for")
+        try:
+            said = await answers(self._owner, [fields])
+        except Busy:
+            until = time.monotonic() + _QUIET
+            self._quiet.update(dict.fromkeys(queues, until))
+            raise
+        gone = [place for place in said if said[place] in _GONE]
+        run, pool = self._owner.loop.run_in_executor, self._owner.pools.looks
+        if gone and (coming := await run(pool, self._coming, gone)):
+            raise Busy(f"it is to wait for {coming}, which lies in new/ itself")
+        check(fields, said)
+
+    def _coming(self, places: Iterable[str]) -> str | None:
+        """Return a message that its own queue has still to take from new/. Blocks."""
+        return next((place for place in places if self._at_door(place).exists()), None)
+
+    def _at_door(self, place: str) -> Path:
+        queue, _, msg_id = place.partition("/")
+        return self._owner.root.queue(queue).path / "new" / msg_id
