@@ -25,6 +25,11 @@ def check_right(
     is_sent = right.role is Role.PRODUCER and is_open
     if queue and is_sent and principal.may_send(queue):
         return
+    if queue and is_sent and principal.may(Role.SENDER):
+        raise OtherQueue(
+            f"{principal.name} may send to {', '.join(principal.queues)}; "
+            f"this is about the queue {queue}."
+        )
     if not (principal.may(right.role) or may_own(principal, right)):
         raise NotPermitted(
             f"{principal.name} is {principal.role} here; this needs {right.role}."

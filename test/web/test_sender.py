@@ -16,7 +16,7 @@ from rq.access import tokens
 from rq.access.roles import Principal, Role
 from rq.access.tokens import Token
 from rq.config.settings import RootConfig
-from rq.errors import NotPermitted
+from rq.errors import NotPermitted, OtherQueue
 from rq.layout import Root
 from rq.web import app, rights, site
 from rq.web.credentials import Credentials
@@ -169,6 +169,16 @@ def test_a_role_that_sends_nothing_has_no_messages_of_its_own():
         with pytest.raises(NotPermitted):
             rights.check_right(Principal(name="v", role=role), right, {"name": "mail"})
     assert right.own is Own.MESSAGE
+
+
+def test_a_sender_to_another_queue_is_told_of_the_queue_and_not_of_a_role():
+    right = table().right("/api/v1/queues/{name}/messages", "POST")
+    ann = Principal(name="ann", role=Role.SENDER, queues=("mail", "pdf"))
+    rights.check_right(ann, right, {"name": "mail"})
+    with pytest.raises(
+        OtherQueue, match=r"ann may send to mail, pdf; this is about the"
+    ):
+        rights.check_right(ann, right, {"name": "debug"})
 
 
 # ---- what a sender does
