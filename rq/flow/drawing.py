@@ -34,6 +34,7 @@ _MARGIN = 8
 _SWEEPS = 4
 _SHORT = 20  # characters of a name that fit
 _BAR = 148.0  # the sums in a box, as a bar
+_LEAST = 5.0  # of it for each mark: what failed once in thousands is seen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,18 +250,26 @@ def _box_of_many(item: _Item, x: float) -> Box:
     counted = marks.sums(Mark(node["mark"]) for node in item.nodes)
     parts, start = [], 12.0
     for mark, number in counted.items():
-        width = _BAR * number / len(item.nodes)
+        shared = _BAR - _LEAST * len(counted)
+        width = _LEAST + shared * number / len(item.nodes)
         parts.append(Part(mark=mark, x=round(start, 1), width=round(width, 1)))
         start += width
     names = f"{item.nodes[0]['name']} … {item.nodes[-1]['name']}"
     return Box(
         mark=next(iter(counted)),
-        label=f"{len(item.nodes):,} messages",
+        label=_label_of_many(item.nodes),
         title=f"{names}: {marks.in_words(counted)}",
         x=x,
         y=round(item.y, 1),
         parts=parts,
     )
+
+
+def _label_of_many(nodes: Sequence[NodeView]) -> str:
+    """Return how many messages a box stands for, and of which queue if it is one."""
+    queues = {node.get("queue", "") for node in nodes}
+    queue = queues.pop() if len(queues) == 1 else ""
+    return _short(f"{len(nodes):,} × {queue}") if queue else f"{len(nodes):,} messages"
 
 
 def _short(name: str) -> str:
