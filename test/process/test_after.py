@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import sys
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -567,7 +568,8 @@ def test_a_lease_tells_of_those_that_its_message_waited_for(tmp_path, wait):
         other.ok("attach_message", file)
         other.ok("commit_message", {"msg_id": first})
         other.ended(first)
-        second = away.send(after=[f"other/{first}"])
+        due = time.time() + 0.5 if wait else 0.0  # else nothing is to be waited for
+        second = away.send(after=[f"other/{first}"], due=due)
         plain = away.send()
         leased = {}
         while {second, plain} - leased.keys():

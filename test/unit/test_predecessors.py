@@ -208,3 +208,14 @@ def test_a_queue_that_does_not_answer_is_asked_again():
     there.take(8.0)
     there.answered(8.0)
     assert there.silent_since is None
+
+
+@pytest.mark.parametrize("rule", Rule)
+def test_nothing_of_a_flow_runs_before_its_gate_has_ended(rule):
+    gate = "flow/20260102.0304.05.006.7"
+    wait, counted = Wait((gate,), rule), Tally()
+    counted.add(Standing.WAITING, place=gate)
+    assert verdict(wait, counted) is Verdict.WAIT
+    counted.add(Standing.WAITING, -1, gate)
+    counted.add(Standing.FAILED, place=gate)
+    assert verdict(wait, counted) is Verdict.DISCARD
