@@ -57,7 +57,7 @@ export class Client {
   constructor({ url, token, timeout = 10, attempts = 5 } = {}) {
     const env = globalThis.process?.env ?? {};
     this.#at = parsed(url ?? env.RQ_URL ?? "");
-    this.#token = token ?? env.RQ_TOKEN ?? "";
+    this.#token = parsedToken(token ?? env.RQ_TOKEN ?? "");
     this.#timeout = timeout;
     this.#attempts = attempts;
   }
@@ -180,9 +180,10 @@ export class Client {
   }
 
   /**
-   * Give a flow of which nothing runs or is ready to: `mark` is `done`, or tells what is not.
-   * `onProgress` is called with it whenever its `sums` have changed. An RQError of the kind
-   * `timeout`: it goes on.
+   * Give a flow of which nothing runs or is ready to: `mark` is `done`, or tells what is not,
+   * and `text` why. One that was not begun (`is_begun`), since a queue has refused a message or
+   * it was cancelled at once, has the mark `failed`: none of it ran. `onProgress` is called with
+   * it whenever its `sums` have changed. An RQError of the kind `timeout` says how it stands.
    * @param {string} flow
    * @param {{timeout?: number, onProgress?: (flow: Message) => void}} options
    * @returns {Promise<Message>}
@@ -191,12 +192,12 @@ export class Client {
     const deadline = now() + timeout;
     for (let told; ; ) {
       const view = await this.flow(flow);
-      if (view.is_begun && !GOES_ON.has(view.mark)) return view;
+      if (!GOES_ON.has(view.mark)) return view;
       const sums = JSON.stringify(view.sums);
       if (onProgress && sums !== told) onProgress(view);
       told = sums;
       if (now() >= deadline)
-        throw new RQError("timeout", `flow ${flow} has not ended after ${timeout} s, it goes on`);
+        throw new RQError("timeout", `flow ${flow} has not ended after ${timeout} s: ${view.text}`);
       await new Promise((resolve) => setTimeout(resolve, LOOK * 1000));
     }
   }
@@ -271,6 +272,17 @@ function parsed(url) {
   return parts.origin + parts.pathname.replace(/\/+$/, "");
 }
 
+/** Give a token without the end of the line of its file. One that no header can hold is refused
+ * here: who says so below would say the token. */
+function parsedToken(said) {
+  const token = said.trim();
+  if (/[^!-~]/.test(token))
+    throw new RQError(
+      "bad_input", "the token holds a blank or control character, or is not ASCII: see RQ_TOKEN",
+    );
+  return token;
+}
+
 function at(queue, msgId) {
   const message = msgId === undefined ? "" : `/messages/${encodeURIComponent(msgId)}`;
   return `queues/${encodeURIComponent(queue)}${message}`;
@@ -335,13 +347,15 @@ function now() {
 
 /**
  * Give the event of a webhook, `{type, timestamp, data}`, that RQ has signed. An RQError of the
- * kind `bad_signature`: it is not of RQ, or older than `tolerance` seconds, or of the future.
- * @param {string | string[]} secret one or several, of config/webhook.secret
+ * kind `bad_signature`: it is not of RQ, or older than `tolerance` seconds, or of the future;
+ * `bad_input`: what you said is no secret, or no body.
+ * @param {string | string[]} secret one or several, or config/webhook.secret, which has one a line
  * @param {Headers | {[name: string]: string | string[] | undefined}} headers
- * @param {string | Uint8Array} body the bytes as they came
+ * @param {string | Uint8Array} body the bytes as they came, or these as UTF-8
  * @param {{tolerance?: number, now?: number}} options
  */
 export async function verifyWebhook(secret, headers, body, { tolerance = 300, now: at } = {}) {
+  const keys = keysOf(secret);
   const given = Object.fromEntries(
     [...(headers.entries?.() ?? Object.entries(headers))].map(([name, value]) => [
       name.toLowerCase(), String(value),
@@ -349,12 +363,16 @@ export async function verifyWebhook(secret, headers, body, { tolerance = 300, no
   );
   const { "webhook-id": id = "", "webhook-timestamp": moment = "" } = given;
   const bytes = typeof body === "string" ? new TextEncoder().encode(body) : body;
+  if (!(bytes instanceof Uint8Array))
+    throw new RQError(
+      "bad_input", "the body of a webhook is wanted as its bytes came, before JSON is read",
+    );
   const head = new TextEncoder().encode(`${id}.${moment}.`);
   const signed = new Uint8Array([...head, ...bytes]);
   const said = (given["webhook-signature"] ?? "").split(" ");
   let valid = false;
-  for (const each of [secret].flat())
-    for (const signature of said) valid = (await isOf(each, signature, signed)) || valid;
+  for (const key of keys)
+    for (const signature of said) valid = (await isOf(key, signature, signed)) || valid;
   if (!valid) throw new RQError("bad_signature", "this webhook is not signed with our secret");
   const age = (at ?? Date.now() / 1000) - Number(moment);
   if (!(Math.abs(age) <= tolerance))
@@ -362,11 +380,23 @@ export async function verifyWebhook(secret, headers, body, { tolerance = 300, no
   return JSON.parse(new TextDecoder().decode(bytes));
 }
 
-async function isOf(secret, signature, signed) {
+/** Give the keys in secrets. None is left out: with an empty key anyone could sign. */
+function keysOf(secret) {
+  const lines = [secret].flat().flatMap((each) => String(each).split("\n"));
+  const secrets = lines.map((each) => each.trim()).filter((each) => each && !each.startsWith("#"));
+  const keys = secrets.map((each) => decoded(each.startsWith("whsec_") ? each.slice(6) : ""));
+  if (!keys.length || !keys.every((key) => key.length))
+    throw new RQError(
+      "bad_input",
+      "the secret of webhooks is wrong: it is whsec_ and base64, and the lines of config/webhook.secret have it",
+    );
+  return keys;
+}
+
+async function isOf(key, signature, signed) {
   if (!signature.startsWith("v1,")) return false;
   const { subtle } = globalThis.crypto ?? (await import("node:crypto")).webcrypto;
   const algorithm = { name: "HMAC", hash: "SHA-256" };
-  const key = decoded(secret.trim().slice("whsec_".length));
   const known = await subtle.importKey("raw", key, algorithm, false, ["verify"]);
   return subtle.verify("HMAC", known, decoded(signature.slice(3)), signed); // in constant time
 }

@@ -62,7 +62,7 @@ final class RQClient
         private int $attempts = 5,
     ) {
         $this->at = self::parsed($url ?? (getenv("RQ_URL") ?: ""));
-        $this->token = $token ?? (getenv("RQ_TOKEN") ?: "");
+        $this->token = self::parsedToken($token ?? (getenv("RQ_TOKEN") ?: ""));
     }
 
     // ---- sending
@@ -191,8 +191,10 @@ final class RQClient
 
     /**
      * Return a flow of which nothing runs or is ready to: `mark` is `done`, or tells what is
-     * not. `onProgress` is called with it whenever its `sums` have changed. An RQError of the
-     * kind `timeout`: it goes on.
+     * not, and `text` why. One that was not begun (`is_begun`), since a queue has refused a
+     * message or it was cancelled at once, has the mark `failed`: none of it ran. `onProgress`
+     * is called with it whenever its `sums` have changed. An RQError of the kind `timeout` says
+     * how it stands.
      * @return array<string, mixed>
      */
     public function waitFlow(string $flow, float $timeout = 600.0, ?callable $onProgress = null): array
@@ -201,7 +203,7 @@ final class RQClient
         $told = null;
         while (true) {
             $view = $this->flow($flow);
-            if ($view["is_begun"] && !in_array($view["mark"], self::GOES_ON, true)) {
+            if (!in_array($view["mark"], self::GOES_ON, true)) {
                 return $view;
             }
             if ($onProgress && $view["sums"] !== $told) {
@@ -209,7 +211,7 @@ final class RQClient
                 $onProgress($view);
             }
             if (microtime(true) >= $deadline) {
-                throw new RQError("timeout", "flow $flow has not ended after $timeout s, it goes on");
+                throw new RQError("timeout", "flow $flow has not ended after $timeout s: {$view["text"]}");
             }
             usleep((int) (self::LOOK * 1e6));
         }
@@ -312,6 +314,20 @@ final class RQClient
         return rtrim($url, "/");
     }
 
+    /**
+     * Return a token without the end of the line of its file. One that no header can hold is
+     * refused: a line in it would be a header of its own.
+     */
+    private static function parsedToken(#[SensitiveParameter] string $token): string
+    {
+        $token = trim($token);
+        if (preg_match('/[^!-~]/', $token)) {
+            $text = "the token holds a blank or control character, or is not ASCII: see RQ_TOKEN";
+            throw new RQError("bad_input", $text);
+        }
+        return $token;
+    }
+
     private static function at(string $queue, ?string $msgId = null): string
     {
         $message = $msgId === null ? "" : "/messages/" . rawurlencode($msgId);
@@ -392,8 +408,8 @@ final class RQClient
 /**
  * Return the event of a webhook, ["type", "timestamp", "data"], that RQ has signed. An RQError
  * of the kind `bad_signature`: it is not of RQ, or older than `tolerance` seconds, or of the
- * future.
- * @param string|list<string> $secret one or several, of config/webhook.secret
+ * future; `bad_input`: what you said is no secret.
+ * @param string|list<string> $secret one or several, or config/webhook.secret, which has one a line
  * @param array<string, string|list<string>> $headers say getallheaders()
  * @param string $body the bytes as they came: file_get_contents("php://input")
  * @return array<string, mixed>
@@ -405,6 +421,7 @@ function rq_verify_webhook(
     float $tolerance = 300.0,
     ?float $now = null,
 ): array {
+    $keys = rq_webhook_keys($secret);
     $given = [];
     foreach ($headers as $name => $value) {
         $given[strtolower((string) $name)] = is_array($value) ? implode(" ", $value) : $value;
@@ -412,8 +429,7 @@ function rq_verify_webhook(
     $moment = $given["webhook-timestamp"] ?? "";
     $signed = ($given["webhook-id"] ?? "") . ".$moment.$body";
     $valid = false;
-    foreach ((array) $secret as $each) {
-        $key = base64_decode(substr(trim($each), strlen("whsec_")));
+    foreach ($keys as $key) {
         $right = "v1," . base64_encode(hash_hmac("sha256", $signed, $key, true));
         foreach (explode(" ", $given["webhook-signature"] ?? "") as $signature) {
             $valid = hash_equals($right, $signature) || $valid;
@@ -427,4 +443,24 @@ function rq_verify_webhook(
         throw new RQError("bad_signature", sprintf("this webhook is %.0f s old", $age));
     }
     return json_decode($body, true, flags: JSON_THROW_ON_ERROR);
+}
+
+/**
+ * Return the keys in secrets. None is left out: with an empty key anyone could sign.
+ * @return list<string>
+ */
+function rq_webhook_keys(#[SensitiveParameter] string|array $secret): array
+{
+    $keys = [];
+    foreach (explode("\n", implode("\n", (array) $secret)) as $line) {
+        $line = trim($line);
+        if ($line !== "" && $line[0] !== "#") {
+            $keys[] = str_starts_with($line, "whsec_") ? base64_decode(substr($line, 6), true) : "";
+        }
+    }
+    if (!$keys || count(array_filter($keys, fn ($key) => $key !== false && $key !== "")) < count($keys)) {
+        $text = "the secret of webhooks is wrong: it is whsec_ and base64, and the lines of";
+        throw new RQError("bad_input", "$text config/webhook.secret have it");
+    }
+    return $keys;
 }

@@ -16,12 +16,14 @@ has a time-out. Every failure is an `RQError`; no text of one holds the token.
 from __future__ import annotations
 
 import base64
+import binascii
 import hashlib
 import hmac
 import http.client
 import json
 import os
 import random
+import re
 import ssl
 import time
 import urllib.parse
@@ -103,7 +105,7 @@ class Client:
         """`url` and `token`: else RQ_URL and RQ_TOKEN; `timeout`: seconds of one attempt;
         `context`: what is trusted of https."""
         self._at = _parsed(url or os.environ.get("RQ_URL", ""))
-        self._token = token or os.environ.get("RQ_TOKEN", "")
+        self._token = _token(token or os.environ.get("RQ_TOKEN", ""))
         self._timeout = timeout
         self._attempts = attempts
         self._context = context
@@ -209,18 +211,20 @@ class Client:
         on_progress: Optional[Callable[[Object], object]] = None,
     ) -> Object:
         """Return a flow of which nothing runs or is ready to: `mark` is `done`, or tells
-        what is not. `on_progress` is called with it whenever its `sums` have changed. An
-        RQError of the kind `timeout`: it goes on."""
+        what is not, and `text` why. One that was not begun (`is_begun`), since a queue has
+        refused a message or it was cancelled at once, has the mark `failed`: none of it
+        ran. `on_progress` is called with it whenever its `sums` have changed. An RQError of
+        the kind `timeout` says how it stands."""
         deadline, told = time.monotonic() + timeout, None
         while True:
             view = self.flow(flow)
-            if view["is_begun"] and view["mark"] not in _GOES_ON:
+            if view["mark"] not in _GOES_ON:
                 return view
             if on_progress and view["sums"] != told:
                 told = view["sums"]
                 on_progress(view)
             if time.monotonic() >= deadline:
-                text = f"flow {flow} has not ended after {timeout:g} s, it goes on"
+                text = f"flow {flow} has not ended after {timeout:g} s: {view['text']}"
                 raise RQError("timeout", text)
             time.sleep(_LOOK)
 
@@ -340,6 +344,16 @@ def _parsed(url: str) -> urllib.parse.SplitResult:
     return at
 
 
+def _token(token: str) -> str:
+    """Return a token without the end of the line of its file. One that no header can hold
+    is refused here: who says so below would say the token."""
+    token = token.strip()
+    if re.search(r"[^!-~]", token):
+        text = "the token holds a blank or control character, or is not ASCII: see RQ_TOKEN"
+        raise RQError("bad_input", text)
+    return token
+
+
 def _queue(queue: str) -> str:
     return f"queues/{urllib.parse.quote(queue, safe='')}"
 
@@ -409,26 +423,25 @@ def _seconds(header: Optional[str]) -> float:
 def verify_webhook(
     secret: Union[str, Iterable[str]],
     headers: Mapping[str, str],
-    body: bytes,
+    body: Union[bytes, str],
     *,
     tolerance: float = 300.0,
     now: Optional[float] = None,
 ) -> Object:
     """Return the event of a webhook, `{"type", "timestamp", "data"}`, that RQ has signed.
 
-    `secret`: one or several, of config/webhook.secret; `body`: the bytes as they came.
-    An RQError of the kind `bad_signature`: it is not of RQ, or older than `tolerance`
-    seconds, or of the future.
+    `secret`: one or several, or config/webhook.secret as it is, which has one a line;
+    `body`: the bytes as they came, or these as UTF-8. An RQError of the kind
+    `bad_signature`: it is not of RQ, or older than `tolerance` seconds, or of the future;
+    `bad_input`: what you said is no secret, or no body.
     """
+    keys = _keys(secret)
     lower = {name.lower(): value for name, value in headers.items()}
     webhook_id, moment = lower.get("webhook-id", ""), lower.get("webhook-timestamp", "")
-    signed = f"{webhook_id}.{moment}.".encode() + body
+    signed = _bytes(f"{webhook_id}.{moment}.") + _bytes(body)
     given = lower.get("webhook-signature", "").split()
-    secrets = [secret] if isinstance(secret, str) else list(secret)
-    valid = [_signature(each, signed) for each in secrets]
-    if not any(
-        hmac.compare_digest(a.encode(), b.encode()) for a in given for b in valid
-    ):
+    valid = [_signature(key, signed) for key in keys]
+    if not any(hmac.compare_digest(_bytes(a), b) for a in given for b in valid):
         raise RQError("bad_signature", "this webhook is not signed with our secret")
     age = (time.time() if now is None else now) - float(moment)
     if abs(age) > tolerance:
@@ -437,6 +450,44 @@ def verify_webhook(
     return event
 
 
-def _signature(secret: str, signed: bytes) -> str:
-    key = base64.b64decode(secret.strip()[len("whsec_") :])
-    return "v1," + base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode()
+def _keys(secret: Union[str, Iterable[str]]) -> List[bytes]:
+    """Return the keys in secrets. None is left out: with an empty key anyone could sign."""
+    texts = [secret] if isinstance(secret, (str, bytes)) else list(secret or [])
+    lines = [line for text in texts for line in _text(text).split("\n")]
+    secrets = [line.strip() for line in lines]
+    keys = [_key(each) for each in secrets if each and not each.startswith("#")]
+    if not all(keys) or not keys:
+        text = (
+            "the secret of webhooks is wrong: it is whsec_ and base64, and the lines of"
+        )
+        raise RQError("bad_input", f"{text} config/webhook.secret have it")
+    return keys
+
+
+def _key(secret: str) -> bytes:
+    """Return the key in a secret; b"": it is none."""
+    try:
+        key = base64.b64decode(secret[len("whsec_") :], validate=True)
+    except (binascii.Error, ValueError):
+        key = b""
+    return key if secret.startswith("whsec_") else b""
+
+
+def _text(secret: object) -> str:
+    if isinstance(secret, bytes):
+        return secret.decode("utf-8", "replace")
+    return secret if isinstance(secret, str) else "none"
+
+
+def _bytes(said: object) -> bytes:
+    """Return what is signed as bytes, whatever characters a header came with."""
+    if isinstance(said, str):
+        return said.encode("utf-8", "surrogatepass")
+    if not isinstance(said, (bytes, bytearray)):
+        text = "the body of a webhook is wanted as its bytes came, before JSON is read"
+        raise RQError("bad_input", text)
+    return bytes(said)
+
+
+def _signature(key: bytes, signed: bytes) -> bytes:
+    return b"v1," + base64.b64encode(hmac.digest(key, signed, hashlib.sha256))

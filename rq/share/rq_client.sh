@@ -15,7 +15,8 @@
 #   rq_cancel QUEUE ID
 #   rq_send_flow [--key KEY] < PLAN                           a flow as JSON; prints its id
 #   rq_flow ID                                                prints how it is, as JSON
-#   rq_wait_flow ID [SECONDS]                                 prints its mark; status 0: done
+#   rq_wait_flow ID [SECONDS]                                 prints its mark; status 0: done;
+#                                                             8: not, a sentence says why
 #   rq_cancel_flow ID
 #   rq_field NAME < JSON                                      prints a member of an object
 #   rq_verify_webhook SECRET ID TIMESTAMP SIGNATURE < BODY    status 0: RQ has signed it
@@ -63,20 +64,20 @@ rq_flow() { _rq_ask GET "flows/$1"; }
 
 rq_cancel_flow() { _rq_ask POST "flows/$1/cancel" >/dev/null; }
 
-# Until nothing of it runs or is ready to.
+# Until nothing of it runs or is ready to; one that was not begun has failed, none of it ran.
 rq_wait_flow() {
     _rq_until=$(($(date +%s) + ${2:-600}))
     while :; do
         _rq_said=$(rq_flow "$1") || return 1
         _rq_state=$(printf '%s' "$_rq_said" | rq_field mark)
-        [ "$(printf '%s' "$_rq_said" | rq_field is_begun)" = true ] || _rq_state=unsent
+        _rq_why=$(printf '%s' "$_rq_said" | rq_field text)
         case $_rq_state in
             done) echo "$_rq_state" && return 0 ;;
             runs | ready | waits | unsent) ;;
-            *) echo "$_rq_state" && return 8 ;;
+            *) echo "$_rq_state" && echo "rq: flow $1: $_rq_why ($_rq_state)" >&2 && return 8 ;;
         esac
         if [ "$(date +%s)" -ge "$_rq_until" ]; then
-            echo "rq: flow $1 has not ended after ${2:-600} s, it goes on (timeout)" >&2
+            echo "rq: flow $1 has not ended after ${2:-600} s: $_rq_why (timeout)" >&2
             return 7
         fi
         sleep 1
@@ -141,19 +142,31 @@ _rq_options() {
     esac
 }
 
+# Sets the token, without the end of the line of its file. One that no header can hold is
+# refused: a line in it would be a setting of curl.
+_rq_parse_token() {
+    _rq_token=$(printf '%s' "${RQ_TOKEN:-}" | LC_ALL=C awk '
+        { s = s (NR > 1 ? "\n" : "") $0 }
+        END { gsub(/^[ \t\r\n]+|[ \t\r\n]+$/, "", s); printf "%s", s }')
+    [ "$(printf '%s' "$_rq_token" | LC_ALL=C tr -dc '!#-[]-~')" = "$_rq_token" ] && return
+    echo "rq: the token holds a blank or control character, or is not ASCII: see RQ_TOKEN (bad_input)" >&2
+    return 1
+}
+
 # METHOD PATH [MEDIA KEY [SECONDS]]: prints the body of the answer; with a MEDIA the body of
 # the request is standard input. A GET, and what has a key, is sent again.
 _rq_ask() {
-    case ${RQ_URL:-}${RQ_TOKEN:-} in
+    _rq_parse_token || return 1
+    case ${RQ_URL:-} in
         *[\"\\]* | *'
-'*) echo "rq: RQ_URL or RQ_TOKEN holds what no address or token has (bad_input)" >&2 && return 1 ;;
+'*) echo "rq: RQ_URL holds what no address has (bad_input)" >&2 && return 1 ;;
     esac
     _rq_answer=$(mktemp) || return 1
     _rq_at=${RQ_URL:?no address of RQ, http://HOST:PORT}
     set -- "$1" "$2" "${3:-}" "${4:-}" "${5:-$RQ_TIMEOUT}" "${_rq_at%/}/api/v1/$2"
     _rq_http=$(
         method=$1 media=$3 key=$4 seconds=$5 url=$6 login=''
-        [ -z "${RQ_TOKEN:-}" ] || login="header = \"Authorization: Bearer $RQ_TOKEN\""
+        [ -z "$_rq_token" ] || login="header = \"Authorization: Bearer $_rq_token\""
         set -- --silent --show-error --request "$method" --max-time "$seconds" --output "$_rq_answer"
         [ "$method" = POST ] && [ -z "$key" ] ||
             set -- "$@" --retry $((RQ_ATTEMPTS - 1)) --retry-all-errors --retry-max-time 60
@@ -267,21 +280,52 @@ _rq_text() {
 # ---- webhooks
 
 # SECRET ID TIMESTAMP SIGNATURE [TOLERANCE]: whether RQ has signed the body on standard input,
-# at most 300 seconds ago. The values are those of the headers webhook-id, -timestamp and
-# -signature.
+# at most 300 seconds ago. SECRET is one, or config/webhook.secret, which has one a line; the
+# other values are those of the headers webhook-id, -timestamp and -signature.
 rq_verify_webhook() {
     case $3 in '' | *[!0-9]*) echo "rq: this webhook has no timestamp (bad_signature)" >&2 && return 1 ;; esac
-    _rq_hex=$(printf '%s' "${1#whsec_}" | base64 -d | od -An -v -tx1 | tr -d ' \n')
-    _rq_right=$({ printf '%s.%s.' "$2" "$3" && cat; } | _rq_hmac "$_rq_hex")
-    case " $4 " in
-        *" v1,$_rq_right "*) ;;
-        *) echo "rq: this webhook is not signed with our secret (bad_signature)" >&2 && return 1 ;;
-    esac
+    _rq_keys=$(_rq_webhook_keys "$1") || return 1
+    _rq_signed=$(mktemp) || return 1
+    { printf '%s.%s.' "$2" "$3" && cat; } >"$_rq_signed"
+    _rq_valid=no
+    for _rq_hex in $_rq_keys; do
+        case " $4 " in *" v1,$(_rq_hmac "$_rq_hex" <"$_rq_signed") "*) _rq_valid=yes ;; esac
+    done
+    rm -f "$_rq_signed"
+    if [ "$_rq_valid" = no ]; then
+        echo "rq: this webhook is not signed with our secret (bad_signature)" >&2
+        return 1
+    fi
     _rq_age=$(($(date +%s) - $3))
     if [ "$_rq_age" -gt "${5:-300}" ] || [ "$_rq_age" -lt "-${5:-300}" ]; then
         echo "rq: this webhook is $_rq_age s old (bad_signature)" >&2
         return 1
     fi
+}
+
+# SECRETS: print the key of each, in hex. None is left out: with an empty key anyone could sign.
+_rq_webhook_keys() {
+    printf '%s\n' "$1" | sed 's/^[[:space:]]*//; s/[[:space:]]*$//; /^#/d; /^$/d' | {
+        _rq_number=0
+        while read -r _rq_secret; do
+            _rq_number=$((_rq_number + 1)) _rq_hex=
+            case $_rq_secret in
+                whsec_*) _rq_hex=$(_rq_of_base64 "${_rq_secret#whsec_}") ;;
+            esac
+            [ -n "$_rq_hex" ] || break
+            echo "$_rq_hex"
+        done
+        [ "$_rq_number" -gt 0 ] && [ -n "$_rq_hex" ]
+    } && return
+    echo "rq: the secret of webhooks is wrong: it is whsec_ and base64, and the lines of" \
+        "config/webhook.secret have it (bad_input)" >&2
+    return 1
+}
+
+# TEXT of base64: print its bytes in hex; nothing when it is none.
+_rq_of_base64() {
+    ! printf '%s' "$1" | base64 -d >/dev/null 2>&1 ||
+        printf '%s' "$1" | base64 -d | od -An -v -tx1 | tr -d ' \n'
 }
 
 # KEY, in hex: print the base64 of the HMAC-SHA256 of standard input. By hand, since openssl

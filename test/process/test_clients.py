@@ -25,6 +25,7 @@ from harness.waiting import wait_until
 from rq.kinds import PASSING
 
 PAGE = documents.GUIDE / "app.md"
+PAGE_OF_FLOWS = documents.GUIDE / "app-flow.md"
 SHARE = CHECKOUT / "rq/share"
 # Of each language: the file, how it begins, what runs it, and Debian's package of that.
 PROGRAMS = {
@@ -92,7 +93,8 @@ def rq(place):
             (place / "headers.json").write_text(json.dumps(headers))
             (place / "body").write_bytes(body)
             (place / "secret").write_text(env["RQ_WEBHOOK_SECRET"])
-            yield {**env, "RQ_TOKEN": token_of_sender(env["RQ_ROOT"])}
+            own = token_of_sender(env["RQ_ROOT"])
+            yield {**env, "RQ_TOKEN": own, "RQ_TOKEN_OF_ADMIN": env["RQ_TOKEN"]}
     finally:
         server.shutdown()
         server.server_close()
@@ -124,15 +126,18 @@ def run(language, text, place, env):
 
 
 @pytest.mark.parametrize("language", PROGRAMS)
-def test_the_examples_of_the_guide_print_what_it_says(language, place, rq):
-    blocks = documents.examples(PAGE)
+@pytest.mark.parametrize(("page", "number"), [(PAGE, 9), (PAGE_OF_FLOWS, 2)])
+def test_the_examples_of_the_guide_print_what_it_says(
+    language, page, number, place, rq
+):
+    blocks = documents.examples(page)
     parts = [
         each.text for each in blocks if (each.language, each.use) == (language, "app")
     ]
-    assert len(parts) == 10
+    assert len(parts) == number
     [shown] = [each.text for each in blocks if each.language == ""]
     assert run(language, "".join(parts), place, rq) == shown
-    assert messages(rq, ["que"]) == set()  # the one that was cancelled is gone
+    assert messages(rq, ["que"]) == set()  # what was cancelled is gone
 
 
 ANY_TEXT = """

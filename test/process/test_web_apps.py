@@ -19,6 +19,9 @@ from harness.registries import need, node_packages, python_packages
 from harness.sandboxes import standing
 from harness.waiting import wait_until
 
+from rq.builtin.webhook import settings, signing
+from rq.layout import Root
+
 PAGE = documents.GUIDE / "web-app.md"
 FASTAPI = ("fastapi==0.165.0", "uvicorn==0.54.0")
 EXPRESS = "express@5.3.0"
@@ -38,7 +41,7 @@ def express(place, port):
 
 def web(place, port):
     (place / "orders").mkdir()
-    return [need("php", "php-cli"), "-q", "-S", f"127.0.0.1:{port}", "app.php"], {
+    return [need("php", "php-cli"), "-S", f"127.0.0.1:{port}", "app.php"], {
         "PHP_CLI_SERVER_WORKERS": "2"
     }
 
@@ -113,4 +116,18 @@ def test_an_app_of_the_guide_orders_shows_and_is_told(name, tmp_path, rq):
         assert ask(order)[1]["state"] == "done"
         assert ask(order, "DELETE") == (409, {"error": "wrong_state"})
         assert ask(f"{url}/hooks", "POST", b"{}") == (400, {"error": "bad_signature"})
-    assert "Traceback" not in (tmp_path / "log").read_text()
+    log = (tmp_path / "log").read_text()
+    assert "Traceback" not in log
+    assert "not signed with our secret (bad_signature)" in log
+
+
+def test_a_secret_may_be_made_before_the_first_webhook(tmp_path):
+    root = Root(tmp_path)
+    root.config_dir.mkdir()
+    [text] = [each.text for each in documents.examples(PAGE) if each.use == "secret"]
+    secrets = []
+    for _ in range(2):  # what is there is left
+        subprocess.run(["sh", "-euc", text], cwd=tmp_path, check=True)
+        secrets += settings.common_secrets(root)
+    assert len(signing.key(secrets[0])) == 32
+    assert secrets[0] == secrets[1]

@@ -227,6 +227,7 @@ _USES = {
         "cluster",
         "duckdb",
         "app",
+        "secret",
         "shown",
     },
     "python": {"run", "worker", "job", "notebook", "pytest", "app", "fastapi", "shown"},

@@ -1,0 +1,241 @@
+"""The clients of one file where a program holds them wrong: each says so, and no secret."""
+
+from __future__ import annotations
+
+import pytest
+from process.test_clients import PROGRAMS, place, rq, run
+
+__all__ = ["place", "rq"]  # fixtures
+
+# ---- a flow that does not begin
+
+FLOWS = {
+    "python": """
+import rq_client
+rq = rq_client.Client()
+flow = rq.send_flow([{"name": "pay", "dest": "gone"}]).msg_id
+view = rq.wait_flow(flow, timeout=60)
+print(view["mark"], view["text"])
+late = rq.send_flow([{"name": "pay", "dest": "debug", "due": 4e9}]).msg_id
+try:
+    rq.wait_flow(late, timeout=3)
+except rq_client.RQError as error:
+    print(str(error).replace(late, "F"))
+rq.cancel_flow(late)
+""",
+    "js": """
+import { Client } from "./rq_client.js";
+const rq = new Client();
+const flow = (await rq.sendFlow([{ name: "pay", dest: "gone" }])).msg_id;
+const view = await rq.waitFlow(flow, { timeout: 60 });
+console.log(view.mark, view.text);
+const late = (await rq.sendFlow([{ name: "pay", dest: "debug", due: 4e9 }])).msg_id;
+await rq.waitFlow(late, { timeout: 3 }).catch(({ message }) => console.log(message.replace(late, "F")));
+await rq.cancelFlow(late);
+""",
+    "php": """<?php
+require "rq_client.php";
+$rq = new RQClient();
+$flow = $rq->sendFlow([["name" => "pay", "dest" => "gone"]])["msg_id"];
+$view = $rq->waitFlow($flow, timeout: 60);
+echo "{$view["mark"]} {$view["text"]}\\n";
+$late = $rq->sendFlow([["name" => "pay", "dest" => "debug", "due" => 4e9]])["msg_id"];
+try {
+    $rq->waitFlow($late, timeout: 3);
+} catch (RQError $error) {
+    echo str_replace($late, "F", $error->getMessage()), "\\n";
+}
+$rq->cancelFlow($late);
+""",
+    "sh": """
+. ./rq_client.sh
+flow=$(echo '{"messages": [{"name": "pay", "dest": "gone"}]}' | rq_send_flow)
+mark=$(rq_wait_flow "$flow" 60 2>why) || [ $? = 8 ]
+echo "$mark $(sed "s/^rq: flow $flow: //; s/ (failed)$//" why)"
+late=$(echo '{"messages": [{"name": "pay", "dest": "debug", "due": 4e9}]}' | rq_send_flow)
+rq_wait_flow "$late" 3 2>why || [ $? = 7 ]
+sed "s/^rq: //; s/$late/F/" why
+rq_cancel_flow "$late"
+""",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("language", PROGRAMS)
+def test_a_flow_that_is_not_begun_has_failed_and_says_why(language, place, rq):
+    admin = {**rq, "RQ_TOKEN": rq["RQ_TOKEN_OF_ADMIN"]}
+    assert run(language, FLOWS[language], place, admin).splitlines() == [
+        "failed it was not begun, and none of its messages ran: queue gone: there is no "
+        "such queue",
+        "flow F has not ended after 3 s: 1 ready (timeout)",
+    ]
+
+
+# ---- a token with an end of line
+
+ASKING = {
+    "python": """
+import os, rq_client
+try:
+    rq = rq_client.Client(token=os.environ["RQ_TOKEN"])
+    print("sent to", rq.send("debug", key="edge").queue)
+except rq_client.RQError as error:
+    print(error)
+""",
+    "js": """
+import { Client } from "./rq_client.js";
+try {
+  const rq = new Client({ token: process.env.RQ_TOKEN });
+  console.log("sent to", (await rq.send("debug", {}, { key: "edge" })).queue);
+} catch (error) {
+  console.log(error.message);
+}
+""",
+    "php": """<?php
+require "rq_client.php";
+try {
+    $rq = new RQClient(token: getenv("RQ_TOKEN"));
+    echo "sent to ", $rq->send("debug", key: "edge")["queue"], "\\n";
+} catch (RQError $error) {
+    echo $error->getMessage(), "\\n";
+}
+""",
+    "sh": """
+. ./rq_client.sh
+if id=$(rq_send debug --key edge 2>why); then
+    [ -n "$id" ] && echo "sent to debug"
+else
+    sed 's/^rq: //' why
+fi
+""",
+}
+REFUSED = (
+    "the token holds a blank or control character, or is not ASCII: see RQ_TOKEN "
+    "(bad_input)\n"
+)
+
+
+@pytest.mark.parametrize("language", PROGRAMS)
+def test_blanks_around_a_token_are_no_part_of_it(language, place, rq):
+    env = {**rq, "RQ_TOKEN": f" \t{rq['RQ_TOKEN']}\r\n"}
+    assert run(language, ASKING[language], place, env) == "sent to debug\n"
+
+
+@pytest.mark.parametrize("language", PROGRAMS)
+@pytest.mark.parametrize("inner", ["\n", "\r\nX-Other: 1", "\t", "\x7f", "\u00e4"])
+def test_a_token_that_no_header_holds_is_refused_and_not_shown(
+    language, inner, place, rq
+):
+    env = {**rq, "RQ_TOKEN": f"rq_secret{inner}end"}
+    assert run(language, ASKING[language], place, env) == REFUSED
+
+
+# ---- the secret and the body of a webhook
+
+# Each reads the file `secrets`, verifies the webhook beside it, and prints what it hears.
+VERIFYING = {
+    "python": """
+import json, rq_client
+headers, body = json.load(open("headers.json")), open("body", "rb").read()
+try:
+    event = rq_client.verify_webhook(open("secrets").read(), headers, body, tolerance=1e9)
+    print(event["type"])
+except rq_client.RQError as error:
+    print(error)
+""",
+    "js": """
+import { readFileSync } from "node:fs";
+import { verifyWebhook } from "./rq_client.js";
+const headers = JSON.parse(readFileSync("headers.json"));
+const secret = readFileSync("secrets", "utf8");
+await verifyWebhook(secret, headers, readFileSync("body"), { tolerance: 1e9 })
+  .then(({ type }) => console.log(type), (error) => console.log(error.message));
+""",
+    "php": """<?php
+require "rq_client.php";
+$headers = json_decode(file_get_contents("headers.json"), true);
+try {
+    $secret = file_get_contents("secrets");
+    echo rq_verify_webhook($secret, $headers, file_get_contents("body"), 1e9)["type"], "\\n";
+} catch (RQError $error) {
+    echo $error->getMessage(), "\\n";
+}
+""",
+    "sh": """
+. ./rq_client.sh
+header() { rq_field "$1" <headers.json; }
+if rq_verify_webhook "$(cat secrets)" "$(header webhook-id)" "$(header webhook-timestamp)" \\
+    "$(header webhook-signature)" 999999999 <body 2>why; then
+    rq_field type <body
+else
+    sed 's/^rq: //' why
+fi
+""",
+}
+OTHER = "whsec_" + "QUFB" * 8
+WRONG = (
+    "the secret of webhooks is wrong: it is whsec_ and base64, and the lines of "
+    "config/webhook.secret have it (bad_input)\n"
+)
+
+
+@pytest.mark.parametrize("language", PROGRAMS)
+@pytest.mark.parametrize("form", ["{0}\n{1}\n", "{1}\n{0}", "# new\n{0}\r\n\n {1} \n"])
+def test_a_file_of_several_secrets_is_taken_as_it_is(language, form, place, rq):
+    (place / "secrets").write_text(form.format(OTHER, rq["RQ_WEBHOOK_SECRET"]))
+    assert run(language, VERIFYING[language], place, rq) == "message.done\n"
+
+
+@pytest.mark.parametrize("language", PROGRAMS)
+def test_another_secret_has_not_signed(language, place, rq):
+    (place / "secrets").write_text(OTHER)
+    said = "this webhook is not signed with our secret (bad_signature)\n"
+    assert run(language, VERIFYING[language], place, rq) == said
+
+
+@pytest.mark.parametrize("language", PROGRAMS)
+@pytest.mark.parametrize(
+    "secret",
+    ["", "\n", "whsec_", "hunter2", "whsec_QUFBQ", "whsec_hunter-2", f"{OTHER}\nx"],
+)
+def test_a_secret_that_is_none_is_named_and_not_shown(language, secret, place, rq):
+    (place / "secrets").write_text(secret)
+    assert run(language, VERIFYING[language], place, rq) == WRONG
+
+
+BODIES = {
+    "python": """
+import json, os, rq_client
+headers, body = json.load(open("headers.json")), open("body", "rb").read()
+for given in (body.decode(), json.loads(body), None):
+    try:
+        secret = os.environ["RQ_WEBHOOK_SECRET"]
+        print(rq_client.verify_webhook(secret, headers, given, tolerance=1e9)["type"])
+    except rq_client.RQError as error:
+        print(error)
+try:
+    rq_client.verify_webhook(os.environ.get("NO_SUCH"), headers, body)
+except rq_client.RQError as error:
+    print(error.kind)
+""",
+    "js": """
+import { readFileSync } from "node:fs";
+import { verifyWebhook } from "./rq_client.js";
+const [headers, body] = [JSON.parse(readFileSync("headers.json")), readFileSync("body")];
+for (const given of [body.toString(), JSON.parse(body), undefined])
+  await verifyWebhook(process.env.RQ_WEBHOOK_SECRET, headers, given, { tolerance: 1e9 })
+    .then(({ type }) => console.log(type), (error) => console.log(error.message));
+await verifyWebhook(process.env.NO_SUCH, headers, body).catch(({ kind }) => console.log(kind));
+""",
+}
+
+
+@pytest.mark.parametrize("language", BODIES)
+def test_a_body_is_text_or_bytes_and_no_object(language, place, rq):
+    said = "the body of a webhook is wanted as its bytes came, before JSON is read"
+    assert run(language, BODIES[language], place, rq).splitlines() == [
+        "message.done",
+        f"{said} (bad_input)",
+        f"{said} (bad_input)",
+        "bad_input",
+    ]
