@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from rq import names
 from rq.builtin.flow import deeds, door, look, record
-from rq.cli import ENDED_IN_ERR, FAILED, OK, TIMEOUT, owner, place, term
+from rq.cli import ENDED_IN_ERR, FAILED, OK, TIMEOUT, owner, term
 from rq.cli.change import who
 from rq.cli.named_files import FRESH, Files
 from rq.errors import BadInput
@@ -117,9 +117,8 @@ def _run(root: Root, args: argparse.Namespace, files: Files) -> int:
     wanted = _plan(args.file, files)
     if args.key is not None:
         wanted = replace(wanted, key=args.key)
-    for queue in wanted.queues:
-        place.queue_dir(root, queue)  # or it says that there is none
     if args.check:
+        door.check(root, wanted)
         print(_about(wanted))
         return OK
     msg_id = _sent(root, wanted, id_only=args.id_only)

@@ -25,6 +25,7 @@ from rq.replies import (
 from rq.rpc import client
 from rq.timers.cron import local
 from rq.timers.fires import Fires
+from rq.timers.folder import no_queue
 from rq.timers.past import Past, with_rule
 from rq.timers.rows import RUN
 from rq.timers.rule import Timer
@@ -38,6 +39,7 @@ from rq.words.wording import duration, moment
 
 _FIRES = 5  # fires
 _TIMEOUT = 60.0  # seconds
+_OF_FLOWS = ("/q/flow/", "/flows/")  # where a message lies, and where its flow is shown
 
 
 def timer(root: Root, words: list[str]) -> int:
@@ -303,8 +305,9 @@ def validate(root: Root, paths: list[str]) -> None:
 
 def _tell_fires(root: Root, path: Path, timer: Timer) -> None:
     print(f"{term.plain(path)} is a timer: {rule(timer)}, to {timer.dest}")
-    if not root.queue(timer.queue).path.is_dir():
-        term.note(f"there is no queue {timer.queue} in {root.path} yet")
+    for queue in [timer.queue, *(timer.flow.queues if timer.flow else ())]:
+        if why := no_queue(root, queue):
+            term.note(f"{path}: {why}; until it is there, this timer sends nothing")
     if timer.cron is None:
         print("it fires as soon as it is in timers/, and then each period after that")
         return
@@ -356,7 +359,8 @@ def upcoming(root: Root, count: int, names: list[str], *, as_json: bool) -> None
 def run(root: Root, names: list[str]) -> None:
     """Send a message of each timer now."""
     for name in names:
-        print(f"timer {term.plain(name)}: sent {_ask(root, 'run', name)}")
+        url = str(_ask(root, "run", name))
+        print(f"timer {term.plain(name)}: sent {url.replace(*_OF_FLOWS)}")
 
 
 def pause(root: Root, names: list[str]) -> None:

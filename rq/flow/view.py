@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from rq import names
 from rq.flow import marks
 from rq.flow.marks import Mark
 from rq.flow.plan import Node, Plan
@@ -73,6 +74,8 @@ def _row(flow: Flow, counted: Mapping[Mark, int]) -> FlowRow:
         "mark": mark,
         "text": _text(flow, mark, counted),
         "is_begun": flow.state in (State.DONE, State.RELAYED),
+        "sent": names.created(flow.msg_id),
+        "by": flow.by,
         "sums": {str(each): number for each, number in counted.items()},
     }
 

@@ -27,6 +27,8 @@ class FlowView(TypedDict):
     mark: str
     text: str  # how it stands, in a sentence
     is_begun: bool  # all of it is sent: its messages run
+    sent: float  # epoch seconds
+    by: str  # who has sent it; "": RQ itself
     sums: Mapping[str, int]  # messages by mark; those without any are left out
     nodes: Sequence[NodeView]
 
@@ -39,4 +41,6 @@ class FlowRow(TypedDict):
     mark: str
     text: str
     is_begun: bool
+    sent: float  # epoch seconds
+    by: str  # who has sent it; "": RQ itself
     sums: Mapping[str, int]

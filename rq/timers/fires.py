@@ -181,7 +181,8 @@ class Fires:
         last = next(reversed(held.rows.values()), None)
         reason, text = why
         if isinstance(last, Missed) and last.why is reason:
-            row = replace(last.with_more(span, at), newest=self._next)
+            more = last.with_more(span, at)
+            row = replace(more, newest=self._next, text=text or last.text)
         else:
             row = Missed(
                 number=self._next,

@@ -220,7 +220,7 @@ class Sending:
             return ""
         msg = next(iter(live))
         if timer.overlap is Overlap.SKIP:
-            return f"skipped: {place_of(msg)[1]} has not ended"
+            return await _skipped(self.held.root, *place_of(msg))
         for each, state in live.items():
             await take_out(self.held.root, each, state, f"timer {timer.name}")
         raise Refused(f"{place_of(msg)[1]} is being ended, to be replaced")
@@ -280,7 +280,7 @@ async def _of(work: Coroutine[object, object, object]) -> object:
 
 def _reason(kind: Kind, lacks: str) -> Why:
     """Return in a word why a queue did not take the message of a timer."""
-    if lacks:
+    if lacks or kind is Kind.NO_SUCH_QUEUE:
         return Why.NO_QUEUE
     return Why.DOWN if kind in _SILENT else Why.REFUSED
 
@@ -352,12 +352,28 @@ async def _state(root: Root, queue: str, msg_id: str) -> str:
 
 
 async def _state_of_flow(root: Root, msg_id: str) -> str:
-    """Return `run` while a message of a flow waits or runs."""
+    """Return `run` while a message of a flow waits or runs, also one that waits for a
+    person: a flow that was not ended is in the way of the next."""
     try:
+        flow = await asyncio.to_thread(look.flow_of, root, msg_id)
+        if look.goes_on(flow):
+            return State.RUN
         end = await asyncio.to_thread(look.end_of, root, msg_id)
     except NoSuchMessage:
         return State.GONE
     return end["state"]
+
+
+async def _skipped(root: Root, queue: str, msg_id: str) -> str:
+    """Return why a fire is left out whose earlier message has not ended."""
+    if queue == record.QUEUE:
+        end = await asyncio.to_thread(look.end_of, root, msg_id)
+        if end["state"] == State.ERR:
+            return (
+                f"skipped: flow {msg_id} has failed and waits for a person: "
+                f"`rq flow show {msg_id}`"
+            )
+    return f"skipped: {msg_id} has not ended"
 
 
 async def _ask(root: Root, queue: str, command: str, request: object) -> object:

@@ -84,7 +84,9 @@ async def send(site: Site, req: Request, plan: Plan) -> Sent:
     }
     if plan.key is not None:
         whose[fieldnames.KEY_OF] = principal.user
-    sent: Sent = await site.pools.file(door.send, site.root, plan, whose)
+    sent: Sent = await site.pools.file(
+        door.send, site.root, plan, whose, principal.sees
+    )
     return sent
 
 

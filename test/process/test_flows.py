@@ -53,7 +53,7 @@ def test_nothing_runs_before_all_are_sent(stage):
 
 def test_a_flow_that_a_queue_refuses_is_not_begun(stage):
     refused = node("bad", "left", queue="nowhere")
-    msg_id = stage.send([*DIAMOND, refused])
+    msg_id = stage.send_unchecked([*DIAMOND, refused])
     ended = stage.ended(msg_id)
     assert ended["state"] == "err"
     assert "nowhere: there is no such queue" in ended["result"]["job_status"]
@@ -105,6 +105,24 @@ def test_a_key_names_one_flow(stage):
     assert len(stage.order) == 4
 
 
+def test_a_flow_that_was_not_begun_frees_its_key_for_another_plan(stage):
+    def under(messages):
+        return door.make(
+            stage.root, parse({"messages": messages, "key": "k" * 200}), {}
+        )
+
+    first = under([node("bad", queue="nowhere")])
+    stage.ended(first.msg_id)
+    mended, again = under(DIAMOND), under(DIAMOND)
+    assert mended.msg_id == again.msg_id != first.msg_id
+    assert (mended.stood, again.stood) == (False, True)
+    assert under([node("bad", queue="nowhere")]).msg_id == first.msg_id
+    stage.until(mended.msg_id, "done")
+    with pytest.raises(KeyReused, match=mended.msg_id):
+        under(DIAMOND[:1])
+    assert len(stage.order) == 4
+
+
 @pytest.mark.parametrize(
     "point",
     [
@@ -126,7 +144,7 @@ def test_a_sender_that_is_killed_doubles_nothing(stage, point):
 
 def test_a_sender_that_is_killed_while_it_discards_begins_nothing(stage):
     stage.kill_sender("flow:refused")
-    msg_id = stage.send([*DIAMOND, node("bad", "left", queue="nowhere")])
+    msg_id = stage.send_unchecked([*DIAMOND, node("bad", "left", queue="nowhere")])
     assert stage.ended(msg_id)["state"] == "err"
     wait_until(lambda: stage.waiting() == 0)
     assert stage.order == []
@@ -241,7 +259,7 @@ def test_what_was_refused_stays_so_when_its_cause_has_gone(tmp_path):
     slow = {**FLOW, "retry": {"on": ["signal"], "wait": 5}}
     with running_stage(tmp_path, **slow) as stage:
         stage.kill_sender("flow:refused")
-        msg_id = stage.send([*DIAMOND, node("bad", "left", queue="late")])
+        msg_id = stage.send_unchecked([*DIAMOND, node("bad", "left", queue="late")])
         wait_until(lambda: stage.flow.get(msg_id)["attempt"] == 1)
         wait_until(lambda: stage.flow.state(msg_id) == "que")
         with running_queue(tmp_path, NOTE, name="late") as late:
@@ -270,7 +288,7 @@ def test_a_part_is_sent_again_after_what_stands(stage):
 
 
 def test_a_flow_that_was_not_begun_is_neither_retried_nor_moved(stage):
-    msg_id = stage.send([node("bad", queue="nowhere")])
+    msg_id = stage.send_unchecked([node("bad", queue="nowhere")])
     assert stage.ended(msg_id)["state"] == "err"
     for command, more in (("retry_message", {}), ("move_message", {"to": "work"})):
         said = stage.flow.refused(command, {"msg_id": msg_id, **more})

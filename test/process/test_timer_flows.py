@@ -4,12 +4,14 @@ import json
 import time
 
 import pytest
+from harness.cli import rq
 from harness.flows import GO, node, running_stage
 from harness.timers import past, timers
 from harness.waiting import wait_until
 
-from rq.builtin.flow import look
+from rq.builtin.flow import deeds, look
 from rq.errors import BadConfig
+from rq.rpc import client
 from rq.timers.timer import parse
 
 pytestmark = pytest.mark.process
@@ -79,6 +81,68 @@ def test_a_timer_says_how_the_flow_has_ended(stage):
     with timers(stage):
         fired(stage, 1)
         wait_until(lambda: "1 done, 1 failed" in json.dumps(rows(stage)))
+
+
+def test_a_flow_that_waits_for_a_retry_has_failed_and_is_in_the_way(stage):
+    once = 'mkdir "$RQ_ROOT/once" 2>&- && exec sh -c "echo err >&3"'
+    messages = [node("bad", param2=once), node("then", "bad")]
+    write(stage, messages, overlap="skip")
+    with timers(stage):
+        first = fired(stage, 1)
+        wait_until(lambda: told(stage)["outcome"] == "err")
+        assert told(stage)["trouble"]["failed"].endswith(first)
+        assert told(stage)["trouble"]["failed_why"] == "1 failed, 1 waiting"
+    due_again(stage)
+    with timers(stage):
+        said = (
+            f"skipped: flow {first} has failed and waits for a person: "
+            f"`rq flow show {first}`"
+        )
+        wait_until(lambda: past(stage).get("result") == said)
+        assert told(stage)["trouble"]["failed"].endswith(first)
+        deeds.retry(stage.root, look.flow_of(stage.root, first), "me")
+        stage.until(first, "done")
+        assert (told(stage)["outcome"], told(stage)["trouble"]) == ("done", None)
+    due_again(stage)
+    with timers(stage):
+        fired(stage, 2)
+
+
+def test_a_flow_that_ends_by_its_rule_when_it_fails_is_in_no_ones_way(stage):
+    rest = [node(name, before, after_fail="cancel") for before, name in ("ab", "bc")]
+    write(stage, [node("a", param3="err"), *rest], overlap="skip")
+    with timers(stage):
+        stage.until(fired(stage, 1), "failed")
+        wait_until(lambda: not look.goes_on(look.newest(stage.root, 1)[0]))
+        wait_until(lambda: past(stage).get("result", "").startswith("sent"))
+    due_again(stage)
+    with timers(stage):
+        fired(stage, 2)
+
+
+def told(stage):
+    """Return what the timers say of the timer now."""
+    [word, view] = client.ask_timers(stage.root.timers_socket, "timer", "daily")
+    assert word == "ok", view
+    return view
+
+
+def test_a_timer_whose_flow_lacks_a_queue_sends_nothing_and_says_so(stage):
+    write(stage, [node("a"), node("b", queue="wrk")])
+    with timers(stage):
+        said = "b: there is no queue 'wrk'; did you mean 'work'?"
+        wait_until(lambda: past(stage).get("error") == said)
+    assert look.newest(stage.root, 10) == []
+
+
+def test_a_run_by_hand_prints_where_its_flow_is_shown(stage):
+    write(stage, [node("a")])
+    with timers(stage):
+        fired(stage, 1)
+        done = rq("timer", "run", "daily", root=stage.root.path)
+        msg_id = fired(stage, 2)
+    assert done.stdout.startswith("timer daily: sent http://")
+    assert done.stdout.endswith(f"/flows/{msg_id}\n")
 
 
 def rows(stage):

@@ -49,7 +49,19 @@ def test_validate_tells_that_a_period_begins_at_once_and_which_queue_is_not_ther
         f"{path} is a timer: every 1 h 30 min, to backup",
         "it fires as soon as it is in timers/, and then each period after that",
     ]
-    assert done.stderr == f"there is no queue backup in {root} yet\n"
+    assert "there is no queue 'backup'; until it is there" in done.stderr
+
+
+def test_validate_tells_of_each_queue_of_a_flow_that_is_not_there(root):
+    path = root / "nightly.json"
+    (root / "queue" / "flow").mkdir()
+    messages = [{"name": "a", "dest": "backup"}, {"name": "b", "dest": "bakcup"}]
+    path.write_text(json.dumps({"period": 5400, "flow": messages}))
+    done = rq("timer", "validate", path, root=root)
+    assert done.stderr == (
+        f"{path}: there is no queue 'bakcup'; did you mean 'backup'?; until it is there, "
+        "this timer sends nothing\n"
+    )
 
 
 @pytest.mark.parametrize(

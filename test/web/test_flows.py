@@ -10,6 +10,7 @@ from harness.waiting import wait_until
 from harness.web_server import web_alone
 
 from rq.access.roles import Role
+from rq.names import created
 
 pytestmark = pytest.mark.process
 AS_JSON = {"Content_Type": "application/json"}
@@ -128,6 +129,71 @@ def test_a_plan_that_is_wrong_is_refused_whole(stage, web, messages, kind):
     answer = post(web, API, {"messages": messages}, "producer")
     assert answer.json["kind"] == kind, answer
     assert stage.flow.ok("detail")["counts"] == before
+
+
+HOOK = "http://169.254.1.1/hook"
+REFUSED = [
+    (
+        {"queue": "wrk"},
+        "no_such_queue",
+        "there is no queue 'wrk'; did you mean 'work'?",
+    ),
+    (
+        {"post_run_webhook": [HOOK]},
+        "bad_input",
+        "post_run_webhook names 169.254.1.1:80",
+    ),
+]
+
+
+@pytest.mark.parametrize(("more", "kind", "sentence"), REFUSED)
+def test_what_a_queue_would_refuse_is_refused_at_each_door(
+    stage, web, tmp_path, more, kind, sentence
+):
+    before = stage.flow.ok("detail")["counts"]
+    messages = [node("a"), node("b", "a", **more)]
+    answer = post(web, API, {"messages": messages}, "producer")
+    assert answer.json["kind"] == kind, answer
+    assert answer.status == (404 if kind == "no_such_queue" else 422)
+    assert answer.json["detail"].startswith(f"b: {sentence}")
+    file = tmp_path / "plan.json"
+    file.write_text(json.dumps(messages))
+    for words in ([], ["--check"]):
+        done = rq("flow", "run", file, *words, root=stage.root.path)
+        assert (done.returncode, done.stderr) == (
+            3 if kind == "no_such_queue" else 2,
+            f"rq: {answer.json['detail']}\n",
+        )
+    assert stage.flow.ok("detail")["counts"] == before
+
+
+def test_a_queue_that_the_asker_may_not_see_is_no_hint(web):
+    messages = [node("a", queue="wrk")]
+    told = post(web, API, {"messages": messages}, "of work").json
+    assert told["kind"] == "other_queue"
+    assert "did you mean" not in told["detail"]
+
+
+def test_a_flow_that_waits_for_a_retry_is_not_rerun_in_part(web):
+    msg_id = sent(web, [node("bad", param3="err"), node("then", "bad")])
+    until(web, msg_id, "failed")
+    refused = post(web, f"{API}/{msg_id}/rerun", {"from": "bad"}, "operator")
+    assert refused.json["kind"] == "wrong_state", refused
+    assert f"rq flow retry {msg_id}" in refused.json["detail"]
+    assert post(web, f"{API}/{msg_id}/cancel", {}, "operator").status == 200
+    again = post(web, f"{API}/{msg_id}/rerun", {"from": "bad"}, "operator")
+    assert again.status == 201
+
+
+def test_a_list_tells_when_a_flow_was_sent_and_by_whom(web):
+    msg_id = sent(web, DIAMOND, "producer", name="a name of several words")
+    rows = web.get(API, **web.asks["viewer"]).json["flows"]
+    row = next(each for each in rows if each["msg_id"] == msg_id)
+    assert row["by"] == "token:producer"
+    assert row["sent"] == pytest.approx(created(msg_id), abs=0.001)
+    page = web.page("/flows", **web.asks["viewer"])
+    assert "token:producer" in page
+    assert f'data-when="{int(row["sent"])}"' in page
 
 
 @pytest.mark.parametrize("who", ["viewer", "worker", "sees other"])

@@ -8,6 +8,7 @@ from itertools import groupby
 
 from rq.builtin.flow.record import QUEUE
 from rq.errors import BadInput, RQError, WrongState
+from rq.flow import marks
 from rq.flow import plan as plans
 from rq.flow.marks import Mark
 from rq.flow.plan import Node, Plan
@@ -61,9 +62,17 @@ def retry(root: Root, flow: Flow, who: str) -> Done:
 
 
 def part(flow: Flow, start: str) -> Plan:
-    """Return the plan of what is sent again; `start` "": all of it. BadInput."""
+    """Return the plan of what is sent again; `start` "": all of it. BadInput; WrongState:
+    the flow goes on once what has failed is retried, and would then do the same twice."""
     if not start:
         return Plan(name=flow.plan.name, layers=flow.plan.layers)
+    counted = marks.sums(map(flow.mark, flow.plan.nodes))
+    if counted.get(Mark.FAILED) and counted.get(Mark.WAITS):
+        raise WrongState(
+            f"flow {flow.msg_id} has not ended ({marks.in_words(counted)}): `rq flow retry "
+            f"{flow.msg_id}` runs what failed again, and the rest goes on; to send a part "
+            f"again in place of that, end it first by `rq flow cancel {flow.msg_id}`"
+        )
     if flow.state != State.DONE:
         raise BadInput(
             f"flow {flow.msg_id} was not begun, so nothing of it has run: send all of it "

@@ -20,7 +20,7 @@ from rq.message.after import Rule
 from rq.replies import EndView
 from rq.rpc import client
 from rq.spool import folders
-from rq.words.states import COUNTED, State
+from rq.words.states import COUNTED, LIVE, State
 
 _MOST = 500  # messages of a question
 _MOST_ENDS = 100
@@ -54,19 +54,30 @@ def flow_of(root: Root, msg_id: str) -> Flow:
 
 
 def end_of(root: Root, msg_id: str) -> EndView:
-    """Return what became of a flow as a whole, as an owner tells it of a message: `run`
-    while a message of it waits or runs, `err` when one has failed."""
+    """Return what became of a flow as a whole, as an owner tells it of a message: `err` as
+    soon as it has failed, also while messages of it wait for a person to retry what did;
+    `run` while it goes on."""
     flow = flow_of(root, msg_id)
     end = _ends(root, QUEUE, [msg_id])[msg_id]
     if flow.state != State.DONE:
         return end
     counted = marks.sums(map(flow.mark, flow.plan.nodes))
     text = marks.in_words(counted)
-    if not marks.has_ended(counted):
+    has_ended = marks.has_ended(counted)
+    if counted.get(Mark.FAILED) and (
+        has_ended or marks.of_flow(flow.state, counted) is Mark.FAILED
+    ):
+        return {**end, "state": State.ERR, "cause": "flow", "text": text}
+    if not has_ended:
         return {**end, "state": State.RUN, "cause": "", "text": text, "ended": None}
-    failed = bool(counted.get(Mark.FAILED))
-    state, cause = (State.ERR, "flow") if failed else (State.DONE, "done")
-    return {**end, "state": state, "cause": cause, "text": text}
+    return {**end, "state": State.DONE, "cause": "done", "text": text}
+
+
+def goes_on(flow: Flow) -> bool:
+    """Return whether a message of a flow waits or runs, if only for a person."""
+    if flow.state != State.DONE:
+        return flow.state in LIVE
+    return not marks.has_ended(marks.sums(map(flow.mark, flow.plan.nodes)))
 
 
 def newest(root: Root, limit: int) -> list[Flow]:

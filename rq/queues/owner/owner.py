@@ -22,6 +22,7 @@ from rq.message import fieldnames
 from rq.message.causes import Cause
 from rq.message.fields import JsonObject
 from rq.message.message import Message, from_request
+from rq.outbound.webhooks import Webhooks
 from rq.proc.family import Family
 from rq.queues.attempts.leases import Leases
 from rq.queues.attempts.registry import Attempts
@@ -34,7 +35,6 @@ from rq.queues.owner.identity import Identity
 from rq.queues.owner.rates import Rates
 from rq.queues.owner.settings import Settings
 from rq.queues.owner.uniqueness import FREE, Uniqueness
-from rq.queues.owner.webhooks import Webhooks
 from rq.scripts.script_file import ScriptFile
 from rq.spool import Accepted, Opened
 from rq.spool.record import Facts, More
