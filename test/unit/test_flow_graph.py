@@ -33,7 +33,7 @@ def known(
     plan, some = parse(messages), itertools.cycle(states)
     sent = {node.name: f"{node.queue}/{at}" for at, node in enumerate(plan.nodes)}
     return Flow(
-        msg_id="F",
+        msg_id="20260102.0304.05.006.7",
         plan=plan,
         state=sender,
         said=said,
