@@ -65,7 +65,7 @@ def test_a_message_whose_answer_has_not_left_is_given_back(tmp_path, shim):
         assert len(queue.ok("leases")["leases"]) == 1
         client.close()
         wait_until(lambda: not queue.ok("leases")["leases"])
-        assert len(messages(queue, "que")) == 2
+        wait_until(lambda: len(messages(queue, "que")) == 2)  # by the folders
 
 
 def messages(queue, state):
