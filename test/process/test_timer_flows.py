@@ -92,6 +92,7 @@ def test_a_flow_that_waits_for_a_retry_has_failed_and_is_in_the_way(stage):
         wait_until(lambda: told(stage)["outcome"] == "err")
         assert told(stage)["trouble"]["failed"].endswith(first)
         assert told(stage)["trouble"]["failed_why"] == "1 failed, 1 waiting"
+        wait_until(lambda: past(stage).get("result", "").startswith("sent"))
     due_again(stage)
     with timers(stage):
         said = (

@@ -187,6 +187,7 @@ def test_a_flow_that_waits_for_a_retry_is_not_rerun_in_part(web):
 
 def test_a_list_tells_when_a_flow_was_sent_and_by_whom(web):
     msg_id = sent(web, DIAMOND, "producer", name="a name of several words")
+    until(web, msg_id, "done")
     rows = web.get(API, **web.asks["viewer"]).json["flows"]
     row = next(each for each in rows if each["msg_id"] == msg_id)
     assert row["by"] == "token:producer"
