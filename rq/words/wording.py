@@ -125,10 +125,13 @@ def shortly(text: str) -> str:
     'ended by SIGKILL'
     >>> shortly(start + "done but exit status was 3 - all well")
     'exit status 3, said: all well'
+    >>> shortly("HIT MAX RESEND COUNT - MOVING TO ERR - 60-no route")
+    'run again too often, said: no route'
     """
     match = _IMPROPER.fullmatch(text)
     if match is None:
-        return text
+        said = beside_limit(text) if text.startswith("HIT ") else ""
+        return f"run again too often, said: {said}" if said else text
     how = match["exit"]
     is_number = (
         how.isdigit() or how == "#"
