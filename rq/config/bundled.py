@@ -49,7 +49,7 @@ def renew(root: Root) -> list[str]:
     for name in offered(root):
         ours = BUNDLED / name
         if _was_deleted(root, name):
-            continue  # a link that is made anew would bring it back
+            continue  # a link that is made again would bring it back
         for link, path in _links(root, ours):
             before = _elsewhere(link, path)
             if before is None or not path.exists():

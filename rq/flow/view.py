@@ -1,6 +1,6 @@
 """What a reader is told of a flow; pure.
 
-Whoever shows one reads its plan and which messages were sent, asks the owners how these
+A door that shows one reads its plan and which messages were sent, asks the owners how these
 stand, and hands all of it over. A reader who may not see a queue learns that the flow has a
 message there, between which others it stands, and nothing else.
 """

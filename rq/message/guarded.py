@@ -55,7 +55,7 @@ QUEUES: Mapping[str, Rule] = {
     "notice": Rule("tells people and queues", _OWED),
     "webhook": Rule("posts signed texts", _OWED),
     "spark-work": Rule("starts slots on Spark", (*_OWED, Sender.TIMER)),
-    # Whoever may send each message of a flow sends it by the door of flows, which is of
+    # A client that may send each message of a flow sends it by the door of flows, which is of
     # RQ itself; what is sent here directly has no plan.
     "flow": Rule("sends the messages of flows", (Sender.OPERATOR, Sender.TIMER)),
     # An owner owes it only what an operator has moved there.

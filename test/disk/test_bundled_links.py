@@ -75,7 +75,7 @@ def test_a_queue_that_runs_another_script_goes_on_with_it(root, tmp_path):
 
 
 def test_a_queue_that_was_deleted_does_not_come_back(root, tmp_path):
-    """A link that is made anew would bring it back."""
+    """A link that is made again would bring it back."""
     lead(root, tmp_path / "old")
     trash.put(root, root.queue("demo"))
     before = os.readlink(root.scandir / "demo")

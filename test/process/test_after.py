@@ -195,6 +195,8 @@ def test_a_folder_stays_in_new_while_what_it_names_does(tmp_path):
         assert at_door(queue, DROPPED).exists()
         other.start()
         wait_until(lambda: is_taken(queue, DROPPED))
+        ask = {"msg_id": DROPPED}
+        wait_until(lambda: queue.ask("get_message_state", ask)[0] == "ok")
         assert queue.ended(DROPPED)["state"] == "done"
         assert order(queue) == [ANOTHER, DROPPED]
 

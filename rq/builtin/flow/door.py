@@ -1,6 +1,6 @@
 """The one door of flows: makes F, the message of the queue `flow` that sends the others.
 
-Whoever lets a flow in (the web, the command line, timers) has parsed its plan and checked
+The door that lets a flow in (the web, the command line, timers) has parsed its plan and checked
 that its sender may send each message; F says who that is (`by`), and each message of the
 flow is sent as theirs. What can be known beforehand of the queues and webhooks of a plan is
 checked here, so that it is one sentence to who sends it, and no flow that is not begun.

@@ -97,7 +97,7 @@ class Sent:
     """The file that is written as messages are accepted; in the directory of the script."""
 
     def __init__(self, folder: Path) -> None:
-        """Begin it anew: each attempt sends all, and finds what stands already."""
+        """Begin it once more: each attempt sends all, and finds what stands already."""
         with beneath.top(folder / JOB, os.O_NOFOLLOW) as top:
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
             self._fd = beneath.open_plain(SENT, top, flags)

@@ -150,7 +150,8 @@ class AtDoor:
         run, pool = self._owner.loop.run_in_executor, self._owner.pools.looks
         if gone and (coming := await run(pool, self._coming, gone)):
             raise Busy(f"it is to wait for {coming}, which lies in new/ itself")
-        check(fields, said)
+        # What was taken from new/ between the answer and that look is known by now.
+        check(fields, await answers(self._owner, [fields]) if gone else said)
 
     def _coming(self, places: Iterable[str]) -> str | None:
         """Return a message that its own queue has still to take from new/. Blocks."""

@@ -139,7 +139,7 @@ class Owner:
             raise BadMessage(
                 f"unique_key has no effect: queue {self.name} has no setting unique"
             )
-        # A timer has nobody who listens: its work is done, and its webhook fails.
+        # No client listens to a timer: its work is done, and its webhook fails.
         if not (message.by or "").startswith(fieldnames.OF_TIMER):
             self.webhooks.check(message.post_run_webhook)
 
