@@ -25,6 +25,9 @@ as_root = pytest.mark.skipif(
 )
 STRANGER = 4321
 PING = wire.request("ping")
+# What an owner opens for itself when it comes to it: the journal's next segment and
+# the socket to the index. A frame that leaks leaves sixteen or more.
+OF_ITS_OWN = 2
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +75,7 @@ def test_a_frame_brings_at_most_sixteen_descriptors(queue):
         socket.send_fds(line, [PING], [null.fileno()] * 17)
         assert "at most 16 descriptors" in str(answer(line))
         assert answer(line) is None
-    wait_until(lambda: open_fds(queue.pid) <= before)
+    wait_until(lambda: open_fds(queue.pid) <= before + OF_ITS_OWN)
 
 
 def test_a_frame_in_dribs_brings_no_more_descriptors_than_a_whole_one(queue):
@@ -82,7 +85,7 @@ def test_a_frame_in_dribs_brings_no_more_descriptors_than_a_whole_one(queue):
             for byte in wire.frame(b"ping " + b" " * 50):
                 socket.send_fds(line, [bytes([byte])], [null.fileno()] * 16)
         assert "at most 16 descriptors" in str(answer(line))
-        wait_until(lambda: open_fds(queue.pid) <= before + 1)
+        wait_until(lambda: open_fds(queue.pid) <= before + 1 + OF_ITS_OWN)
 
 
 def hostile(number: int, fds: list[int], line: socket.socket) -> None:
@@ -109,7 +112,7 @@ def test_ten_thousand_hostile_frames_leave_no_descriptor_behind(queue, tmp_path)
                 for number in range(first, first + 20):
                     with contextlib.suppress(OSError):
                         hostile(number, fds, line)
-        wait_until(lambda: open_fds(queue.pid) <= before)
+        wait_until(lambda: open_fds(queue.pid) <= before + OF_ITS_OWN)
 
 
 # ---- many connections
