@@ -109,6 +109,17 @@ def test_a_flow_that_waits_for_a_retry_has_failed_and_is_in_the_way(stage):
         fired(stage, 2)
 
 
+def test_a_flow_is_never_said_to_be_done_because_its_sender_was_done_just_now(stage):
+    """The sender ends between two looks, of which none may mix both moments."""
+    for number in range(8):
+        msg_id = stage.send([node(f"n{number}", param2=GO)])
+        seen = []
+        while not seen or stage.flow.state(msg_id) != "done":
+            seen.append(look.end_of(stage.root, msg_id)["state"])
+        assert "done" not in seen, seen
+    stage.go()
+
+
 def test_a_flow_that_ends_by_its_rule_when_it_fails_is_in_no_ones_way(stage):
     rest = [node(name, before, after_fail="cancel") for before, name in ("ab", "bc")]
     write(stage, [node("a", param3="err"), *rest], overlap="skip")

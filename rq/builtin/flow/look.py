@@ -30,6 +30,12 @@ _TIMEOUT = 10.0  # seconds
 
 def flow_of(root: Root, msg_id: str) -> Flow:
     """Return how a flow stands now; NoSuchMessage: there is none."""
+    return _look(root, msg_id)[0]
+
+
+def _look(root: Root, msg_id: str) -> tuple[Flow, EndView]:
+    """As `flow_of`, and what became of the message that sends the others: both of one
+    answer, for it may end between two."""
     plan, sent, by = read(root, msg_id)
     end = _ends(root, QUEUE, [msg_id]).get(msg_id)
     if end is None or end["state"] == State.GONE:
@@ -41,7 +47,7 @@ def flow_of(root: Root, msg_id: str) -> Flow:
         for queue, ids in by_queue(sent.values()).items()
         for each, state in _states(root, queue, ids, deep=deep).items()
     }
-    return Flow(
+    flow = Flow(
         msg_id=msg_id,
         plan=plan,
         state=end["state"],
@@ -51,14 +57,14 @@ def flow_of(root: Root, msg_id: str) -> Flow:
         states=states,
         texts=_texts(root, states),
     )
+    return flow, end
 
 
 def end_of(root: Root, msg_id: str) -> EndView:
     """Return what became of a flow as a whole, as an owner tells it of a message: `err` as
     soon as it has failed, also while messages of it wait for a person to retry what did;
     `run` while it goes on."""
-    flow = flow_of(root, msg_id)
-    end = _ends(root, QUEUE, [msg_id])[msg_id]
+    flow, end = _look(root, msg_id)
     if flow.state != State.DONE:
         return end
     counted = marks.sums(map(flow.mark, flow.plan.nodes))
