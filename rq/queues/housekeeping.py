@@ -219,9 +219,9 @@ class Housekeeping:
         return self.owner.rates.changed and not self.owner.spool.displaced
 
     def _rates(self) -> Mapping[str, object]:
-        depth = self.owner.spool.depth
+        depth, leased = self.owner.spool.depth, len(self.owner.leases)
         return {
-            **self.owner.rates.saved(time.monotonic(), time.time(), depth),
+            **self.owner.rates.saved(time.monotonic(), time.time(), depth, leased),
             "durations": self.owner.spool.figures.durations.saved(),
         }
 

@@ -3,6 +3,7 @@ when an operator cancels a message, finished when Spark has committed."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sys
@@ -40,6 +41,9 @@ _FILE = re.compile(r"claim-(\d{1,18})\.json")
 _STREAM = "stream"
 _PATIENCE = 30.0  # seconds for the process of a query that was just killed
 _TRY = 0.1
+_COUNTED = (
+    1.0  # seconds for which a count of what waits is good: an idle query asks often
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +136,8 @@ class Holder:
         self._claims = Claims(Path(options.claims))
         label = options.label or f"spark-{self._claims.stream[:8]}"
         self._look = min(_LOOK, options.seconds / 3)
+        self._leased = 0  # of the last claim, not finished
+        self._counted: tuple[float, int] | None = None  # what waited, and when
         self.queue = LeaseQueue(ways[0], label, options.timeout)
         self._minded = LeaseQueue(ways[1], label, self._look)
         self._stopped = threading.Event()
@@ -165,11 +171,13 @@ class Holder:
     def claim(self, number: int, rows: int) -> Taken:
         """Have a claim of this number: that of before, or else of what is due now."""
         if held := self.held(number):
+            self._leased = len(held)
             return Taken(len(held), 0)
         grants = self._lease(number, rows)
         if grants:
             self._claims.write(Claim(number, grants))
-        return Taken(len(self.held(number)), len(grants))
+        self._leased = len(self.held(number))
+        return Taken(self._leased, len(grants))
 
     def _lease(self, number: int, rows: int) -> list[Grant]:
         grants: list[Grant] = []
@@ -198,6 +206,16 @@ class Holder:
             claim = Claim(number, left)
             self._claims.write(claim)
         return claim.grants
+
+    def behind(self) -> dict[str, int]:
+        """Return how many messages of the last claim are not finished, and how many wait
+        behind them."""
+        if self._counted is None or now() - self._counted[0] > _COUNTED:
+            # A figure for people: without an answer it stays as it was.
+            with contextlib.suppress(RQError):
+                self._counted = now(), self.queue.waiting()
+        waiting = {} if self._counted is None else {"waiting": self._counted[1]}
+        return {"leased": self._leased, **waiting}
 
     # ---- meanwhile
 

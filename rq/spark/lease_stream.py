@@ -72,6 +72,10 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._left -= taken.new
         return {"claim": committed + 1} if taken.messages else start
 
+    def reportLatestOffset(self) -> Offset:  # noqa: N802
+        """Tell how far behind the query is: `latestOffset` of its progress."""
+        return self._holder.behind()
+
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         grants = [
             grant

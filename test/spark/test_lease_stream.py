@@ -24,7 +24,7 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 from spark import lease_job
 
 from rq.errors import BadInput, Busy
-from rq.spark import lease_holder, lease_options, lease_stream
+from rq.spark import lease_holder, lease_options, lease_queue, lease_stream
 
 cloudpickle.register_pickle_by_value(lease_job)
 
@@ -45,8 +45,10 @@ def sent(queue):
 
 
 def take(spark, place, queue, **options):
-    """Let a query take what there is."""
-    assert lease_job.start(spark, place, queue, **options).awaitTermination(240)
+    """Let a query take what there is; return it."""
+    query = lease_job.start(spark, place, queue, **options)
+    assert query.awaitTermination(240)
+    return query
 
 
 def read(place):
@@ -90,6 +92,15 @@ def test_a_driver_that_is_killed_loses_and_doubles_nothing(
     assert len(held) == SOME  # finished is what is committed, and nothing else
     take(spark, tmp_path, queue)
     assert_each_is_done_once(tmp_path, queue, sent)
+
+
+def test_spark_shows_what_waits(spark, queue, tmp_path):
+    for _ in range(5):
+        queue.send()
+    query = take(spark, tmp_path, queue, rows="3")
+    told = [json.loads(one.json)["sources"][0] for one in query.recentProgress]
+    behind = [one["latestOffset"] for one in told if one["numInputRows"]]
+    assert behind[0] == {"leased": 3, "waiting": 2}
 
 
 # ---- without Spark
@@ -139,6 +150,34 @@ def test_a_batch_is_finished_when_spark_has_committed_it(queue, reader):
     stream.commit({"claim": 2})
     assert {queue.state(one) for one in ids} == {"done"}
     assert latest(stream, 2, max_rows=3) == 2
+
+
+def test_a_stream_tells_what_waits_behind_what_it_holds(queue, reader, monkeypatch):
+    monkeypatch.setattr(lease_holder, "_COUNTED", 0.0)
+    for _ in range(5):
+        queue.send()
+    stream = reader()
+    assert stream.reportLatestOffset() == {"leased": 0, "waiting": 5}
+    latest(stream, max_rows=3)
+    assert stream.reportLatestOffset() == {"leased": 3, "waiting": 2}
+    latest(stream, 1, max_rows=3)
+    assert stream.reportLatestOffset() == {"leased": 2, "waiting": 0}
+    stream.commit({"claim": 2})
+    latest(stream, 2, max_rows=3)
+    assert stream.reportLatestOffset() == {"leased": 0, "waiting": 0}
+
+
+def test_a_count_that_fails_leaves_what_was_counted(queue, reader, monkeypatch):
+    monkeypatch.setattr(lease_holder, "_COUNTED", 0.0)
+    queue.send()
+    stream = reader()
+    assert stream.reportLatestOffset()["waiting"] == 1
+
+    def away(_self):
+        raise Busy("it does not answer")
+
+    monkeypatch.setattr(lease_queue.LeaseQueue, "waiting", away)
+    assert stream.reportLatestOffset() == {"leased": 0, "waiting": 1}
 
 
 def test_no_task_is_told_a_token(queue, reader):

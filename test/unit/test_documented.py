@@ -230,7 +230,10 @@ _USES = {
         "secret",
         "shown",
     },
-    "python": {"run", "worker", "job", "notebook", "pytest", "app", "fastapi", "shown"},
+    "python": {
+        *("run", "worker", "job", "notebook", "cell", "pytest", "app", "fastapi"),
+        "shown",
+    },
     "js": {"node", "app", "express"},
     "php": {"app", "web"},
     "json": {

@@ -47,6 +47,16 @@ def test_a_picture_of_anything_stays_inside_its_frame(values):
         assert "e" not in drawn
 
 
+def test_what_a_stream_has_leased_and_not_committed_is_behind_as_well():
+    series = {"done": [0, 0], "err": [0, 0], "accepted": [9, 0], "depth": [9, 4]}
+    picture = sparklines.behind({**series, "leased": [0, 5]})
+    assert picture.deepest == 9
+    assert picture.depth == sparklines.chart({**series, "depth": [9, 9]}).depth
+    assert picture.label == "last hour: 9 waiting or leased now, 9 at most"
+    # An owner of an older RQ does not tell what is leased.
+    assert sparklines.behind(series).label.startswith("last hour: 4 waiting")
+
+
 def test_a_queue_that_does_not_answer_has_no_picture():
     assert sparklines.spark(sparklines.EMPTY).bars == ""
 

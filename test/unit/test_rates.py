@@ -32,6 +32,21 @@ def test_they_go_on_where_they_were():
     assert all(len(shown[one]) == KEPT for one in ("done", "err", "depth", "accepted"))
 
 
+def test_what_is_leased_is_kept_as_what_waits_is():
+    made = Rates()
+    made.count("accepted", NOW - 2 * STEP, 4, 2)
+    shown = made.to_json(NOW, 1, 5)
+    assert (shown["depth"][-3:], shown["leased"][-3:]) == ([4, 4, 1], [2, 2, 5])
+
+
+def test_an_hour_is_taken_up_that_an_older_rq_has_saved():
+    saved = dict(counted().saved(NOW, WALL, 3))
+    del saved["leased"]
+    made = Rates()
+    made.restored(saved, NOW, WALL)
+    assert made.to_json(NOW, 3)["done"][-3:] == [1, 0, 0]
+
+
 def test_what_was_missed_is_empty():
     shown = restored(away=10 * STEP)
     assert shown["done"][-13:] == [1, 0, 0, *[0] * 10]

@@ -238,6 +238,8 @@ def test_the_page_of_a_queue_shows_who_works_elsewhere_and_on_what(web):
         "Workers elsewhere",
         "1 worker elsewhere, heard of",
         "1 message is leased now",
+        "Waiting or leased",
+        "last hour: 1 waiting or leased now, 1 at most",
         f"/{hostile}",
         "9.8",
     ):

@@ -95,7 +95,7 @@ def detail(owner: Owner, stall: Stall, checkpoint_seq: int) -> Detail:
         "elsewhere": elsewhere(owner),
         "next_due": first,
         "oldest_due_age": None if first is None else max(0.0, spool.clock() - first),
-        "series": owner.rates.to_json(time.monotonic(), spool.depth),
+        "series": owner.rates.to_json(time.monotonic(), spool.depth, len(owner.leases)),
         "owed": len(spool.owed),
         "in_doubt": owed.doubtful(owner.spool),
         "journal_id": spool.journal_id,

@@ -193,7 +193,7 @@ class Owner:
     def count(self, what: str) -> None:
         """Count an event of the last hour: accepted, done or err."""
         self.successes += what == "done"
-        self.rates.count(what, time.monotonic(), self.spool.depth)
+        self.rates.count(what, time.monotonic(), self.spool.depth, len(self.leases))
 
     def run_now(self, msg_id: str) -> None:
         """Put a message in que before all others."""

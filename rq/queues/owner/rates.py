@@ -1,4 +1,4 @@
-"""Counters by the minute, for the last hour: what came, what ended, what waited.
+"""Counters by the minute, for the last hour: what came, what ended, what waited or was leased.
 
 They outlive the process: `saved` goes into a file now and then, and `restored` takes it
 up again. It is no promise: a kill forgets the last minute.
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 STEP = 60  # seconds
 KEPT = 60  # steps
-_COUNTED = ("accepted", "done", "err", "depth")
+_COUNTED = ("accepted", "done", "err", "depth", "leased")
 
 
 class Rates:
@@ -22,35 +22,42 @@ class Rates:
         self._minute = 0
         self._steps: deque[dict[str, int]] = deque(maxlen=KEPT)
 
-    def count(self, what: str, now: float, depth: int) -> None:
-        """Count one of `accepted`, `done` or `err`; `depth` is what waits in que."""
-        step = self._at(now, depth)
+    def count(self, what: str, now: float, depth: int, leased: int = 0) -> None:
+        """Count one of `accepted`, `done` or `err`; `depth` is what waits in que, `leased`
+        what is at work elsewhere."""
+        step = self._at(now, depth, leased)
         step[what] += 1
         step["depth"] = depth
+        step["leased"] = leased
         self.changed = True
 
-    def _at(self, now: float, depth: int) -> dict[str, int]:
+    def _at(self, now: float, depth: int, leased: int) -> dict[str, int]:
         minute = int(now // STEP)
         missing = min(minute - self._minute, KEPT) if self._steps else 1
-        before = self._steps[-1]["depth"] if self._steps else depth
+        last = self._steps[-1] if self._steps else {"depth": depth, "leased": leased}
+        still = {"depth": last["depth"], "leased": last["leased"]}
         for _ in range(missing):
-            self._steps.append({"accepted": 0, "done": 0, "err": 0, "depth": before})
+            self._steps.append({"accepted": 0, "done": 0, "err": 0, **still})
         self._minute = max(self._minute, minute)
         return self._steps[-1]
 
-    def to_json(self, now: float, depth: int) -> dict[str, int | list[int]]:
+    def to_json(
+        self, now: float, depth: int, leased: int = 0
+    ) -> dict[str, int | list[int]]:
         """Return the steps, oldest first, always KEPT of them."""
-        self._at(now, depth)["depth"] = depth
+        self._at(now, depth, leased).update(depth=depth, leased=leased)
         columns: dict[str, int | list[int]] = {"step": STEP}
         for what in _COUNTED:
             values = [step[what] for step in self._steps]
             columns[what] = [0] * (KEPT - len(values)) + values
         return columns
 
-    def saved(self, now: float, wall: float, depth: int) -> Mapping[str, object]:
+    def saved(
+        self, now: float, wall: float, depth: int, leased: int = 0
+    ) -> Mapping[str, object]:
         """Return what `restored` takes; `wall`, the time of day, outlives the machine."""
         self.changed = False
-        return {**self.to_json(now, depth), "at": int(wall // STEP)}
+        return {**self.to_json(now, depth, leased), "at": int(wall // STEP)}
 
     def restored(self, saved: Mapping[str, object], now: float, wall: float) -> None:
         """Go on with what an earlier process has saved, as far as it is of this hour.
@@ -70,7 +77,8 @@ class Rates:
 
 def _steps(saved: Mapping[str, object]) -> list[dict[str, int]]:
     """Return the saved steps, oldest first; nothing if they are not as they should be."""
-    values = (saved.get(what) for what in _COUNTED)
+    # An older RQ did not count what is leased.
+    values = ({"leased": [0] * KEPT, **saved}.get(what) for what in _COUNTED)
     columns = [column for column in values if isinstance(column, list)]
     if saved.get("step") != STEP or len(columns) < len(_COUNTED):
         return []

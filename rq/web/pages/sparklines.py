@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import TypeAlias
 
 Series: TypeAlias = Mapping[str, int | Sequence[int]]  # as `detail` has them
@@ -12,6 +13,7 @@ EMPTY: dict[str, list[int]] = {
     "done": [],
     "err": [],
     "depth": [],
+    "leased": [],
 }
 
 
@@ -41,6 +43,16 @@ def spark(series: Series) -> Picture:
 def chart(series: Series) -> Picture:
     """Return the large picture; the same, finer."""
     return _picture(series, 300)
+
+
+def behind(series: Series) -> Picture:
+    """Return the large picture of a queue whose messages are leased: its line is of all
+    that are not done, so a stream that leases and does not commit is seen, too."""
+    waits, leased = _numbers(series, "depth"), _numbers(series, "leased")
+    both = [sum(pair) for pair in zip_longest(waits, leased, fillvalue=0)]
+    picture = chart({**series, "depth": both})
+    label = f"last hour: {both[-1] if both else 0} waiting or leased now, "
+    return replace(picture, label=f"{label}{picture.deepest} at most")
 
 
 def traffic(came: Sequence[int], went: Sequence[int], waits: Sequence[int]) -> Picture:

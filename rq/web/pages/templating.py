@@ -52,6 +52,7 @@ def environment(site: Addresses) -> Environment:
         version=__version__,
         spark=sparklines.spark,
         chart=sparklines.chart,
+        behind=sparklines.behind,
         traffic=sparklines.traffic,
         part_done=progress.part_done,
         trouble_of=health.in_words,
