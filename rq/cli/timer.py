@@ -25,7 +25,7 @@ from rq.replies import (
 from rq.rpc import client
 from rq.timers.cron import local
 from rq.timers.fires import Fires
-from rq.timers.folder import no_queue
+from rq.timers.folder import all_lacks
 from rq.timers.past import Past, with_rule
 from rq.timers.rows import RUN
 from rq.timers.rule import Timer
@@ -305,9 +305,8 @@ def validate(root: Root, paths: list[str]) -> None:
 
 def _tell_fires(root: Root, path: Path, timer: Timer) -> None:
     print(f"{term.plain(path)} is a timer: {rule(timer)}, to {timer.dest}")
-    for queue in [timer.queue, *(timer.flow.queues if timer.flow else ())]:
-        if why := no_queue(root, queue):
-            term.note(f"{path}: {why}; until it is there, this timer sends nothing")
+    for why in all_lacks(root, timer):
+        term.note(f"{path}: {why}; until it is there, this timer sends nothing")
     if timer.cron is None:
         print("it fires as soon as it is in timers/, and then each period after that")
         return

@@ -57,6 +57,7 @@ class Box:
     y: float
     queue: str = ""
     msg_id: str = ""
+    says: str = ""  # the last, of one that runs
     parts: Sequence[Part] = ()  # of many
 
 
@@ -243,6 +244,7 @@ def _box(item: _Item, column: int) -> Box:
         y=round(item.y, 1),
         queue=node.get("queue", ""),
         msg_id=node.get("msg_id", ""),
+        says=node.get("text", "") if mark is Mark.RUNS else "",
     )
 
 

@@ -55,6 +55,7 @@ def _node(node: NodeView, width: int, paint: Paint) -> str:
         where = "a message of another queue"
     else:
         where = "/".join(filter(None, (node.get("queue"), node.get("msg_id"))))
+        where += f" (was {node['was']})" if "was" in node else ""
     parts = [
         paint(f"{look.shape} {node['name'].ljust(width)}", look.colour),
         paint(look.words.ljust(12), look.colour),

@@ -33,6 +33,7 @@ class Flow:
     said: str = ""  # by what sends it, the last
     by: str = ""  # who has sent it; "": RQ itself
     sent: Mapping[str, str] = field(default_factory=dict)  # QUEUE/ID by name
+    was: Mapping[str, str] = field(default_factory=dict)  # as sent, of what was moved
     states: Mapping[str, str] = field(default_factory=dict)  # by QUEUE/ID
     texts: Mapping[str, str] = field(default_factory=dict)  # by QUEUE/ID
 
@@ -40,10 +41,25 @@ class Flow:
         target = self.sent.get(node.name)
         return marks.of_state(None if target is None else self.states.get(target, ""))
 
+    def queue(self, node: Node) -> str:
+        """Return the queue where a message is now."""
+        target = self.sent.get(node.name)
+        return node.queue if target is None else target.partition("/")[0]
+
+    @property
+    def queues(self) -> list[str]:
+        """The queues of its messages, also of those that were moved, by name."""
+        moved = (self.sent[name].partition("/")[0] for name in self.was)
+        return sorted({*self.plan.queues, *moved})
+
+    def is_seen(self, node: Node, sees: Callable[[str], bool]) -> bool:
+        """Return whether a reader may see a message, where it is and where it was."""
+        return sees(node.queue) and sees(self.queue(node))
+
 
 def view(flow: Flow, sees: Callable[[str], bool]) -> FlowView:
     """Return what a reader is told who may see some queues."""
-    names = _Names(flow.plan, sees)
+    names = _Names(flow, sees)
     views = [
         _node(flow, node, at, names)
         for at, layer in enumerate(flow.plan.layers, 1)
@@ -60,7 +76,7 @@ def row(flow: Flow, sees: Callable[[str], bool]) -> FlowRow:
     return _row(
         flow,
         marks.sums(
-            flow.mark(node) if sees(node.queue) else Mark.HIDDEN
+            flow.mark(node) if flow.is_seen(node, sees) else Mark.HIDDEN
             for node in flow.plan.nodes
         ),
     )
@@ -94,11 +110,11 @@ def _text(flow: Flow, mark: Mark, counted: Mapping[Mark, int]) -> str:
 class _Names:
     """How the messages of a flow are called for a reader."""
 
-    def __init__(self, plan: Plan, sees: Callable[[str], bool]) -> None:
+    def __init__(self, flow: Flow, sees: Callable[[str], bool]) -> None:
         self._sees = sees
         self._names = {
-            node.name: node.name if sees(node.queue) else f"#{at}"
-            for at, node in enumerate(plan.nodes, 1)
+            node.name: node.name if flow.is_seen(node, sees) else f"#{at}"
+            for at, node in enumerate(flow.plan.nodes, 1)
         }
 
     def of(self, node: Node) -> str:
@@ -119,8 +135,10 @@ def _node(flow: Flow, node: Node, layer: int, names: _Names) -> NodeView:
         "mark": flow.mark(node),
         "layer": layer,
         "after": after,
-        "queue": node.queue,
+        "queue": flow.queue(node),
     }
+    if name in flow.was:
+        view_of_node["was"] = flow.was[name]
     if target:
         view_of_node["msg_id"] = target.rpartition("/")[2]
         view_of_node["state"] = flow.states.get(target, "")

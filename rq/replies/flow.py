@@ -16,7 +16,8 @@ class NodeView(TypedDict):
     queue: NotRequired[str]
     msg_id: NotRequired[str]  # once it is sent
     state: NotRequired[str]
-    text: NotRequired[str]  # of one that failed: the last that was said
+    was: NotRequired[str]  # QUEUE/ID as it was sent, of one that was moved or edited
+    text: NotRequired[str]  # of one that runs or has failed: the last that was said
 
 
 class FlowView(TypedDict):

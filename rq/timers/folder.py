@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import os
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from rq import config
+from rq.builtin.flow import door
 from rq.config import adopted, files
 from rq.config.values import did_you_mean
 from rq.errors import BadConfig, CannotRead
@@ -200,11 +202,25 @@ class Timers:
     def _without_queue(self) -> dict[str, str]:
         """Return why timers that are to fire cannot: there is no such queue."""
         firing = (name for name in self.timers if self.past[name].paused is None)
-        whys = ((name, no_queue(self.root, self.timers[name].queue)) for name in firing)
+        whys = ((name, lacks(self.root, self.timers[name])) for name in firing)
         return {name: why for name, why in whys if why}
 
 
-def no_queue(root: Root, name: str) -> str:
+def lacks(root: Root, timer: Timer) -> str:
+    """Return which queue a timer lacks, of a flow the first; "" if all are there."""
+    return next(all_lacks(root, timer), "")
+
+
+def all_lacks(root: Root, timer: Timer) -> Iterator[str]:
+    """Give a sentence for each queue that a timer lacks; of a flow in the words of the
+    door, which would refuse it."""
+    if why := _no_queue(root, timer.queue):
+        yield why
+    if timer.flow is not None:
+        yield from door.without_queue(root, timer.flow)
+
+
+def _no_queue(root: Root, name: str) -> str:
     """Return that there is no queue of that name, and which is near; "" if it is."""
     if root.queue(name).path.is_dir():
         return ""

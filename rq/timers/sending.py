@@ -16,8 +16,8 @@ from rq.layout import Root
 from rq.message import fieldnames, guarded
 from rq.message.guarded import Sender
 from rq.rpc import client, loop_client
-from rq.timers import missed
-from rq.timers.folder import Timers, no_queue
+from rq.timers import folder, missed
+from rq.timers.folder import Timers
 from rq.timers.missed import Span, Why
 from rq.timers.outcomes import Outcomes
 from rq.timers.past import Fire, Past, noted
@@ -248,7 +248,7 @@ class Sending:
         if kind in _NOT_SENT and not in_doubt:
             # What it is to catch up is decided when its queue takes messages again.
             self.held.note(timer.name, begun=None)
-        past, lacks = self._past(timer), no_queue(self.held.root, timer.queue)
+        past, lacks = self._past(timer), folder.lacks(self.held.root, timer)
         if past.begun is None:  # those before the newest are over; that is tried again
             newest = nominal(timer, past, now)
             span = missed.before(timer, self.held.base_of(timer), newest)

@@ -12,7 +12,7 @@ from typing import TypeVar
 from rq import config, names
 from rq.errors import BadConfig, BadInput, BadMessage, NotPermitted
 from rq.flow import plan as plans
-from rq.flow.plan import Plan
+from rq.flow.plan import Node, Plan
 from rq.message import guarded
 from rq.message.guarded import Sender
 from rq.message.message import from_request
@@ -172,12 +172,19 @@ def _flow(data: Mapping[str, Json], path: Path) -> Plan:
     try:
         plan = plans.parse(data["flow"])
         for node in plan.nodes:
-            guarded.check(node.queue, Sender.TIMER)
+            _check_guarded(node)
     except (BadInput, NotPermitted) as error:
         raise BadConfig(f"{path}: 'flow': {error}") from None
     if plan.key is not None:
         raise BadConfig(f"{path}: 'flow': each fire has a key of its own; leave it out")
     return plan
+
+
+def _check_guarded(node: Node) -> None:
+    try:
+        guarded.check(node.queue, Sender.TIMER)
+    except NotPermitted as error:
+        raise NotPermitted(f"{node.name}: {error}") from None
 
 
 def _unknown(key: str) -> str:

@@ -11,7 +11,7 @@ from rq import names
 from rq.access.roles import Principal, Role
 from rq.builtin.flow import deeds, door, look, record
 from rq.builtin.flow.door import Sent
-from rq.errors import BadInput, NoSuchMessage, NotPermitted, OtherQueue
+from rq.errors import BadInput, BadMessage, NoSuchMessage, NotPermitted, OtherQueue
 from rq.flow import view
 from rq.flow.plan import Plan
 from rq.flow.view import Flow
@@ -105,7 +105,10 @@ async def check_rights(site: Site, req: Request, plan: Plan) -> None:
     for node in plan.nodes:
         if node.others:
             fields = {"after": list(node.others)}
-            await own.check_after(site, principal, node.queue, fields)
+            try:
+                await own.check_after(site, principal, node.queue, fields)
+            except BadMessage as error:
+                raise BadMessage(f"{node.name}: {error}") from None
 
 
 async def change(
@@ -123,7 +126,7 @@ async def change(
 
 def _check_operates(req: Request, principal: Principal, flow: Flow) -> None:
     rights.demand(req, Role.OPERATOR)
-    if hidden := [name for name in flow.plan.queues if not principal.sees(name)]:
+    if hidden := [name for name in flow.queues if not principal.sees(name)]:
         raise OtherQueue(
             f"{principal.name} may ask of {', '.join(principal.queues)}; this flow has "
             f"messages in {len(hidden)} other queues"

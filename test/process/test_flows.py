@@ -14,6 +14,7 @@ from harness.waiting import wait_until
 
 from rq.builtin.flow import deeds, door, look
 from rq.errors import BadInput, KeyReused, WrongState
+from rq.flow import view
 from rq.flow.plan import parse
 
 pytestmark = pytest.mark.process
@@ -61,7 +62,7 @@ def test_a_flow_that_a_queue_refuses_is_not_begun(stage):
     assert stage.order == []
     told = stage.shown(msg_id)
     assert told["mark"] == "failed"
-    assert "none of its messages ran: queue nowhere" in told["text"]
+    assert "none of its messages ran: bad: queue nowhere: there" in told["text"]
 
 
 @pytest.mark.parametrize("rule", ["done", "ended", "failed"])
@@ -339,3 +340,53 @@ def test_what_was_not_needed_is_told_so(stage):
     told = stage.until(msg_id, "not_run")
     assert told["sums"] == {"not_run": 1, "done": 1}
     assert stage.order == ["first begun"]
+
+
+def test_what_runs_says_how_far_it_is(stage):
+    says = f'echo "run 3 of 7 pages" >&3; {GO}'
+    msg_id = stage.send([node("first", param2=says), node("last", "first")])
+    wait_until(lambda: stage.shown(msg_id)["nodes"][0].get("text") == "3 of 7 pages")
+    first, last = stage.shown(msg_id)["nodes"]
+    assert (first["mark"], last["mark"]) == ("runs", "waits")
+    assert "text" not in last
+    stage.go()
+    stage.until(msg_id, "done")
+
+
+LATER = time.time() + 3600
+
+
+@pytest.mark.parametrize("is_silent", [False, True])
+def test_a_message_that_was_moved_stands_as_where_it_goes_on(stage, is_silent):
+    msg_id = stage.send([node("moved", due=LATER), node("last", "moved")])
+    stage.ended(msg_id)
+    was = stage.sent(msg_id)["moved"]
+    there = {"msg_id": was.partition("/")[2], "to": "other", "who": "ann"}
+    stage.work.ok("move_message", there)
+    assert stage.state(msg_id, "moved") == "ready"
+    wait_until(lambda: "was" in stage.shown(msg_id)["nodes"][0])
+    if is_silent:
+        stage.work.stop()
+    first, last = stage.shown(msg_id)["nodes"]
+    assert (first["mark"], first["queue"], first["was"]) == ("ready", "other", was)
+    assert last["mark"] == ("ready" if is_silent else "waits")
+    hidden = view.view(look.flow_of(stage.root, msg_id), lambda queue: queue == "work")
+    assert [each["name"] for each in hidden["nodes"]] == ["#1", "last"]
+    done = deeds.cancel(stage.root, look.flow_of(stage.root, msg_id), "me")
+    assert stage.shown(msg_id)["nodes"][0]["mark"] == "gone"
+    assert done.changed == (1 if is_silent else 2)
+
+
+def test_a_message_that_was_edited_stands_as_the_one_in_its_place(stage):
+    msg_id = stage.send([node("bad", param3="err"), node("last", "bad")])
+    stage.until(msg_id, "failed")
+    was = stage.sent(msg_id)["bad"]
+    changes = {"param2": GO, "param3": None}
+    wanted = {"msg_id": was.partition("/")[2], "changes": changes}
+    edited = stage.work.ok("edit_message", wanted).rpartition("/")[2]
+    wait_until(lambda: stage.state(msg_id, "bad") == "runs")
+    first = stage.shown(msg_id)["nodes"][0]
+    assert (first["msg_id"], first["was"]) == (edited, was)
+    stage.go()
+    stage.until(msg_id, "done")
+    assert stage.order[-1] == "last begun"

@@ -147,6 +147,24 @@ def test_a_timer_whose_flow_lacks_a_queue_sends_nothing_and_says_so(stage):
     assert look.newest(stage.root, 10) == []
 
 
+def test_a_queue_that_a_flow_lacks_is_told_before_the_fire(stage):
+    flow = [node("a"), node("b", queue="wrk"), node("c", "b", queue="wrk")]
+    path = stage.root.timers / "yearly.json"
+    path.write_text(json.dumps({"cron": "0 3 1 1 *", "flow": flow}))
+    with timers(stage):
+        why = "b: there is no queue 'wrk'; did you mean 'work'?"
+        wait_until(lambda: said_wrong(stage) == {"yearly": why})
+        (stage.root.queues / "wrk").mkdir()
+        (stage.root.queues / "wrk" / "config.json").write_text("{}")
+        wait_until(lambda: said_wrong(stage) == {})
+
+
+def said_wrong(stage):
+    """Return what `rq status` and monitors are told of timers."""
+    path = stage.root.timers_state
+    return json.loads(path.read_text())["errors"] if path.exists() else None
+
+
 def test_a_run_by_hand_prints_where_its_flow_is_shown(stage):
     write(stage, [node("a")])
     with timers(stage):

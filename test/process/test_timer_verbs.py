@@ -55,11 +55,15 @@ def test_validate_tells_that_a_period_begins_at_once_and_which_queue_is_not_ther
 def test_validate_tells_of_each_queue_of_a_flow_that_is_not_there(root):
     path = root / "nightly.json"
     (root / "queue" / "flow").mkdir()
-    messages = [{"name": "a", "dest": "backup"}, {"name": "b", "dest": "backups"}]
+    (root / "queue" / "backup" / "config.json").write_text("{}")
+    messages = [
+        {"name": name, "dest": dest}
+        for name, dest in (("a", "backup"), ("b", "backups"), ("c", "backups"))
+    ]
     path.write_text(json.dumps({"period": 5400, "flow": messages}))
     done = rq("timer", "validate", path, root=root)
     assert done.stderr == (
-        f"{path}: there is no queue 'backups'; did you mean 'backup'?; until it is there, "
+        f"{path}: b: there is no queue 'backups'; did you mean 'backup'?; until it is there, "
         "this timer sends nothing\n"
     )
 

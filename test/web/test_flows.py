@@ -10,7 +10,10 @@ from harness.waiting import wait_until
 from harness.web_server import web_alone
 
 from rq.access.roles import Role
+from rq.errors import BadConfig, BadInput
+from rq.flow import plan
 from rq.names import created
+from rq.timers import timer
 
 pytestmark = pytest.mark.process
 AS_JSON = {"Content_Type": "application/json"}
@@ -129,6 +132,37 @@ def test_a_plan_that_is_wrong_is_refused_whole(stage, web, messages, kind):
     answer = post(web, API, {"messages": messages}, "producer")
     assert answer.json["kind"] == kind, answer
     assert stage.flow.ok("detail")["counts"] == before
+
+
+WRONG: list[list[object]] = [
+    [1],
+    [node("a"), "x"],
+    [{"dest": "work"}],
+    [{"name": 3, "dest": "work"}],
+    [{"name": "x" * 200, "dest": "work"}],
+    [{"name": "a", "dest": 3}],
+    [{"name": "a", "dest": "work", "priority": "x"}],
+    [{"name": "a", "dest": "work", "priority": 200}],
+    [{"name": "a", "dest": "work", "after": "b"}],
+    [{"name": "a", "dest": "work", "after": [3]}],
+    [{"name": "a", "dest": "work", "max_count": -1}],
+    [{"name": "a", "dest": "work", "after_rule": 7}],
+]
+
+
+def test_each_door_names_a_message_that_is_wrong_alike(web, tmp_path):
+    """By its name, and one without a name by its number; so do the timers."""
+    for messages in WRONG:
+        with pytest.raises(BadInput) as refused:
+            plan.parse(messages)
+        answer = post(web, API, {"messages": messages}, "producer")
+        assert answer.json["detail"] == str(refused.value)
+        assert str(refused.value).startswith(("a", "message "))
+        path = tmp_path / "wrong.json"
+        path.write_text(json.dumps({"period": 60, "flow": messages}))
+        with pytest.raises(BadConfig) as of_timer:
+            timer.parse(path)
+        assert str(of_timer.value).endswith(f"'flow': {refused.value}")
 
 
 HOOK = "http://169.254.1.1/hook"

@@ -38,12 +38,13 @@ def cancel(root: Root, flow: Flow, who: str) -> Done:
     so no rule of theirs lets them run for that.
     """
     nodes = [n for layer in reversed(flow.plan.layers) for n in _by_queue(layer)]
-    targets = [flow.sent[node.name] for node in nodes if node.name in flow.sent]
+    targets = {flow.sent[n.name]: n.name for n in nodes if n.name in flow.sent}
     sender = f"{QUEUE}/{flow.msg_id}"
     if flow.state in (State.QUE, State.RUN, "held"):
         # First of all: from then on nothing of it can begin.
         states = {**flow.states, sender: flow.state}
-        return _each(root, [sender, *targets], states, who, _end_of)
+        targets = {sender: sender, **targets}
+        return _each(root, targets, states, who, _end_of)
     return _each(root, targets, flow.states, who, _end_of)
 
 
@@ -53,11 +54,11 @@ def retry(root: Root, flow: Flow, who: str) -> Done:
         raise WrongState(
             f"flow {flow.msg_id} was not begun: `rq flow rerun {flow.msg_id}` sends it again"
         )
-    failed = [
-        flow.sent[node.name]
+    failed = {
+        flow.sent[node.name]: node.name
         for node in flow.plan.nodes
         if flow.mark(node) is Mark.FAILED
-    ]
+    }
     return _each(root, failed, flow.states, who, lambda state: Word.RETRY)
 
 
@@ -93,13 +94,14 @@ def _end_of(state: str) -> Word | None:
 
 def _each(
     root: Root,
-    targets: Sequence[str],
+    targets: Mapping[str, str],
     states: Mapping[str, str],
     who: str,
     word_for: Callable[[str], Word | None],
 ) -> Done:
     """Do to each message what its state asks for, one run of the same queue after the
-    other: those of a layer stand together, and none of them waits for another."""
+    other: those of a layer stand together, and none of them waits for another. `targets`:
+    their names in the flow, by which a failure tells of them."""
     wanted = [(t, word) for t in targets if (word := word_for(states.get(t, "")))]
     changed, failures = 0, list[str]()
     for queue, run in groupby(wanted, key=lambda row: row[0].partition("/")[0]):
@@ -107,23 +109,20 @@ def _each(
         try:
             with client.Connection(root.queue(queue).socket, _TIMEOUT) as line:
                 for at in range(0, len(rows), _AT_ONCE):
-                    some = _ask_all(line, rows[at : at + _AT_ONCE], who)
-                    failures += filter(None, some)
-                    changed += some.count("")
+                    failed = _ask_all(line, rows[at : at + _AT_ONCE], who)
+                    failures += (f"{targets[t]}: {why}" for t, why in failed.items())
+                    changed += len(rows[at : at + _AT_ONCE]) - len(failed)
         except RQError as error:
-            failures.append(f"queue {queue}: {error}")
+            failures.append(f"{targets[rows[0][0]]}: queue {queue}: {error}")
     return Done(changed=changed, failures=failures)
 
 
 def _ask_all(
     line: client.Connection, rows: Sequence[tuple[str, Word]], who: str
-) -> list[str]:
-    """Ask for all at once, for they share a sync; return why each was not done, or ""."""
+) -> Mapping[str, RQError]:
+    """Ask for all at once, for they share a sync; return why some were not done."""
     for target, word in rows:
         request = {"msg_id": target.rpartition("/")[2], "who": who}
         line.send(ACTIONS[word].command, request)
-    failures = []
-    for target, _ in rows:
-        error = wire.failure_in(line.receive())
-        failures.append("" if error is None else f"{target}: {error}")
-    return failures
+    answers = {target: wire.failure_in(line.receive()) for target, _ in rows}
+    return {target: error for target, error in answers.items() if error is not None}

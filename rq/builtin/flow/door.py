@@ -15,7 +15,7 @@ import contextlib
 import hashlib
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, cast
 
 import orjson
@@ -78,10 +78,21 @@ def check(root: Root, plan: Plan) -> None:
 
 def check_queues(root: Root, plan: Plan, sees: Callable[[str], bool] = every) -> None:
     """NoSuchQueue when a message of a flow has none; it names a near one that is seen."""
-    first = {node.queue: node.name for node in reversed(plan.nodes)}
+    if (why := next(without_queue(root, plan, sees), None)) is not None:
+        raise NoSuchQueue(why)
+
+
+def without_queue(
+    root: Root, plan: Plan, sees: Callable[[str], bool] = every
+) -> Iterator[str]:
+    """Give a sentence for each queue that a flow lacks; it names the first message that
+    is for it."""
+    first: dict[str, str] = {}
+    for node in plan.nodes:
+        first.setdefault(node.queue, node.name)
     for queue, name in first.items():
         if not root.queue(queue).config.is_file():
-            raise NoSuchQueue(f"{name}: {_no_queue(root, queue, sees)}")
+            yield f"{name}: {_no_queue(root, queue, sees)}"
 
 
 def _no_queue(root: Root, queue: str, sees: Callable[[str], bool]) -> str:

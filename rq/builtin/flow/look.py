@@ -1,5 +1,8 @@
 """How a flow stands: asks the owners of its messages, or reads their folders.
 
+A message that was moved or edited goes on under another id, which the one that was sent
+names: that is followed, so what is told is how the message stands that did not end.
+
 For a thread, or a program that waits: a large flow means a request for each queue, and one
 more for each thousand messages.
 """
@@ -7,7 +10,7 @@ more for each thousand messages.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import cast
 
 from rq.builtin.flow.record import QUEUE, by_queue, read
@@ -15,8 +18,8 @@ from rq.errors import CannotRead, NoSuchMessage, RQError
 from rq.flow import marks
 from rq.flow.marks import Mark, of_state
 from rq.flow.view import Flow
-from rq.layout import Root
-from rq.message.after import Rule
+from rq.layout import QueueDir, Root
+from rq.message.after import Rule, Standing
 from rq.replies import EndView
 from rq.rpc import client
 from rq.spool import folders
@@ -24,7 +27,9 @@ from rq.words.states import COUNTED, LIVE, State
 
 _MOST = 500  # messages of a question
 _MOST_ENDS = 100
-_MOST_TEXTS = 100  # of messages that failed
+_MOST_TEXTS = 100  # of messages that failed, and of those that run
+_HOPS = 10  # ids under which one message goes on, at most
+_GOES_ON = f"{Standing.GOES_ON} "
 _TIMEOUT = 10.0  # seconds
 
 
@@ -42,18 +47,15 @@ def _look(root: Root, msg_id: str) -> tuple[Flow, EndView]:
         raise NoSuchMessage(f"there is no flow {msg_id}")
     # Only then may a message have ended in done without being run.
     deep = any(node.message.get("after_rule") == Rule.FAILED for node in plan.nodes)
-    states = {
-        f"{queue}/{each}": state
-        for queue, ids in by_queue(sent.values()).items()
-        for each, state in _states(root, queue, ids, deep=deep).items()
-    }
+    states, places = _followed(root, sent.values(), deep=deep)
     flow = Flow(
         msg_id=msg_id,
         plan=plan,
         state=end["state"],
         said=end["text"],
         by=by,
-        sent=sent,
+        sent={name: places.get(target, target) for name, target in sent.items()},
+        was={name: target for name, target in sent.items() if target in places},
         states=states,
         texts=_texts(root, states),
     )
@@ -103,37 +105,76 @@ def newest(root: Root, limit: int) -> list[Flow]:
     return flows
 
 
+def _followed(
+    root: Root, sent: Iterable[str], *, deep: bool
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the states of messages, and under which QUEUE/ID those go on that do not
+    end where they were sent."""
+    states, places = dict[str, str](), dict[str, str]()
+    heads = {target: target for target in sent}  # what was sent, by where it is
+    for _ in range(_HOPS):
+        answers = {
+            f"{queue}/{each}": state
+            for queue, ids in by_queue(heads).items()
+            for each, state in _states(root, queue, ids, deep=deep).items()
+        }
+        states |= answers
+        heads = {
+            place: heads[target]
+            for target, state in answers.items()
+            if (place := state.removeprefix(_GOES_ON)) != state
+        }
+        if not heads:
+            break
+        places |= {sent: place for place, sent in heads.items()}
+    return states, places
+
+
 def _states(
     root: Root, queue: str, msg_ids: Sequence[str], *, deep: bool
 ) -> dict[str, str]:
-    """Return where messages of a queue are, as its owner or its folders say."""
+    """Return where messages of a queue are, as its owner or its folders say; of one that
+    goes on elsewhere `goes_on QUEUE/ID`."""
     states: dict[str, str] = {}
     try:
         with client.Connection(root.queue(queue).socket, _TIMEOUT) as line:
             for at in range(0, len(msg_ids), _MOST):
-                request = {"msg_ids": msg_ids[at : at + _MOST], "deep": deep}
+                some = msg_ids[at : at + _MOST]
+                request = {"msg_ids": some, "deep": deep, "follow": True}
                 states |= client.demanded(line.ask("get_states", request))
     except RQError:
         directory = root.queue(queue)
         rest = (each for each in msg_ids if each not in states)
-        states |= {each: folders.find(directory, each) or State.GONE for each in rest}
+        states |= {each: _state_on_disk(directory, each) for each in rest}
     return states
 
 
+def _state_on_disk(queue: QueueDir, msg_id: str) -> str:
+    state = folders.find(queue, msg_id)
+    if state in (State.RELAYED, State.DISMISSED):
+        place = folders.read_status(queue, state, msg_id).get("goes_on")
+        return f"{_GOES_ON}{place}" if place else str(state)
+    return str(state or State.GONE)
+
+
 def _texts(root: Root, states: dict[str, str]) -> dict[str, str]:
-    """Return what was last said of messages that failed, of the first of them."""
-    failed = [each for each, state in states.items() if of_state(state) is Mark.FAILED]
-    return {
-        f"{queue}/{msg_id}": end["text"]
-        for queue, ids in by_queue(failed[:_MOST_TEXTS]).items()
-        for msg_id, end in _ends(root, queue, ids).items()
-    }
+    """Return what was last said of messages that failed, and of those that run, of the
+    first of each."""
+    texts: dict[str, str] = {}
+    for mark in (Mark.FAILED, Mark.RUNS):
+        some = [each for each, state in states.items() if of_state(state) is mark]
+        texts |= {
+            f"{queue}/{msg_id}": end["text"]
+            for queue, ids in by_queue(some[:_MOST_TEXTS]).items()
+            for msg_id, end in _ends(root, queue, ids).items()
+        }
+    return texts
 
 
 def _ends(root: Root, queue: str, msg_ids: list[str]) -> dict[str, EndView]:
     try:
         socket = root.queue(queue).socket
-        request = {"msg_ids": msg_ids[:_MOST_ENDS]}
+        request = {"msg_ids": msg_ids[:_MOST_ENDS], "running": True}
         reply = client.ask(socket, "get_ends", request, timeout=_TIMEOUT)
         return cast("dict[str, EndView]", client.demanded(reply))
     except RQError:

@@ -118,11 +118,12 @@ class Sending:
         try:
             reply = client.demanded(self._line(queue).ask("create_messages", request))
         except RQError as error:
-            raise self._failure(f"queue {queue}", error) from None
+            what = f"{part[0][0].name}: queue {queue}"
+            raise self._failure(what, error) from None
         rows: list[tuple[str, str]] = []
         for (node, _), row in zip(part, cast("list[list[Json]]", reply), strict=True):
             if (failure := wire.failure_in(row)) is not None:
-                raise self._failure(f"{node.name}, for queue {queue}", failure)
+                raise self._failure(f"{node.name}: queue {queue}", failure)
             rows.append((node.name, f"{queue}/{row[1]}"))
         self.sent.update(rows)
         return rows
@@ -141,6 +142,7 @@ class Sending:
 
     def _check_all_stand(self) -> None:
         """Refused when a message was discarded since: it would be waited for in vain."""
+        named = {target: name for name, target in self.sent.items()}
         for queue, msg_ids in by_queue(self.sent.values()).items():
             for at in range(0, len(msg_ids), _MOST):
                 request = {"msg_ids": msg_ids[at : at + _MOST]}
@@ -149,9 +151,12 @@ class Sending:
                         self._line(queue).ask("get_states", request)
                     )
                 except RQError as error:
-                    raise self._failure(f"queue {queue}", error) from None
+                    name = named[f"{queue}/{msg_ids[at]}"]
+                    raise self._failure(f"{name}: queue {queue}", error) from None
                 if gone := [each for each, state in states.items() if state == "gone"]:
-                    raise Refused(f"{queue}/{gone[0]} was deleted before all were sent")
+                    place = f"{queue}/{gone[0]}"
+                    said = f"{place} was deleted before all were sent"
+                    raise Refused(f"{named[place]}: {said}")
 
     # ---- not sending
 

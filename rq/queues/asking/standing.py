@@ -28,6 +28,7 @@ _OF_STATE = {
     State.ERR: Standing.FAILED,
     State.DISMISSED: Standing.FAILED,
 }
+_MAY_GO_ON = frozenset({State.RELAYED, State.DISMISSED})  # one that was moved or edited
 _UNKNOWN = str(Standing.UNKNOWN)
 _MOST_LOST = 100_000  # messages of which it is remembered that nothing tells of them
 _SEARCHED = 20  # messages for which the journal is searched in one request
@@ -59,6 +60,17 @@ def of_own(owner: Owner, msg_id: str) -> str:
         owed = any(entry.msg_id == msg_id for entry in owner.spool.owed.values())
         return str(Standing.WAITING if owed else Standing.RELAYED)
     return _of_end(state, result)
+
+
+def place_of(owner: Owner, msg_id: str, state: State) -> str:
+    """Return `goes_on QUEUE/ID` of a message that was moved or edited, `que` while it is
+    still on its way; else "". Reads no file of one that has ended well here."""
+    if state not in _MAY_GO_ON:
+        return ""
+    said = of_own(owner, msg_id)
+    if said == Standing.WAITING:
+        return str(State.QUE)
+    return said if said.startswith(Standing.GOES_ON) else ""
 
 
 def _on(place: str) -> str:

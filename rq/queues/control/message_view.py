@@ -15,7 +15,7 @@ from rq.message.message import Message
 from rq.message.stories import story
 from rq.message.table import NOT_SHOWN
 from rq.proc import processes
-from rq.queues.asking.standing import of_end
+from rq.queues.asking.standing import of_end, place_of
 from rq.queues.attempts.attempt import Attempt, Batch, starts_of_ended
 from rq.queues.attempts.lease import Lease
 from rq.queues.control import waiting_view
@@ -72,24 +72,30 @@ def status(owner: Owner, msg_id: str, result: Result | None = None) -> Standing:
     }
 
 
-def end(owner: Owner, msg_id: str) -> EndView:
-    """Return what became of a message."""
+def end(owner: Owner, msg_id: str, *, running: bool = False) -> EndView:
+    """Return what became of a message; `running`: of one that runs the text, too."""
     state = owner.spool.find(msg_id) or State.GONE
     result = owner.spool.status(msg_id) if state in FINAL else {}
+    says = running and state is State.RUN
     return {
         "state": public_state(state),
         "acknowledged": state is State.DISMISSED,
         "cause": result.get("cause", ""),
-        "text": result.get("job_status", ""),
+        "text": _text(owner, msg_id, state, None)
+        if says
+        else result.get("job_status", ""),
         "ended": result.get("finished"),
     }
 
 
-def standing(owner: Owner, msg_id: str, *, deep: bool) -> str:
+def standing(owner: Owner, msg_id: str, *, deep: bool, follow: bool = False) -> str:
     """Return the state of a message; of one in que `held` if a person holds it, `after` if
     it waits for others; `not_run` of one that these have decided against. `deep`: also
-    of one in done, whose file is read for it."""
+    of one in done, whose file is read for it. `follow`: of one that was moved or edited
+    `goes_on QUEUE/ID`."""
     state = owner.spool.find(msg_id) or State.GONE
+    if follow and (place := place_of(owner, msg_id, state)):
+        return place
     if state is State.QUE:
         entry = owner.spool.entry(msg_id)
         return "held" if entry.held else "after" if entry.after else public_state(state)

@@ -105,12 +105,17 @@ def get_message_status(ctx: Context, request: Request) -> Ok[Standing]:
 
 
 def get_ends(ctx: Context, request: Request) -> Ok[Mapping[str, EndView]]:
-    """Answer what became of messages; one that is not there is gone."""
+    """Answer what became of messages; one that is not there is gone. `running`: of those
+    that run what was said last, too."""
+    running = request.get("running") is True
     msg_ids = request.get("msg_ids")
     if not isinstance(msg_ids, list) or len(msg_ids) > MOST_ENDS:
         raise BadInput(f"'msg_ids' is no list of {MOST_ENDS} messages at most")
     checked_ids = [names.msg_id(msg_id) for msg_id in msg_ids]
-    return "ok", {msg_id: message_view.end(ctx.owner, msg_id) for msg_id in checked_ids}
+    return "ok", {
+        msg_id: message_view.end(ctx.owner, msg_id, running=running)
+        for msg_id in checked_ids
+    }
 
 
 def ends(ctx: Context, request: Request) -> Awaitable[Ok[Mapping[str, str]]]:
@@ -131,13 +136,13 @@ async def _standings(
 
 def get_states(ctx: Context, request: Request) -> Ok[Mapping[str, str]]:
     """Answer where messages are, as one word each: see `message_view.standing`."""
-    deep = request.get("deep") is True
+    deep, follow = request.get("deep") is True, request.get("follow") is True
     msg_ids = request.get("msg_ids")
     if not isinstance(msg_ids, list) or len(msg_ids) > MOST_STATES:
         raise BadInput(f"'msg_ids' is no list of {MOST_STATES} messages at most")
     checked_ids = [names.msg_id(msg_id) for msg_id in msg_ids]
     return "ok", {
-        msg_id: message_view.standing(ctx.owner, msg_id, deep=deep)
+        msg_id: message_view.standing(ctx.owner, msg_id, deep=deep, follow=follow)
         for msg_id in checked_ids
     }
 

@@ -49,7 +49,8 @@ class NewNode(TypedDict, total=False):
 class NewFlow:
     """A flow that is to be sent."""
 
-    messages: Annotated[list[NewNode], Limits(longest=MOST_NODES)]
+    # `plans.parse` reads them, so that each door refuses them in the same words.
+    messages: Annotated[list[NewNode], Limits(longest=MOST_NODES, is_read=False)]
     name: Annotated[str | None, Limits(longest=LONGEST_NAME), "for people"] = None
     key: Annotated[
         str | None, Limits(shortest=1, longest=LONGEST_KEY), "as Idempotency-Key"

@@ -148,8 +148,9 @@ def _word(words: Sequence[str], make: Callable[[str], object]) -> Reader:
 
 
 def _annotated(args: Sequence[object]) -> Reader:
-    read_inner = reader(args[0])
     limits = [note for note in args[1:] if isinstance(note, Limits)]
+    is_read = all(limit.is_read for limit in limits)
+    read_inner = reader(args[0]) if is_read else _as_it_is
     sized = _sized(args[0])
 
     def read_limited(value: Json, called: str) -> object:
@@ -162,6 +163,10 @@ def _annotated(args: Sequence[object]) -> Reader:
         return result
 
     return read_limited if limits else read_inner
+
+
+def _as_it_is(value: Json, called: str) -> object:
+    return value
 
 
 def _sized(kind: object) -> type[list[Json]] | type[dict[str, Json]] | type[str]:

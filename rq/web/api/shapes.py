@@ -32,6 +32,7 @@ class Limits:
     shortest: int = 0
     longest: int | None = None
     pattern: str = ""  # that a whole text matches; for Python and JavaScript alike
+    is_read: bool = True  # False: what takes the value checks it, in its own words
 
 
 @dataclass(frozen=True, slots=True)
