@@ -17,6 +17,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol, cast
 from urllib.parse import quote, unquote
@@ -198,32 +199,52 @@ def batches(file: File, may: Allow) -> Iterator[pa.RecordBatch]:
         with _opened(file, may) as stream:
             for lines in _blocks(stream, is_start=not file.begin):
                 count = len(lines)
-                columns = [
-                    *(pa.repeat(text, count) for text in (file.msg_id, file.src)),
-                    pa.repeat(file.name, count),
-                    pa.array(range(number, number + count), pa.int64()),
-                    lines,
-                ]
-                yield pa.RecordBatch.from_arrays(columns, COLUMNS)
+                numbers = pa.array(range(number, number + count), pa.int64())
+                rows = pa.RecordBatch.from_arrays([numbers, lines], COLUMNS[-2:])
+                yield attributed(file, rows)
                 number += count
+    except _SPOILED as error:
+        raise _bad(file.msg_id, file.name, error).error() from error
+
+
+def attributed(file: File, rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return rows of a file behind columns that say of which."""
+    import pyarrow as pa
+
+    whose = zip(COLUMNS, (file.msg_id, file.src, file.name), strict=False)
+    columns = {name: pa.repeat(text, rows.num_rows) for name, text in whose}
+    columns |= dict(zip(rows.schema.names, rows.columns, strict=True))
+    return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+
+
+@contextlib.contextmanager
+def whole(file: File, may: Allow, encoding: str) -> Iterator[Iterator[bytes]]:
+    """Open a file as pieces of UTF-8; `encoding`: its own, nothing if its first bytes
+    say it. BadInput or Unreachable, which `unreadable` reads, when that cannot be."""
+    try:
+        with opened(file.where, may) as stream:
+            yield _decoded(_pieces(stream), encoding) if encoding else _texts(stream)
     except _SPOILED as error:
         raise _bad(file.msg_id, file.name, error).error() from error
 
 
 def checked(file: File, may: Allow) -> Iterator[pa.RecordBatch]:
     """Give a row if a file cannot be read to its end."""
-    import pyarrow as pa
-
     try:
         with opened(file.where, may) as stream:
             for _ in _blocks(stream):
                 pass
     except _SPOILED as error:
-        bad = _bad(file.msg_id, file.name, error)
-        columns = [[bad.msg_id], [bad.why], [bad.is_passing]]
-        yield pa.RecordBatch.from_arrays(
-            [pa.array(column) for column in columns], ["msg_id", "why", "passing"]
-        )
+        yield row_of(_bad(file.msg_id, file.name, error))
+
+
+def row_of(bad: Bad) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    columns = [[bad.msg_id], [bad.why], [bad.is_passing]]
+    return pa.RecordBatch.from_arrays(
+        [pa.array(column) for column in columns], ["msg_id", "why", "passing"]
+    )
 
 
 def _blocks(stream: Source, is_start: bool = True) -> Iterator[pa.Array]:
@@ -259,10 +280,14 @@ def _texts(stream: Source) -> Iterator[bytes]:
     if not encoding:
         yield from filter(None, itertools.chain([first], pieces))
         return
+    yield from _decoded(itertools.chain([first], pieces), encoding)
+
+
+def _decoded(pieces: Iterable[bytes], encoding: str) -> Iterator[bytes]:
     decoder = codecs.getincrementaldecoder(encoding)("replace")
-    for block in itertools.chain([first], pieces):
-        yield decoder.decode(block).encode("utf-8")
-    yield decoder.decode(b"", final=True).encode("utf-8")
+    for block in pieces:
+        yield decoder.decode(block).encode("utf-8", "replace")
+    yield decoder.decode(b"", final=True).encode("utf-8", "replace")
 
 
 def _encoding(head: bytes) -> tuple[bytes, str]:
@@ -285,11 +310,18 @@ def is_utf8(path: str) -> bool:
         return not _encoding(file.read(_HEAD))[1]
 
 
-def replaced(lines: pa.Array) -> int:
-    """Return how many lines hold U+FFFD, which stands for bytes that are no text."""
+def replaced(rows: pa.RecordBatch) -> int:
+    """Return how many lines, or rows, hold U+FFFD, which stands for bytes that are no
+    text."""
+    import pyarrow as pa
     from pyarrow import compute
 
-    return int(compute.sum(compute.match_substring(lines, _REPLACEMENT)).as_py() or 0)
+    holds = [
+        compute.fill_null(compute.match_substring(column, _REPLACEMENT), False)
+        for column, kind in zip(rows.columns[3:], rows.schema.types[3:], strict=True)
+        if pa.types.is_string(kind)
+    ]
+    return int(compute.sum(reduce(compute.or_, holds)).as_py() or 0)
 
 
 def _lines(text: bytes) -> pa.Array:

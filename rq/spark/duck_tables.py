@@ -1,4 +1,4 @@
-"""Tables on DuckDB: their lines, and columns of them by a regular expression.
+"""Tables on DuckDB: lines and rows of files, and columns by a regular expression.
 
 Some threads read the files, and each scan of the table reads them again; Arrow takes the
 lines apart while they are read.
@@ -16,17 +16,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rq.errors import BadInput
-from rq.spark import attachments, duck, failures, functions, parsing, remote, staging
+from rq.spark import (
+    attachments,
+    duck,
+    failures,
+    functions,
+    parsing,
+    remote,
+    schemas,
+    staging,
+)
 from rq.spark.attachments import Bad, File
 from rq.spark.expectations import (
     LINES,
     MALFORMED,
     REJECTED,
     REPLACED,
+    RESCUED,
     Counts,
     Parsed,
 )
 from rq.spark.given import Given
+from rq.spark.layouts import Layout
 from rq.spark.remote import Allow
 from rq.spark.staging import Stage, Staged
 
@@ -49,14 +60,19 @@ _TIME_PARTS = "%d/%b/%Y:%H:%M:%S %z"
 
 
 class Tally:
-    """Counts the lines that a scan reads, those of them that `replaced` counts, those it
-    rejects, and those that `malformed` counts in what it keeps; has the figures of the scan that came farthest."""
+    """Counts the lines that a scan reads, those of them that `replaced` and `rescued`
+    count, those it rejects, and those that `malformed` counts in what it keeps; has the
+    figures of the scan that came farthest."""
 
     def __init__(
-        self, malformed: Count = lambda _: 0, replaced: Count = lambda _: 0
+        self,
+        malformed: Count = lambda _: 0,
+        replaced: Count = lambda _: 0,
+        rescued: Count = lambda _: 0,
     ) -> None:
-        self._most = {LINES: 0, REJECTED: 0, MALFORMED: 0, REPLACED: 0}
+        self._most = dict.fromkeys((LINES, REJECTED, MALFORMED, REPLACED, RESCUED), 0)
         self._malformed, self._replaced = malformed, replaced
+        self._rescued = rescued
 
     def get(self) -> dict[str, int]:
         return self._most
@@ -69,6 +85,7 @@ class Tally:
             kept = step(batch)
             own[LINES] += batch.num_rows
             own[REPLACED] += self._replaced(batch)
+            own[RESCUED] += self._rescued(batch)
             own[REJECTED] += batch.num_rows - kept.num_rows
             own[MALFORMED] += self._malformed(kept)
             if own[LINES] >= self._most[LINES]:
@@ -80,11 +97,12 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """A table of `q.lines()`."""
+    """A table of what files have."""
 
     table: DataFrame
     files: Files
     tally: Tally
+    schema: pa.Schema
 
     def scan(self, step: Step) -> Iterator[pa.RecordBatch]:
         """Read all lines; give what a step makes of them."""
@@ -144,22 +162,23 @@ class DuckTables:
         failed = (stream.failed for stream in self._streams if stream.failed)
         return next(failed, error)
 
-    def find_bad(self, messages: Iterable[Given], allow: Sequence[str]) -> list[Bad]:
+    def find_bad(
+        self, messages: Iterable[Given], allow: Sequence[str], layout: Layout
+    ) -> list[Bad]:
         every, bad = attachments.listed(messages, allow)
-        files = Files(every, remote.allow(allow), self._threads, attachments.checked)
+        every = [file for file in every if layout.takes(file)]
+        files = Files(every, remote.allow(allow), self._threads, layout.checked)
         for batch in files.batches(_same):
             bad += [Bad(*row.values()) for row in batch.to_pylist()]
         return bad
 
-    def lines(
-        self, every: Sequence[File], allow: Sequence[str]
+    def rows(
+        self, every: Sequence[File], allow: Sequence[str], layout: Layout
     ) -> tuple[DataFrame, Counts]:
-        files = Files(every, remote.allow(allow), self._threads)
-        tally = Tally(replaced=_replaced)
-        table = self._table(
-            attachments.schema(), lambda: files.batches(tally.scan(_same))
-        )
-        self._read.append(_Read(table, files, tally))
+        files = Files(every, remote.allow(allow), self._threads, layout.batches)
+        tally = Tally(replaced=attachments.replaced, rescued=schemas.rescued)
+        table = self._table(layout.schema, lambda: files.batches(tally.scan(_same)))
+        self._read.append(_Read(table, files, tally, layout.schema))
         return table, tally
 
     def split(
@@ -183,7 +202,7 @@ class DuckTables:
         what `lines` gave; else it is kept first."""
         for read in self._read:
             if read.table is lines:
-                return attachments.schema(), read.scan
+                return read.schema, read.scan
         name, conn = self._name(), self.session.conn
         lines.relation.create(name)
 
@@ -210,10 +229,6 @@ class DuckTables:
 
 def _same(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch
-
-
-def _replaced(batch: pa.RecordBatch) -> int:
-    return attachments.replaced(batch.column("line"))
 
 
 # ---- lines of files

@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING, Protocol, TypedDict
 
 from rq.errors import BadInput
+from rq.spark import schemas
 from rq.spark.functions import F
 from rq.words import visible
 
@@ -19,7 +21,7 @@ _WIDTH = 120  # characters of each
 _PATIENCE = 2.0  # seconds until Spark has told what an action that has ended counted
 _LOOK = 0.02
 LINES, REJECTED, MALFORMED = "lines", "rejected", "malformed"
-REPLACED = "replaced"
+REPLACED, RESCUED = "replaced", "rescued"
 MALFORMED_MARK, _FITS = "_rq_malformed", "_rq_fits"  # columns beside lines
 
 
@@ -28,10 +30,11 @@ class Most(TypedDict, total=False):
 
     most_rejects: float
     most_replaced: float
+    most_rescued: float
 
 
 class Counts(Protocol):
-    """Figures of rows, by name: `lines`, `replaced`, `rejected`, `malformed`."""
+    """Figures of rows, by name: `lines`, `replaced`, `rescued`, `rejected`, `malformed`."""
 
     def get(self) -> Mapping[str, int] | None:
         """Return them; None: nothing has read the rows."""
@@ -110,6 +113,38 @@ class Parsed:
         return int(counts[MALFORMED]) if counts else 0
 
 
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Rows of files, those that do not fit among them."""
+
+    table: DataFrame
+    counted: Counts
+    most_rescued: float | None  # share of the rows; None: not all
+
+    def check(self, most_rescued: float | None = None) -> None:
+        """Raise BadInput if too many rows do not fit: more than `most_rescued`, else than
+        what the reading was told. Nothing when none were read."""
+        rows, rescued = count_of(self.counted), self.rescued()
+        limit = self.most_rescued if most_rescued is None else most_rescued
+        if not rescued or (
+            rescued < rows if limit is None else rescued <= limit * rows
+        ):
+            return
+        does_not_fit = F.col(schemas.RESCUED).isNotNull()
+        samples = "; ".join(
+            f"{row['file']} line {row[schemas.LINE]}: {row[schemas.RESCUED]!r:.{_WIDTH}}"
+            for row in self.table.where(does_not_fit).take(_SAMPLES)
+        )
+        most = "" if limit is None else f", at most {limit:.0%} may"
+        raise BadInput(
+            f"{rescued:,} of {rows:,} rows do not fit their columns{most}: {samples}"
+        )
+
+    def rescued(self) -> int:
+        """Return how many do not fit."""
+        return count_of(self.counted, RESCUED)
+
+
 def marked(lines: DataFrame, fits: Column, malformed: Column) -> Counted:
     """Count lines, those that do not fit, and those that are malformed, which fit as
     well; the observed ones have columns that say what they are."""
@@ -130,12 +165,26 @@ def marked(lines: DataFrame, fits: Column, malformed: Column) -> Counted:
     )
 
 
-def counted(lines: DataFrame) -> Counted:
-    """Count lines, and those that hold U+FFFD."""
+def counted(rows: DataFrame) -> Counted:
+    """Count lines, or rows of files, those that hold U+FFFD, and those that do not fit."""
     from pyspark.sql import functions
 
-    is_replaced = functions.when(functions.col("line").contains("\ufffd"), 1)
-    return Counted(lines, _all_lines(), functions.count(is_replaced).alias(REPLACED))
+    no = functions.lit(False)
+    holds = (
+        functions.coalesce(functions.col(f"`{name}`").contains("\ufffd"), no)
+        for name, kind in rows.dtypes
+        if kind == schemas.STRING and name not in schemas.BEFORE
+    )
+    is_replaced = functions.when(reduce(lambda a, b: a | b, holds, no), 1)
+    is_structured = schemas.RESCUED in rows.columns
+    rescued = functions.col(schemas.RESCUED if is_structured else "line")
+    is_rescued = functions.when(functions.lit(is_structured), rescued)
+    return Counted(
+        rows,
+        _all_lines(),
+        functions.count(is_replaced).alias(REPLACED),
+        functions.count(is_rescued).alias(RESCUED),
+    )
 
 
 def _all_lines() -> Column:

@@ -21,7 +21,6 @@ from rq.spark import (
     duck,
     failures,
     given,
-    remote,
     sending,
 )
 from rq.spark.driver import Driver
@@ -81,8 +80,7 @@ def _try(job: Job, q: Work) -> Endings:
         ids = [message.msg_id for message in q.messages]
         if first is None or first.msg_id not in ids:
             raise
-        allow = remote.texts(os.environ)
-        bad = [first, *q.strays, *q.tables.find_bad(q.messages, allow)]
+        bad = [first, *q.strays, *q.find_bad()]
         return {entry.msg_id: _end_of(entry) for entry in bad}
     return {}
 

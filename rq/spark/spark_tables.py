@@ -1,4 +1,4 @@
-"""Tables on Spark: `q.lines()`, and `q.write`, whose rows pass through no other process."""
+"""Tables on Spark: `q.lines()` and rows of files, and `q.write`, whose rows pass through no other process."""
 
 from __future__ import annotations
 
@@ -23,14 +23,17 @@ from rq.spark import (
     attachments,
     expectations,
     functions,
+    layouts,
     leftovers,
     parsing,
     remote,
+    schemas,
     staging,
 )
 from rq.spark.attachments import Bad, File
 from rq.spark.expectations import Counts, Parsed
 from rq.spark.given import Given
+from rq.spark.layouts import LINES, Layout
 from rq.spark.progress import OnSpark
 from rq.spark.remote import Allow
 from rq.spark.staging import Stage, Staged
@@ -46,10 +49,7 @@ SCHEMA = "msg_id string, src string, file string, lineno long, line string"
 _BAD_FILES = "msg_id string, why string, passing boolean"
 
 Way = Callable[[File, Allow], "Iterator[pa.RecordBatch]"]
-_WAYS: dict[str, tuple[str, Way]] = {
-    "lines": (SCHEMA, attachments.batches),
-    "bad": (_BAD_FILES, attachments.checked),
-}
+_ROWS, _BAD = "rows", "bad"  # what is wanted of files
 PART = 64 * 1024 * 1024  # bytes, about
 _BLOCK = 1024 * 1024
 
@@ -65,14 +65,17 @@ class SparkTables:
         self.session = session
         self.watched = OnSpark(session)
 
-    def lines(
-        self, every: Sequence[File], allow: Sequence[str]
+    def rows(
+        self, every: Sequence[File], allow: Sequence[str], layout: Layout
     ) -> tuple[DataFrame, Counts]:
-        counted = expectations.counted(rows(self.session, every, allow))
+        table = _reader(self.session, every, allow, layout).load()
+        counted = expectations.counted(table)
         return counted.observed, counted
 
-    def find_bad(self, messages: Iterable[Given], allow: Sequence[str]) -> list[Bad]:
-        return find_bad(self.session, messages, allow)
+    def find_bad(
+        self, messages: Iterable[Given], allow: Sequence[str], layout: Layout
+    ) -> list[Bad]:
+        return find_bad(self.session, messages, allow, layout)
 
     def split(
         self, lines: DataFrame, form: str, most_rejects: float | None
@@ -166,47 +169,56 @@ def rows(
 ) -> DataFrame:
     """Return the lines of files as a DataFrame of SCHEMA; large ones are read in parts
     of about so many bytes."""
-    return _reader(spark, every, allow, "lines").option("part", str(part)).load()
+    return _reader(spark, every, allow, LINES).option("part", str(part)).load()
 
 
 def find_bad(
-    spark: SparkSession, messages: Iterable[Given], allow: Sequence[str]
+    spark: SparkSession,
+    messages: Iterable[Given],
+    allow: Sequence[str],
+    layout: Layout = LINES,
 ) -> list[Bad]:
     """Look through all files of messages; return those that cannot be read."""
     every, bad = attachments.listed(messages, allow)
-    reader = _reader(spark, every, allow, "bad")
+    every = [file for file in every if layout.takes(file)]
+    reader = _reader(spark, every, allow, layout).option("of", _BAD)
     spoiled = reader.load().collect() if every else []
     return [*bad, *(Bad(*row) for row in spoiled)]
 
 
 def _reader(
-    spark: SparkSession, every: Sequence[File], allow: Sequence[str], what: str
+    spark: SparkSession, every: Sequence[File], allow: Sequence[str], layout: Layout
 ) -> DataFrameReader:
     spark.dataSource.register(Lines)
     groups = max(1, spark.sparkContext.defaultParallelism) * 4
     text = json.dumps([astuple(file) for file in every])
-    reader = spark.read.format(LINES_FORMAT).option("files", text).option("of", what)
+    reader = spark.read.format(LINES_FORMAT).option("files", text).option("of", _ROWS)
     reader = reader.option("allow", json.dumps(list(allow)))
+    reader = reader.option("layout", layout.text()).option("part", str(PART))
     return reader.option("groups", str(groups))
 
 
 class Lines(DataSource):
-    """The source behind `q.lines()`."""
+    """The source behind `q.lines()` and `q.csv()`."""
 
     @classmethod
     def name(cls) -> str:
         return LINES_FORMAT
 
     def schema(self) -> str:
-        schema, _ = _WAYS[self.options["of"]]
-        return schema
+        layout = layouts.parsed(self.options["layout"])
+        if self.options["of"] == _BAD:
+            return _BAD_FILES
+        return schemas.table(layout.columns) if layout.columns else SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
         every = [File(*fields) for fields in json.loads(self.options["files"])]
         allow = json.loads(self.options["allow"])
-        if "part" in self.options:
+        layout = layouts.parsed(self.options["layout"])
+        is_bad = self.options["of"] == _BAD
+        if layout.can_be_parted and not is_bad:
             every = parted(every, int(self.options["part"]))
-        _, way = _WAYS[self.options["of"]]
+        way = layout.checked if is_bad else layout.batches
         return Reader(every, int(self.options["groups"]), way, allow)
 
 

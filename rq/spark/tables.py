@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from rq.spark.attachments import Bad, File
 from rq.spark.expectations import Counts, Parsed
 from rq.spark.given import Given
+from rq.spark.layouts import Layout
 from rq.spark.progress import Watched
 from rq.spark.staging import Stage, Staged
 
@@ -31,12 +32,15 @@ class Tables(Protocol):
     def watched(self) -> Watched:
         """What tells how far it is, and ends it."""
 
-    def lines(
-        self, every: Sequence[File], allow: Sequence[str]
+    def rows(
+        self, every: Sequence[File], allow: Sequence[str], layout: Layout
     ) -> tuple[DataFrame, Counts]:
-        """Return the lines of files, and what counts them when they are read."""
+        """Return the lines of files, or what else they hold, and what counts that when
+        it is read."""
 
-    def find_bad(self, messages: Iterable[Given], allow: Sequence[str]) -> list[Bad]:
+    def find_bad(
+        self, messages: Iterable[Given], allow: Sequence[str], layout: Layout
+    ) -> list[Bad]:
         """Look through all files of messages; return those that cannot be read."""
 
     def split(

@@ -15,10 +15,19 @@ from typing import TYPE_CHECKING, Protocol
 from rq.errors import BadInput
 from rq.message.table import PARAMS
 from rq.scripts.pipe import Verb
-from rq.spark import attachments, expectations, remote, results, staging, targets
+from rq.spark import (
+    attachments,
+    expectations,
+    layouts,
+    remote,
+    results,
+    staging,
+    targets,
+)
 from rq.spark.attachments import Bad, File
-from rq.spark.expectations import REPLACED, Counts, Most, Parsed, count_of
+from rq.spark.expectations import REPLACED, Counts, Most, Parsed, Read, count_of
 from rq.spark.given import Batch, Given
+from rq.spark.layouts import LINES, HowCsv, Layout
 from rq.spark.remote import ADDRESSES
 from rq.spark.sending import Letter
 from rq.spark.tables import Tables
@@ -63,6 +72,8 @@ class Work:
         self._outlet = outlet
         self._files: list[Path] = []
         self._parsed: list[Parsed] = []
+        self._read: list[Read] = []
+        self._layouts: list[Layout] = []  # what was read of files
         self._figures = Figures()
         self.writes = Writes(batch.queue, batch.batch_id)
         self.checked: list[str] = []  # what was expected, and holds
@@ -101,13 +112,63 @@ class Work:
         """Return the lines of all attachments, and of what each `param1` leads to, as
         a DataFrame: msg_id, src, file, lineno, line. A message that has neither fails,
         unless `allow_empty`."""
-        allow = remote.texts(os.environ)
+        self._demand_input(allow_empty)
+        return self._rows(LINES)[0]
+
+    def csv(
+        self,
+        schema: str,
+        only: str = "*",
+        most_rescued: float | None = None,
+        allow_empty: bool = False,
+        **how: Unpack[HowCsv],
+    ) -> DataFrame:
+        """Return the rows of CSV files, of those whose names are as `only`, as a
+        DataFrame: msg_id, src, file, lineno, the columns of `schema`, which are found by
+        the first line, and `_rescued`.
+
+        A row that does not fit has its text there, and null for what is no value of its
+        column. If none of the rows fits, or more than a share of `most_rescued` does not,
+        the job has failed.
+        """
+        return self._structured(
+            layouts.csv(schema, only, how), most_rescued, allow_empty
+        )
+
+    def _structured(
+        self, layout: Layout, most_rescued: float | None, allow_empty: bool
+    ) -> DataFrame:
+        if most_rescued is not None:
+            _demand_share("most_rescued", most_rescued)
+        self._demand_input(allow_empty)
+        table, counts = self._rows(layout)
+        self._read.append(Read(table, counts, most_rescued))
+        return table
+
+    def _demand_input(self, allow_empty: bool) -> None:
         self.strays = [] if allow_empty else attachments.empty(self.messages)
         self._raise_first()
-        every = attachments.files(self.messages, allow)
-        lines, counts = self.tables.lines(every, allow)
+
+    def _rows(self, layout: Layout) -> tuple[DataFrame, Counts]:
+        allow = remote.texts(os.environ)
+        self._layouts.append(layout)
+        every = [
+            file
+            for file in attachments.files(self.messages, allow)
+            if layout.takes(file)
+        ]
+        table, counts = self.tables.rows(every, allow, layout)
         self._figures.read(every, counts)
-        return lines
+        return table, counts
+
+    def find_bad(self) -> list[Bad]:
+        """Look through all files that were to be read; return which cannot be."""
+        allow = remote.texts(os.environ)
+        return [
+            bad
+            for layout in self._layouts or [LINES]
+            for bad in self.tables.find_bad(self.messages, allow, layout)
+        ]
 
     def parse(
         self, lines: DataFrame, form: str, most_rejects: float | None = None
@@ -146,9 +207,9 @@ class Work:
     ) -> None:
         """Let the job fail unless a table has so many `rows` at least, no nulls in some
         columns, and one row for each value of others (together); and if of the lines that
-        were parsed for it more than a share of `most_rejects` does not fit, or of those
-        that were read more than `most_replaced` have bytes that are no text. The message
-        says what holds.
+        were parsed for it more than a share of `most_rejects` does not fit, or of the
+        rows of files more than `most_rescued`, or of all that was read more than
+        `most_replaced` have bytes that are no text. The message says what holds.
         """
         for name, share in most.items():
             _demand_share(f"q.expect: {name}", share)
@@ -156,7 +217,7 @@ class Work:
         nulls, keys = _columns(not_null), _columns(unique)
         with self._lines_first(most_rejects):
             holds = expectations.check(table, rows, nulls, keys)
-        self._check_lines(most_rejects)
+        self._check_lines(most_rejects, most.get("most_rescued"))
         if "most_replaced" in most:
             self._figures.check_replaced(most["most_replaced"])
         self.checked.append(holds)
@@ -239,6 +300,8 @@ class Work:
 
     def figures(self, sent: Sequence[str]) -> str:
         """Return what was read and made, as JSON; `sent`: the messages that were sent."""
+        if self._read:
+            self._figures.rescued = sum(read.rescued() for read in self._read)
         return self._figures.text(len(self.remaining), self._parsed, sent)
 
     def check(self) -> None:
@@ -249,9 +312,13 @@ class Work:
             names = ", ".join(path.name for path in self._files)
             raise BadInput(f"{names}: attached, but no q.send follows")
 
-    def _check_lines(self, most_rejects: float | None = None) -> None:
+    def _check_lines(
+        self, most_rejects: float | None = None, most_rescued: float | None = None
+    ) -> None:
         for parsed in self._parsed:
             parsed.check(most_rejects)
+        for read in self._read:
+            read.check(most_rescued)
 
     @contextlib.contextmanager
     def _lines_first(self, most_rejects: float | None = None) -> Iterator[None]:
@@ -294,6 +361,7 @@ class Figures:
         self._files = self._bytes = 0
         self._lines: list[Counts] = []
         self._outputs: dict[str, int | None] = {}
+        self.rescued: int | None = None  # None: only lines were read
         self._began: float | None = None  # a monotonic time
 
     def began(self, engine: str) -> None:
@@ -322,6 +390,8 @@ class Figures:
         rejected = sum(entry.counts()[1] for entry in parsed)
         tables = [rows for rows in self._outputs.values() if rows is not None]
         figures: dict[str, Json] = {"messages": messages, **self._of_lines()}
+        if self.rescued is not None:
+            figures["rescued"] = self.rescued
         if parsed:
             figures["rejected"] = rejected
         if usual := [entry for entry in parsed if entry.has_malformed]:
@@ -337,7 +407,7 @@ class Figures:
         return json.dumps(figures, ensure_ascii=False)
 
     def _of_lines(self) -> dict[str, Json]:
-        """Return what was read; nothing without `q.lines()`."""
+        """Return what was read; nothing without `q.lines()` and its kin."""
         if not self._lines:
             return {}
         rows_in = sum(count_of(counted) for counted in self._lines)

@@ -4,78 +4,16 @@ alike."""
 from __future__ import annotations
 
 import json
-import os
 
 import pytest
 
 from rq.errors import BadInput
 from rq.scripts.pipe import Verb
-from rq.spark import bronze, duck, functions, jobs, literal, remote
-from rq.spark.duck_tables import DuckTables
-from rq.spark.given import Batch, Given
-from rq.spark.job_file import Job
-from rq.spark.spark_tables import SparkTables
+from rq.spark import bronze, literal, remote
+from rq.spark.given import Given
 
 HEAD = "10.0.0.1 - - [02/Jan/2026:03:04:05 +0100]"
 LONG = 8_000  # of what Java would walk by calls of itself, or again and again
-
-
-class Desk:
-    """The outlet of a job of these tests."""
-
-    def __init__(self, tables):
-        self._tables = tables
-
-    def tables(self):
-        return self._tables
-
-    def failed(self, q):
-        pass
-
-    def say(self, verb, text):
-        pass
-
-
-@pytest.fixture
-def give(tmp_path, monkeypatch):
-    """Give a function that makes a message with a file."""
-    monkeypatch.setenv("RQ_ROOT", str(tmp_path / "root"))
-    (tmp_path / "work").mkdir()
-    monkeypatch.chdir(tmp_path / "work")
-
-    def give(msg_id, name, data):
-        place = os.fsencode(tmp_path / msg_id / "attach")
-        os.makedirs(place)
-        with open(os.path.join(place, os.fsencode(name)), "wb") as file:
-            file.write(data)
-        return Given(msg_id, tmp_path / msg_id)
-
-    return give
-
-
-@pytest.fixture
-def on_each(spark):
-    """Give a function that calls a job on DuckDB and on Spark, and returns what each call
-    has become."""
-
-    def on_each(function, messages):
-        batch = Batch("b", "logs", tuple(messages))
-        own = DuckTables(duck.session(duck.Limits("200MB", 2), batch.readable), 2)
-        ended = []
-        try:
-            for tables in (own, SparkTables(spark)):
-                functions.F.use(tables.engine)
-                ended.append(jobs.call(Job(function), batch, Desk(tables), messages))
-                figures = json.loads(ended[-1].figures([]))
-                ended[-1].counted = {
-                    name: figures.get(name) for name in ("rejected", "malformed")
-                }
-        finally:
-            functions.F.use(functions.SPARK)
-            own.close()
-        return ended
-
-    return on_each
 
 
 # ---- lines

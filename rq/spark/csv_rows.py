@@ -1,0 +1,391 @@
+"""Rows of CSV, as both engines get them.
+
+A record is what the grammar below takes, and nothing is guessed: a value is without quotes
+or in quotes from its beginning to its end, in which a quote is written twice and lines may
+end. What is no record is rescued line by line, and the next line may begin one again, so a
+quote that is never closed costs a line and not a file. Arrow takes records apart, many at
+once; that it finds the same records, the grammar makes sure before. Whether a line is a
+record does not depend on where the blocks of a file end.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from rq.errors import BadInput
+from rq.spark import schemas
+from rq.spark.schemas import RESCUED, Column
+from rq.words import visible
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyarrow import csv as arrow_csv
+
+    Misfit = Callable[[arrow_csv.InvalidRow], str]
+
+_LONGEST = 16 * 1024 * 1024  # bytes of a record
+_NAMED = 20  # columns that a sentence names
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """How CSV is written."""
+
+    header: bool = True
+    delimiter: str = ","
+    quote: str = '"'  # nothing: a quote is a character as any other
+    encoding: str = ""  # nothing: UTF-8, or what the first bytes say
+    null: str = ""  # what stands for no value, without quotes
+
+    def demand(self) -> None:
+        """Raise BadInput unless it can be read."""
+        for name, usual in asdict(PLAIN).items():
+            value = getattr(self, name)
+            if not isinstance(value, type(usual)):
+                kind = type(usual).__name__
+                raise BadInput(f"q.csv: {name}={value!r:.40} is no {kind}")
+        for name, text in (("delimiter", self.delimiter), ("quote", self.quote or "x")):
+            if len(text) != 1 or not text.isascii() or text in "\r\n\0":
+                raise BadInput(f"q.csv: {name}={text!r:.20} is not one sign of ASCII")
+        if self.delimiter == self.quote:
+            raise BadInput(f"q.csv: delimiter and quote are both {self.quote!r}")
+        if self.encoding:
+            try:
+                codecs.lookup(self.encoding)
+            except LookupError:
+                raise BadInput(
+                    f"q.csv: encoding={self.encoding!r:.40} is not known"
+                ) from None
+
+
+PLAIN = Dialect()
+
+
+class Grammar:
+    """What is a record of a dialect, in bytes whose lines end with \\n."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        mark, quote = (
+            re.escape(text.encode()) for text in (dialect.delimiter, dialect.quote)
+        )
+        plain = rb"(?:[^%s%s\n][^%s\n]*+)?+" % (mark, quote, mark)
+        closed = rb"%s[^%s]*+(?:%s%s[^%s]*+)*+%s" % ((quote,) * 6)
+        value = rb"(?:%s|%s)" % (closed, plain) if quote else plain
+        record = rb"%s(?:%s%s)*+\n" % (value, mark, value)
+        self.quote = dialect.quote.encode()
+        self.record = re.compile(record)
+        self._records = re.compile(rb"(?:%s)*+" % record)
+        # What more bytes may make a record.
+        begun = rb"%s[^%s]*+(?:%s%s[^%s]*+)*+%s?" % ((quote,) * 6) if quote else b""
+        rest = rb"(?:%s|%s)" % (begun, plain) if quote else plain
+        self._begun = re.compile(rb"(?:%s%s)*+%s\Z" % (value, mark, rest))
+
+    def end(self, data: bytes, at: int) -> int:
+        """Return where records end that begin at a place."""
+        if not self.quote or self.quote not in data:
+            return data.rfind(b"\n") + 1 or at
+        parts = self._records.match(data, at)
+        return parts.end() if parts else at
+
+    def is_begun(self, data: bytes, at: int) -> bool:
+        """Whether what stands there may become a record by what follows."""
+        return self._begun.match(data, at) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some records, or a line that is none."""
+
+    data: bytes
+    line: int  # the number of its first line
+    is_whole: bool
+
+
+def pieces(texts: Iterator[bytes], grammar: Grammar, line: int = 1) -> Iterator[Piece]:
+    """Cut a text into records and lines that are none."""
+    rest = b""
+    for block in _with_end(_unix(texts)):
+        data, at = rest + block if block else rest, 0
+        if not block and data and not data.endswith(b"\n"):
+            data += b"\n"
+        while at < len(data):
+            end = grammar.end(data, at)
+            if end > at:
+                yield Piece(data[at:end], line, is_whole=True)
+            elif (
+                not block or len(data) - at > _LONGEST or not grammar.is_begun(data, at)
+            ):
+                end = data.find(b"\n", at) + 1
+                if not end:
+                    if len(data) - at > _LONGEST:
+                        raise ValueError(
+                            f"it has a line of more than {_LONGEST:,} bytes"
+                        )
+                    break
+                yield Piece(data[at:end], line, is_whole=False)
+            else:
+                break
+            line += data.count(b"\n", at, end)
+            at = end
+        rest = data[at:]
+
+
+def _unix(texts: Iterator[bytes]) -> Iterator[bytes]:
+    """Give a text whose lines end with \\n, whatever they ended with."""
+    held = b""
+    for text in texts:
+        data = held + text
+        held = b""
+        if b"\r" in data:
+            if data.endswith(b"\r"):
+                data, held = data[:-1], b"\r"
+            data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        if data:
+            yield data
+    if held:
+        yield b"\n"
+
+
+def _with_end(texts: Iterator[bytes]) -> Iterator[bytes]:
+    """Give nothing at the end."""
+    yield from texts
+    yield b""
+
+
+# ---- records as columns
+
+
+class Reader:
+    """Makes columns of the records of one file."""
+
+    def __init__(self, columns: Sequence[Column], dialect: Dialect) -> None:
+        self._columns, self._dialect = columns, dialect
+        self._grammar = Grammar(dialect)
+        self._names: list[str] = []
+
+    def rows(self, texts: Iterator[bytes]) -> Iterator[pa.RecordBatch]:
+        """Give the rows of a text: lineno, its columns, `_rescued`. BadInput."""
+        cut = pieces(texts, self._grammar)
+        if not self._dialect.header:
+            self._names = [column.name for column in self._columns]
+        for piece in cut:
+            data = piece if self._names else self._behind_header(piece)
+            if data.data:
+                yield self._batch(data)
+
+    def _behind_header(self, piece: Piece) -> Piece:
+        """Take the names of columns from the first record; return what follows it."""
+        data, at = piece.data, 0
+        while data.startswith(b"\n", at):
+            at += 1
+        record = self._grammar.record.match(data, at)
+        if record is None:
+            if at < len(data):
+                raise BadInput("its first line is no CSV: a quote is not closed there")
+            return Piece(b"", piece.line, is_whole=True)
+        self._names = _header(_text(record[0]), self._dialect)
+        self._demand_columns()
+        end = record.end()
+        return Piece(data[end:], piece.line + data.count(b"\n", 0, end), is_whole=True)
+
+    def _demand_columns(self) -> None:
+        wanted = [column.name for column in self._columns]
+        for name in wanted:
+            count = self._names.count(name)
+            if count != 1:
+                has = f"{count} columns" if count else "no column"
+                raise BadInput(
+                    f"it has {has} {name!r:.60}: its first line names "
+                    f"{visible.line(', '.join(self._names[:_NAMED]))}"
+                )
+
+    def _batch(self, piece: Piece) -> pa.RecordBatch:
+        text = _text(piece.data)
+        if not piece.is_whole:
+            return self._without_cells([piece.line], [text])
+        table, misfits = self._taken_apart(text)
+        records = Records(text, piece.line, len(table) + len(misfits), self._grammar)
+        fits = sorted({*range(records.count)} - {*misfits}) if misfits else None
+        rows = self._typed(table, records, fits)
+        if not misfits:
+            return rows
+        lines = [records.line(number) for number in misfits]
+        rescued = self._without_cells(lines, [records.text(n) for n in misfits])
+        return _joined([rows, rescued])
+
+    def _taken_apart(self, text: bytes) -> tuple[pa.Table, list[int]]:
+        """Return the cells of records, as texts, and which of the records have another
+        number of columns."""
+        import pyarrow as pa
+        from pyarrow import csv as arrow_csv
+
+        misfits = list[int]()
+
+        def misfit(row: arrow_csv.InvalidRow) -> str:
+            misfits.append(row.number - 1)
+            return "skip"
+
+        numbers = [str(number) for number in range(len(self._names))]
+        wanted = [str(self._names.index(column.name)) for column in self._columns]
+        table = arrow_csv.read_csv(
+            pa.BufferReader(text),
+            arrow_csv.ReadOptions(
+                column_names=numbers, use_threads=False, block_size=len(text) + 1
+            ),
+            self._parsing(text, misfit),
+            arrow_csv.ConvertOptions(
+                column_types=dict.fromkeys(wanted, pa.string()),
+                include_columns=wanted,
+                null_values=[self._dialect.null],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+            ),
+        )
+        return table, misfits
+
+    def _parsing(self, text: bytes, misfit: Misfit) -> arrow_csv.ParseOptions:
+        from pyarrow import csv as arrow_csv
+
+        quote = self._dialect.quote
+        has_quotes = bool(quote) and quote.encode() in text
+        return arrow_csv.ParseOptions(
+            delimiter=self._dialect.delimiter,
+            quote_char=quote if has_quotes else False,
+            newlines_in_values=has_quotes,
+            invalid_row_handler=misfit,
+        )
+
+    def _typed(
+        self, table: pa.Table, records: Records, fits: list[int] | None
+    ) -> pa.RecordBatch:
+        """Return the cells of records as values; `fits`: which records they are of, None:
+        all."""
+        import pyarrow as pa
+
+        cells, spoiled = list[pa.Array](), set[int]()
+        for column, texts in zip(self._columns, table.columns, strict=True):
+            text = _whole(texts)
+            cells.append(schemas.values(text, column))
+            spoiled.update(_spoiled(text, cells[-1]))
+        numbers = fits or range(records.count)
+        rescued = (
+            [
+                records.text(number) if index in spoiled else None
+                for index, number in enumerate(numbers)
+            ]
+            if spoiled
+            else None
+        )
+        return self._batch_of(records.lines(fits), cells, rescued)
+
+    def _without_cells(
+        self, lines: Sequence[int], texts: Sequence[bytes]
+    ) -> pa.RecordBatch:
+        import pyarrow as pa
+
+        cells = [pa.nulls(len(lines), column.types[0]) for column in self._columns]
+        return self._batch_of(pa.array(lines, pa.int64()), cells, texts)
+
+    def _batch_of(
+        self,
+        lines: pa.Array,
+        cells: Sequence[pa.Array],
+        texts: Sequence[bytes | None] | None,
+    ) -> pa.RecordBatch:
+        import pyarrow as pa
+
+        rescued = (
+            pa.nulls(len(lines), pa.string())
+            if texts is None
+            else pa.array([_as_text(text) for text in texts], pa.string())
+        )
+        names = [schemas.LINE, *(column.in_table for column in self._columns), RESCUED]
+        return pa.RecordBatch.from_arrays([lines, *cells, rescued], names)
+
+
+class Records:
+    """The records of a piece: on which lines they begin, and their texts."""
+
+    def __init__(self, text: bytes, line: int, count: int, grammar: Grammar) -> None:
+        self._text, self._line, self._grammar = text, line, grammar
+        self.count = count
+        # Each record is a line, as most are.
+        self._is_even = text.count(b"\n") == count
+
+    @cached_property
+    def _all(self) -> list[tuple[int, bytes]]:
+        if self._is_even:
+            lines = self._text.split(b"\n")[:-1]
+            return list(enumerate(lines, self._line))
+        every, line = list[tuple[int, bytes]](), self._line
+        for record in self._grammar.record.finditer(self._text):
+            if record[0] != b"\n":
+                every.append((line, record[0].removesuffix(b"\n")))
+            line += record[0].count(b"\n")
+        return every
+
+    def text(self, number: int) -> bytes:
+        return self._all[number][1]
+
+    def line(self, number: int) -> int:
+        return self._line + number if self._is_even else self._all[number][0]
+
+    def lines(self, numbers: list[int] | None) -> pa.Array:
+        """Return on which lines some records begin; None: all of them."""
+        import pyarrow as pa
+
+        if self._is_even and numbers is None:
+            return pa.array(range(self._line, self._line + self.count), pa.int64())
+        wanted = range(self.count) if numbers is None else numbers
+        return pa.array([self.line(number) for number in wanted], pa.int64())
+
+
+def _spoiled(texts: pa.Array, cells: pa.Array) -> list[int]:
+    """Return which cells have no value though their texts are not empty."""
+    from pyarrow import compute
+
+    if cells.null_count == texts.null_count:
+        return []
+    lost = compute.and_(compute.is_null(cells), compute.is_valid(texts))
+    is_lost = compute.and_(lost, compute.fill_null(compute.not_equal(texts, ""), False))
+    return list(compute.indices_nonzero(is_lost).to_pylist())
+
+
+def _header(text: bytes, dialect: Dialect) -> list[str]:
+    lines = io.StringIO(text.decode("utf-8"), newline="")
+    mark = dialect.delimiter
+    reader = (
+        csv.reader(lines, delimiter=mark, quotechar=dialect.quote, strict=True)
+        if dialect.quote
+        else csv.reader(lines, delimiter=mark, quoting=csv.QUOTE_NONE, strict=True)
+    )
+    return [name.strip() for name in next(reader)]
+
+
+def _text(data: bytes) -> bytes:
+    """Return a text as UTF-8: what is none becomes U+FFFD."""
+    if data.isascii():
+        return data
+    return data.decode("utf-8", "replace").encode("utf-8")
+
+
+def _as_text(text: bytes | None) -> str | None:
+    return None if text is None else text.rstrip(b"\n").decode("utf-8")
+
+
+def _whole(texts: pa.ChunkedArray) -> pa.Array:
+    """Return a column as one array."""
+    return texts.combine_chunks() if texts.num_chunks != 1 else texts.chunk(0)
+
+
+def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    return pa.concat_batches(batches)

@@ -1,0 +1,184 @@
+"""Columns that a job states, or that were inferred: their names and types, and texts as
+values of these.
+
+Both engines get values from here, so a cell is the same on both: a text is a value of a type
+if Arrow takes all of it for one, without rounding, and else it does not fit.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rq.errors import BadInput
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+LINE = "lineno"
+BEFORE = ("msg_id", "src", "file", LINE)  # columns of RQ's own, before those of a file
+RESCUED = "_rescued"  # the column behind them: the text of a row that does not fit
+_OWN = {*BEFORE, RESCUED}
+_COLUMN = re.compile(
+    r"\s*(?:`(?P<quoted>[^`]+)`|(?P<plain>\w+))\s+"
+    r"(?P<kind>[a-z_]+(?:\s*\(\s*\d+\s*,\s*\d+\s*\))?)\s*(?:,|\Z)",
+    re.IGNORECASE,
+)
+_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+_DIGITS = 38  # of a decimal, at most
+# What a type may be called, and its name in Spark.
+_KINDS = {
+    **dict.fromkeys(("string", "text", "varchar"), "string"),
+    **dict.fromkeys(("int", "integer"), "int"),
+    **dict.fromkeys(("long", "bigint"), "bigint"),
+    **dict.fromkeys(("double", "float"), "double"),
+    **dict.fromkeys(("boolean", "bool"), "boolean"),
+    "date": "date",
+    "timestamp": "timestamp",
+}
+STRING = "string"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A column of files."""
+
+    name: str  # in the files
+    kind: str  # as Spark calls it
+
+    @property
+    def in_table(self) -> str:
+        """Its name in a table, where some names are RQ's own."""
+        return f"{self.name}_" if self.name in _OWN else self.name
+
+    @property
+    def types(self) -> list[pa.DataType]:
+        """What a text may be read as, the first that takes it: a time without a zone is
+        one of UTC. The first is the type of the column."""
+        import pyarrow as pa
+
+        if parts := _DECIMAL.fullmatch(self.kind):
+            return [pa.decimal128(int(parts[1]), int(parts[2]))]
+        return {
+            "string": [pa.string()],
+            "int": [pa.int32()],
+            "bigint": [pa.int64()],
+            "double": [pa.float64()],
+            "boolean": [pa.bool_()],
+            "date": [pa.date32()],
+            "timestamp": [pa.timestamp("us", "UTC"), pa.timestamp("us")],
+        }[self.kind]
+
+
+def parsed(text: str) -> tuple[Column, ...]:
+    """Return the columns of `id long, price decimal(10,2)`; BadInput.
+
+    >>> [f"{column.name}: {column.kind}" for column in parsed("id long, `a b` Text")]
+    ['id: bigint', 'a b: string']
+    """
+    columns, at = list[Column](), 0
+    while at < len(text):
+        parts = _COLUMN.match(text, at)
+        if parts is None:
+            raise BadInput(
+                f"schema: {text[at:].strip()!r:.60} is no column: say NAME TYPE, as in "
+                "'id long, price decimal(10,2)', and names with blanks in backquotes"
+            )
+        name = parts["quoted"] or parts["plain"]
+        columns.append(Column(name=name, kind=_kind(parts["kind"])))
+        at = parts.end()
+    _demand_different(columns)
+    return tuple(columns)
+
+
+def _kind(text: str) -> str:
+    kind = "".join(text.lower().split())
+    if parts := _DECIMAL.fullmatch(kind):
+        digits, behind = int(parts[1]), int(parts[2])
+        if not 1 <= digits <= _DIGITS or behind > digits:
+            raise BadInput(f"schema: {kind} is none: at most {_DIGITS} digits")
+        return kind
+    if kind not in _KINDS:
+        types = ", ".join(sorted({*_KINDS.values()}))
+        raise BadInput(f"schema: {text!r:.40} is no type: {types}, decimal(10,2)")
+    return _KINDS[kind]
+
+
+def _demand_different(columns: Sequence[Column]) -> None:
+    in_table = [column.in_table.lower() for column in columns]
+    if not columns:
+        raise BadInput("schema: it has no columns")
+    if twice := [name for name in in_table if in_table.count(name) > 1]:
+        raise BadInput(f"schema: there are two columns {twice[0]!r:.60}")
+
+
+def described(columns: Sequence[Column]) -> str:
+    """Return columns as `parsed` reads them, and Spark does."""
+    return ", ".join(f"`{column.name}` {column.kind}" for column in columns)
+
+
+def table(columns: Sequence[Column]) -> str:
+    """Return those of a table of files: with RQ's own, in Spark's words."""
+    in_table = [Column(name=column.in_table, kind=column.kind) for column in columns]
+    own = "msg_id string, src string, file string, lineno bigint"
+    return f"{own}, {described(in_table)}, {RESCUED} string"
+
+
+def arrow(columns: Sequence[Column]) -> pa.Schema:
+    """Return the same in Arrow's."""
+    import pyarrow as pa
+
+    own = [(name, pa.string()) for name in BEFORE[:-1]]
+    in_table = [(column.in_table, column.types[0]) for column in columns]
+    return pa.schema([*own, (LINE, pa.int64()), *in_table, (RESCUED, pa.string())])
+
+
+def rescued(rows: pa.RecordBatch) -> int:
+    """Return how many rows do not fit."""
+    if RESCUED not in rows.schema.names:
+        return 0
+    column = rows.column(RESCUED)
+    return len(column) - int(column.null_count)
+
+
+# ---- texts as values
+
+
+def values(texts: pa.Array, column: Column) -> pa.Array:
+    """Return texts as values of a column; null is what is empty, or does not fit."""
+    first, *others = column.types
+    if column.kind == STRING:
+        return texts
+    for kind in (first, *others):
+        whole = _cast(texts, kind)
+        if whole is not None:
+            return whole.cast(first)
+    return _halves(texts, column)
+
+
+def _halves(texts: pa.Array, column: Column) -> pa.Array:
+    """Do so where some do not fit: what cannot be cast as a whole is, in halves."""
+    import pyarrow as pa
+
+    count = len(texts)
+    if count == 1:
+        return pa.nulls(1, column.types[0])
+    parts = [values(texts[: count // 2], column), values(texts[count // 2 :], column)]
+    return pa.concat_arrays(parts)
+
+
+def _cast(texts: pa.Array, kind: pa.DataType) -> pa.Array | None:
+    import pyarrow as pa
+    from pyarrow import compute
+
+    # Arrow takes 0x1F for a whole number.
+    if pa.types.is_integer(kind):
+        for letter in "xX":
+            if compute.any(compute.match_substring(texts, letter)).as_py():
+                return None
+    try:
+        return texts.cast(kind)
+    except pa.ArrowInvalid:
+        return None

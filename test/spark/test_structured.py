@@ -1,0 +1,197 @@
+"""Rows of files, as other people's machines write them: both engines give the same cells."""
+
+from __future__ import annotations
+
+import bz2
+import codecs
+import gzip
+import json
+import lzma
+from decimal import Decimal
+
+import pytest
+
+from rq.errors import BadInput
+from rq.scripts.pipe import Verb
+from rq.spark import csv_rows, layouts, schemas
+from rq.spark.csv_rows import Dialect
+
+SCHEMA = "id long, name string, price decimal(10,2), day date, at timestamp, ok boolean"
+HEAD = "id,name,price,day,at,ok\n"
+ROW = "1,a,1.50,2026-01-02,2026-01-02 03:04:05,true\n"
+PLAIN = f"{HEAD}{ROW}2,b,2,2026-01-03,2026-01-02T03:04:05+01:00,0\n"
+ODD = {
+    "plain": PLAIN.encode(),
+    "mark": codecs.BOM_UTF8 + PLAIN.encode(),
+    "crlf": PLAIN.replace("\n", "\r\n").encode(),
+    "cr": PLAIN.replace("\n", "\r").encode(),
+    "utf16": PLAIN.replace(",a,", ",ä😀,").encode("utf-16"),
+    "utf16-le": PLAIN.encode("utf-16-le"),
+    "utf32": PLAIN.encode("utf-32"),
+    "gz": gzip.compress(PLAIN.encode()),
+    "two-gz": gzip.compress(PLAIN.encode()) + gzip.compress(ROW.encode()),
+    "bz2": bz2.compress(PLAIN.encode()),
+    "xz": lzma.compress(PLAIN.encode()),
+    "empty": b"",
+    "blank": b"\n\r\n\n",
+    "header-only": HEAD.encode(),
+    "header-without-end": HEAD.encode().rstrip(),
+    "blank-lines": f"\n\n{HEAD}\n{ROW}\n\n{ROW}\n".encode(),
+    "no-end": PLAIN.encode().rstrip(),
+    "other-order": b"ok,at,day,price,name,id,more\n1,,,1,x,5,6\n",
+    "quotes": f'{HEAD}1,"a ""b"", c",,,,\n2,"",,,,\n3,5" pipe,,,,\n"4",,"1",,,\n'.encode(),
+    "lines-in-quotes": f'{HEAD}1,"a\n\nb",,,,\n2,"\r\n",,,,\n3,c,,,,\n'.encode(),
+    "never-closed": f'{HEAD}1,"a,,,,\n2,b,,,,\n3,"c",,,,\n'.encode(),
+    "behind-quote": f'{HEAD}1,"a"b,,,,\n2,b,,,,\n'.encode(),
+    "broken": f"{HEAD}1,a\n{ROW}2,b,,,,,,\n,\nx,y,z,2026-02-30,now,maybe\n".encode(),
+    "values": f"{HEAD}0x1f,,,,,\n 1,,,,,\n+1,,,,,\n{9 * 10**18 * 2},,,,,\n1,,1.005,,,\n".encode(),
+    "bad-bytes": HEAD.encode() + b"1,a\xffb,,,,\n\xfe,\xc3\xa4,,,,\n",
+    "nul": HEAD.encode() + b"1,a\0b,,,,\n",
+    "wide": f"{HEAD}1,{'ä' * 200_000},,,,\n".encode(),
+    "blanks": f"{HEAD}1, a ,,,,\n2,  ,,,,\n   \n".encode(),
+}
+
+
+def rows_of(read):
+    """Return a job that keeps the rows of what it reads, in an order."""
+
+    def run(q):
+        rows = read(q).toArrow().to_pylist()
+        # A double that is no number equals none, not even itself.
+        cells = [tuple(map(_comparable, row.values())) for row in rows]
+        q.kept = sorted(cells, key=lambda row: (row[0], row[2], row[3]))
+
+    return run
+
+
+def _comparable(value):
+    return repr(value) if isinstance(value, float) else value
+
+
+def test_odd_files_have_the_same_cells_on_both_engines(give, on_each):
+    messages = [give(f"m-{name}", f"{name}.csv", data) for name, data in ODD.items()]
+    duck, spark = on_each(rows_of(lambda q: q.csv(SCHEMA)), messages)
+    assert duck.endings == spark.endings == {}
+    assert duck.kept == spark.kept
+    assert [json.loads(q.figures([]))["rescued"] for q in (duck, spark)] == [13, 13]
+    by_file = {}
+    for row in duck.kept:
+        by_file.setdefault(row[0].removeprefix("m-"), []).append(row[3:])
+    for name in (
+        "mark",
+        "crlf",
+        "cr",
+        "utf16-le",
+        "utf32",
+        "gz",
+        "bz2",
+        "xz",
+        "no-end",
+    ):
+        assert by_file[name] == by_file["plain"], name
+    assert [row[0] for row in by_file["two-gz"]] == [2, 3, 4]
+    assert [row[1:3] for row in by_file["lines-in-quotes"]] == [
+        *((1, "a\n\nb"), (2, "\n"), (3, "c")),
+    ]
+    assert [row[0] for row in by_file["lines-in-quotes"]] == [2, 5, 7]
+    assert [row[-1] for row in by_file["never-closed"]] == ['1,"a,,,,', None, None]
+    assert (
+        by_file.keys() & {"empty", "blank", "header-only", "header-without-end"}
+        == set()
+    )
+
+
+def test_a_value_that_fits_stays_beside_one_that_does_not(give, on_each):
+    data = f"{HEAD}x,kept,1,,,\n".encode()
+    for q in on_each(
+        rows_of(lambda q: q.csv(SCHEMA, most_rescued=1)), [give("m", "a.csv", data)]
+    ):
+        assert [row[3:7] + row[-1:] for row in q.kept] == [
+            (2, None, "kept", Decimal(1), "x,kept,1,,,")
+        ]
+
+
+def test_a_file_without_a_column_ends_its_message_alone(give, on_each):
+    messages = [
+        give("good", "a.csv", PLAIN.encode()),
+        give("bad", "b.csv", b"id,name\n1,a\n"),
+    ]
+    for q in on_each(rows_of(lambda q: q.csv(SCHEMA)), messages):
+        assert len(q.kept) == 2
+        [(msg_id, (verb, why))] = q.endings.items()
+        assert (msg_id, verb) == ("bad", Verb.ERR)
+        assert why == "b.csv: it has no column 'price': its first line names id, name"
+
+
+@pytest.mark.parametrize(
+    ("how", "data"),
+    [
+        ({"delimiter": ";"}, b"a;b\n1;x,y\n"),
+        ({"delimiter": "\t", "quote": ""}, b"a\tb\n1\tx,y\n"),
+        ({"header": False}, b'1,"x,y"\n'),
+        ({"quote": "'"}, b"a,b\n1,'x,y'\n"),
+        ({"encoding": "latin-1"}, b'a,b\n1,"x,y"\n'),
+        ({"null": "NA"}, b'b,a\n"x,y",1\n'),
+    ],
+)
+def test_what_is_said_of_the_form_is_heeded(how, data):
+    reader = csv_rows.Reader(schemas.parsed("a long, b text"), Dialect(**how))
+    [batch] = [batch for batch in reader.rows(iter([data])) if batch.num_rows]
+    [row] = batch.to_pylist()
+    assert (row["a"], row["b"], row["_rescued"]) == (1, "x,y", None)
+
+
+def test_rows_do_not_depend_on_where_blocks_end():
+    for name, data in ODD.items():
+        whole = read_in(len(data) or 1, data[:5000])
+        for size in (1, 7, 64):
+            assert read_in(size, data[:5000]) == whole, name
+
+
+def read_in(size, data):
+    """Return the rows of a text that comes in blocks of a size."""
+    reader = csv_rows.Reader(schemas.parsed("id text, name text"), Dialect())
+    blocks = (data[at : at + size] for at in range(0, len(data), size))
+    try:
+        rows = [row for batch in reader.rows(blocks) for row in batch.to_pylist()]
+    except BadInput:  # what should be a header is no text
+        return "refused"
+    return sorted(rows, key=lambda row: row["lineno"])
+
+
+@pytest.mark.parametrize(
+    ("schema", "why"),
+    [
+        ("", "it has no columns"),
+        ("id", "'id' is no column"),
+        ("id long, ID text", "two columns 'id'"),
+        ("id number", "'number' is no type"),
+        ("p decimal(40,2)", "decimal\\(40,2\\) is none"),
+        ("file text, file_ text", "two columns 'file_'"),
+    ],
+)
+def test_a_schema_that_cannot_be_is_refused(schema, why):
+    with pytest.raises(BadInput, match=why):
+        schemas.parsed(schema)
+
+
+def test_columns_that_are_called_as_those_of_rq_get_another_name():
+    columns = schemas.parsed("file text, `a b` int")
+    assert schemas.arrow(columns).names == [
+        *("msg_id", "src", "file", "lineno", "file_", "a b", "_rescued"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"delimiter": "ab"},
+        {"quote": ","},
+        {"encoding": "x"},
+        {"header": "no"},
+        {"sep": ";"},
+    ],
+)
+def test_a_form_that_cannot_be_is_refused(how):
+    with pytest.raises(BadInput, match=r"^q\.csv: "):
+        layouts.csv("a text", "*", how)
