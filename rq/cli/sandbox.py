@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
-from rq.access.roles import Role
+from rq.access.roles import EVERY_QUEUE, Role
 from rq.cli import output, owner, place, sandbox_root, term
 from rq.cli.sandbox_keeper import Keeper
 from rq.errors import BadInput, Refused, RQError
@@ -78,6 +78,7 @@ def _wanted(words: list[str]) -> tuple[sandbox_root.Wanted, list[str]]:
         scandir=args.scandir,
         queues=sandbox_root.parse_queues(args.queue),
         role=Role(args.role),
+        token_queues=tuple(args.token_queue or EVERY_QUEUE),
     )
     return wanted, command
 
@@ -103,6 +104,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--role", choices=[*Role], default=Role.ADMIN, help="of the token (%(default)s)"
+    )
+    parser.add_argument(
+        "--token-queue",
+        action="append",
+        metavar="PATTERN",
+        help="the queues that the token is for, say 'mail-*'; can be repeated (every queue)",
     )
     return parser
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from rq import config, names
 from rq.access import tokens
-from rq.access.roles import Role
+from rq.access.roles import EVERY_QUEUE, Role
 from rq.builtin.webhook import signing
 from rq.config import bundled, files
 from rq.errors import BadConfig, BadInput
@@ -36,7 +36,8 @@ class Wanted:
 
     scandir: Path | None  # definitions of queues
     queues: Mapping[str, str]  # name: a script, a definition, or "" for a bundled one
-    role: Role  # of its token
+    role: Role  # of its token …
+    token_queues: tuple[str, ...] = EVERY_QUEUE  # … and the queues that this is for
 
 
 def make(root: Root, port: int, wanted: Wanted) -> dict[str, str]:
@@ -54,7 +55,7 @@ def make(root: Root, port: int, wanted: Wanted) -> dict[str, str]:
     _write_config(root, port, environment)
     files.write_secret(root.webhook_secret, f"{signed}\n")
     files.write_state(root.webhooks, {"allow": _LOOPBACKS})
-    _make_token(root, secret, wanted.role)
+    _make_token(root, secret, wanted)
     _make_queues(root, wanted)
     return environment
 
@@ -78,11 +79,12 @@ def _write_config(root: Root, port: int, environment: Mapping[str, str]) -> None
     files.write_secret_state(root.config, data)
 
 
-def _make_token(root: Root, secret: str, role: Role) -> None:
+def _make_token(root: Root, secret: str, wanted: Wanted) -> None:
     token = tokens.Token(
         name="sandbox",
         sha256=tokens.digest_of(secret),
-        role=role,
+        role=wanted.role,
+        queues=wanted.token_queues,
         created=time.time(),
         created_by="rq sandbox",
     )

@@ -177,7 +177,7 @@ def _to_json(token: Token, now: float) -> dict[str, object]:
 
 
 def _when(epoch: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M %Z", time.localtime(epoch))
+    return time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(epoch))
 
 
 # ---- lines in the audit log for what verbs do to who may do what

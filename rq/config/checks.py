@@ -22,6 +22,7 @@ from rq.config.values import (
     param_numbers,
     whole,
 )
+from rq.errors import BadInput
 from rq.message.table import PARAMS
 from rq.words import moments
 
@@ -73,27 +74,24 @@ def text(value: object) -> str:
 
 
 def seconds(value: object) -> float:
-    wrong = ValueError(f"{value!r:.60} is not a number of seconds")
+    """Return seconds, said as a number or as `90s`, `5m`, `1h30m`."""
+    wrong = ValueError(f"{value!r:.60} is not a number of seconds, as 90, 5m or 1h30m")
     if isinstance(value, bool):
         raise wrong
     try:
-        seconds = float(value)  # type: ignore[arg-type]  # a TypeError says so
-    except (TypeError, ValueError, OverflowError):
+        number = _number_of_seconds(value)
+    except (BadInput, TypeError, ValueError, OverflowError):
         raise wrong from None
-    return _at_most_a_day(seconds, value)
+    if not 0 <= number <= 86400:
+        raise ValueError(f"{value!r:.60} is not between 0 and 86400 seconds")
+    return number
 
 
-def _duration(value: object) -> float:
-    """Return seconds, said as a number or as `90s`, `5m`, `1h30m`."""
-    if isinstance(value, str):
-        return _at_most_a_day(moments.duration(value.strip()), value)
-    return seconds(value)
-
-
-def _at_most_a_day(seconds: float, said: object) -> float:
-    if not 0 <= seconds <= 86400:
-        raise ValueError(f"{said!r:.60} is not between 0 and 86400 seconds")
-    return seconds
+def _number_of_seconds(value: object) -> float:
+    try:
+        return float(value)  # type: ignore[arg-type]  # a TypeError says so
+    except ValueError:
+        return moments.duration(str(value).strip())
 
 
 def program(value: object) -> str:
@@ -210,7 +208,7 @@ def batch(value: object) -> dict[str, object]:
         raise ValueError("complete counts the messages of one value: it needs by")
     return {
         "max": whole(1, 10_000)(given["max"]),
-        "wait": _duration(given.get("wait", _BATCH_WAIT)),
+        "wait": seconds(given.get("wait", _BATCH_WAIT)),
         **{key: _param(given[key]) for key in ("by", "complete") if given.get(key)},
     }
 
@@ -357,8 +355,8 @@ _SPARK: _Checks = {
     "threads": whole(1, 1024),
     "master": master,
     "conf": _conf,
-    "idle": _duration,
-    "patience": _duration,
+    "idle": seconds,
+    "patience": seconds,
     "allow": texts,
 }
 _PULL: _Checks = {

@@ -83,7 +83,8 @@ def _rule(data: Mapping[str, Json], path: Path) -> Cron | None:
         raise BadConfig(f"{path}: {error}") from None
 
 
-def _period(period: object, path: Path) -> int:
+def _period(said: Json, path: Path) -> int:
+    period = _whole(said)
     if isinstance(period, bool) or not isinstance(period, int):
         raise BadConfig(
             f"{path}: 'period' is missing or not a whole number of seconds, and there "
@@ -97,7 +98,8 @@ def _period(period: object, path: Path) -> int:
     return period
 
 
-def _jitter(jitter: object, period: int, path: Path) -> int:
+def _jitter(said: Json, period: int, path: Path) -> int:
+    jitter = _whole(said)
     most = min(period or MOST_JITTER, MOST_JITTER)
     is_whole = isinstance(jitter, int) and not isinstance(jitter, bool)
     if not (is_whole and isinstance(jitter, int) and 0 <= jitter <= most):
@@ -127,6 +129,12 @@ def _within(expect: Json, path: Path) -> float:
             'of a minute to 400 days: {"within": "26h"}'
         )
     return seconds
+
+
+def _whole(value: Json) -> Json:
+    """Return the whole seconds of a text such as 90s or 5m; all else as it is."""
+    seconds = _seconds(value) if isinstance(value, str) else 0.0
+    return int(seconds) if seconds and seconds.is_integer() else value
 
 
 def _seconds(value: Json) -> float:

@@ -95,6 +95,17 @@ def test_a_command_has_an_rq_and_its_status_is_the_sandboxs(place):
     assert sandbox("--queue", "mail=mail.sh", *words) == (3, "done\n", "")
 
 
+@pytest.mark.slow
+def test_its_token_may_be_for_some_queues(place):
+    program(place / "mail.sh", "echo done >&3")
+    words = ("--role", "sender", "--queue", "mail=mail.sh", "--token-queue", "ma*")
+    sent = sandbox(*words, "--", sys.executable, "send.py", "mail", "x", "wait")
+    assert sent == (3, "done\n", "")
+    other = sandbox(*words, "--", sys.executable, "send.py", "debug", "x", "wait")
+    assert other[0] != 3
+    assert "not_allowed" in other[2] or "403" in other[2], other
+
+
 def test_what_failed_is_printed_with_its_log(place):
     program(place / "mail.sh", "echo no such address; echo err refused >&3")
     words = ("--", sys.executable, "send.py", "mail", "hello", "wait")

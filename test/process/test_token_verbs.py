@@ -49,6 +49,13 @@ def test_the_secret_stands_alone_on_standard_output_and_is_shown_once(root):
     assert secret not in (root.log / "audit.log").read_text()
 
 
+def test_a_token_may_last_for_seconds_and_its_end_is_said_by_the_second(root):
+    said = rq("token", "create", "a", "--for", "90s", root=root.path).stderr
+    listed = rq("token", "ls", "--json", root=root.path).stdout
+    end = time.localtime(json.loads(listed)[0]["end"])
+    assert time.strftime("until %Y-%m-%d %H:%M:%S", end) in said
+
+
 def test_the_list_tells_role_queues_and_end(root):
     create(root, "a", "--role", "viewer", "--for", "30d")
     create(root, "b", "--role", "admin", "--until", "2100-01-31")

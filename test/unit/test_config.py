@@ -72,6 +72,8 @@ def test_a_missing_mandatory_key_is_one_sentence(read, data, key):
         (main, "port", "3333", 3333),
         (main, "port", " 3333 ", 3333),
         (main, "grace", "2.5", 2.5),
+        (main, "grace", "2s", 2.0),
+        (queue, "worker_seconds", "1h30m", 5400.0),
         (main, "allow_new_queue", "true", True),
         (main, "allow_new_queue", "0", False),
         (main, "allow_new_queue", 1, True),
@@ -234,7 +236,12 @@ def test_retention_that_cannot_be_meant_is_told(said, text):
         (queue, "num_workers", "--5", "'--5' is not a whole number"),
         (queue, "num_workers", "\u00b2", "'\u00b2' is not a whole number"),
         (queue, "num_workers", "9" * 5000, "is not a whole number"),
-        (queue, "batch", {"max": 1, "wait": "soon"}, "not a duration: 'soon'; say 90"),
+        (
+            queue,
+            "batch",
+            {"max": 1, "wait": "soon"},
+            "'soon' is not a number of seconds, as 90",
+        ),
     ],
 )
 def test_a_number_that_is_none_is_refused_in_our_words(make, key, value, told):

@@ -75,6 +75,15 @@ def test_no_jumping_of_the_clock_makes_a_storm(steps, period):
         assert now < due(timer, past, now) <= now + period
 
 
+@pytest.mark.parametrize(("said", "seconds"), [("90s", 90), ("5m", 300), (60, 60)])
+def test_a_period_is_seconds_or_a_text(tmp_path, said, seconds):
+    path = tmp_path / "t.json"
+    fields = {"period": said, "jitter": "30s", "msg": {"dest": "q"}}
+    path.write_text(json.dumps(fields))
+    read = timer.parse(path)
+    assert (read.period, read.jitter) == (seconds, 30)
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -82,7 +91,7 @@ def test_no_jumping_of_the_clock_makes_a_storm(steps, period):
         ("[]", "JSON object"),
         ('{"msg": {"dest": "q"}}', "'period' is missing"),
         ('{"period": 59, "msg": {"dest": "q"}}', "at least 60"),
-        ('{"period": "60", "msg": {"dest": "q"}}', "whole number"),
+        ('{"period": "1.5s", "msg": {"dest": "q"}}', "whole number"),
         ('{"period": true, "msg": {"dest": "q"}}', "whole number"),
         ('{"period": 60}', "'msg' is missing"),
         ('{"period": 60, "msg": []}', "'msg' is missing"),
