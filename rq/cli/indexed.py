@@ -16,9 +16,10 @@ from rq.index.doors import FailureView, HitView, RunView
 from rq.index.questions import Index
 from rq.index.rows import Freshness, RunsQuestion
 from rq.layout import Root
+from rq.message.causes import Cause
 from rq.replies import TimerMiss
 from rq.rpc import client
-from rq.words.states import COUNTED
+from rq.words.states import COUNTED, State
 from rq.words.wording import duration, shortly
 
 T = TypeVar("T")
@@ -167,10 +168,17 @@ def find(root: Root, words: list[str]) -> int:
     return OK
 
 
+def _state(row: HitView) -> str:
+    is_over = row["state"] in (State.ERR, State.DISMISSED)
+    return (
+        Cause.CANCELLED if is_over and row["cause"] == Cause.CANCELLED else row["state"]
+    )
+
+
 def _hit(row: HitView) -> tuple[object, ...]:
     return (
         f"{row['queue']}/{row['msg_id']}",
-        row["state"],
+        _state(row),
         term.moment(row["accepted"]),
         _cut(" ".join(row["params"].values())),
         _cut(shortly(row["text"] or "")),

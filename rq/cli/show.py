@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from rq.cli import ids, output, owner, place, term
 from rq.layout import Root
 from rq.message import limits, lineage, next_attempt
+from rq.message.causes import Cause
 from rq.message.table import APART, PARAMS
 from rq.replies import AttachmentView, AttemptRow, AttemptsView, MessageView, health
 from rq.words import wording
@@ -73,7 +74,12 @@ def _ran(row: AttemptRow) -> str:
 
 
 def _print_story(message: MessageView) -> None:
-    phase = f" ({message['phase']})" if message.get("phase") else ""
+    is_cancelled = (
+        message["state"] == State.ERR
+        and message["result"].get("cause") == Cause.CANCELLED
+    )
+    phase = Cause.CANCELLED if is_cancelled else message.get("phase")
+    phase = f" ({phase})" if phase else ""
     state = term.state(message["state"])
     print(f"{message['queue']}/{message['msg_id']}  {state}{phase}")
     story: Mapping[str, object] = message.get("story") or {}

@@ -29,6 +29,7 @@ class Row:
     comes_back: bool = False  # the sentences say that the message runs again by itself
     is_limit: bool = False  # the attempt was ended for a limit
     is_last: bool = False  # it was tried as often as it may be
+    is_wanted: bool = False  # a person ended it, so it is acknowledged from the first
     is_lost: bool = False  # it is not known how the attempt would have ended
     lacks_word: bool = False  # the script ended, and had not properly said how
     names_delay: bool = False  # what was said begins with the seconds to wait
@@ -366,7 +367,9 @@ class Cause(StrEnum):
         Row(
             "It was cancelled in attempt {attempt} after {run}.",
             "It was {text} while it ran.",
-            "`rq retry {id}` runs it again, `rq delete {id}` removes it.",
+            "Nothing: it counts as acknowledged. `rq retry {id}` runs it again, `rq delete "
+            "{id}` removes it.",
+            is_wanted=True,
         ),
     )
     STOP = (

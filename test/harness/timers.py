@@ -58,5 +58,5 @@ def past(site: Site, name: str = "daily") -> dict[str, Any]:
 
 def sent(site: Site) -> int:
     """Return how many messages the queue has ever accepted."""
-    counts = site.queues["q"].ask("num_messages")
-    return sum(counts[state] for state in ("que", "run", "done", "err"))
+    counts = site.queues["q"].ok("detail")["counts"]
+    return sum(counts[state] for state in ("que", "run", "done", "err", "errack"))

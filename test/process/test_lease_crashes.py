@@ -177,7 +177,8 @@ def test_a_restart_forgets_no_cancel(queue, end):
     assert news["cancels"] == {msg_id: "cancelled by anna"}
     assert say(queue, "renew", taken)["cancel"] == "cancelled by anna"
     assert finish(queue, taken, word="done")["state"] == "err"
-    assert queue.get(msg_id)["result"]["cause"] == "cancelled"
+    message = queue.get(msg_id)
+    assert (message["result"]["cause"], message["acknowledged"]) == ("cancelled", True)
 
 
 def test_a_cancel_is_answered_when_it_is_durable(queue):

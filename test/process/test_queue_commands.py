@@ -529,6 +529,23 @@ def test_a_running_message_is_cancelled_by_somebody(queue):
     assert text == "msg is not running, it is in err"
 
 
+@pytest.mark.parametrize("clean", [True, False])
+def test_what_a_person_has_ended_is_no_error_to_look_at(queue, clean):
+    msg_id = held(queue)
+    queue.ok("cancel_message", {"msg_id": msg_id, "who": "drew@host"})
+    assert queue.ended(msg_id)["acknowledged"]
+    queue.stop() if clean else queue.crash()
+    queue.start()
+    assert msg_id not in queue.ask("messages", {"state": "err"})
+    assert f".{msg_id}" in queue.ask("messages", {"state": "errack"})
+    message = queue.get(msg_id)
+    assert message["acknowledged"]
+    assert message["status"] == "err - cancelled by drew@host"
+    assert message["result"]["cause"] == "cancelled"
+    assert queue.ask("retry_message", {"msg_id": msg_id})[0] == "ok"
+    assert queue.until(msg_id, "run")["attempt"] == 2
+
+
 @pytest.mark.parametrize("who", [5, "", " ", "a\nb", None, "x" * 5000])
 def test_whoever_cancels_cannot_forge_a_line(queue, who):
     msg_id = held(queue)

@@ -109,7 +109,23 @@ def test_a_key_that_came_with_another_message_is_refused_to_who_wants_to_know(
     assert text.startswith(
         f"the key 'mine' came with another message before, {short(first)}"
     )
+    assert "differs in param1, param2:" in text
     assert "_same" not in queue.ended(short(first))
+
+
+def test_of_another_request_with_a_key_the_fields_are_named_and_no_value(queue):
+    fields = {"param1": "top secret", "own": [1], "due": 1.0, "priority": 3}
+    send(queue, _key="own", **fields)
+
+    def differing(**more):
+        asked = {"dest": "t", "_key": "own", "_same": True, **fields, **more}
+        text = queue.refused("create_message", asked)
+        assert "secret" not in text
+        return text.partition("differs in ")[2].partition(":")[0]
+
+    assert differing(param1="a secret", own=[2], due=2.0) == "own, param1"
+    assert differing(due=2.0) == "due"
+    assert differing(param1=5, max_count=3, param9=5) == "max_count, param1, param9"
 
 
 def test_of_a_key_of_before_nobody_knows_what_came_with_it(queue):

@@ -233,6 +233,11 @@ def test_cancel_of_a_running_message_ends_it_as_err_by_name(root, tmp_path):
     ok(root, "cancel", msg_id)
     assert rq("wait", msg_id, root=root).returncode == 8
     assert "cancelled by" in shown(root, msg_id)["status"]
+    assert "err (cancelled)" in ok(root, "show", msg_id)
+    # It is no error to look at.
+    assert shown(root, msg_id)["acknowledged"]
+    assert msg_id not in ok(root, "ls", "work", "--state", "err")
+    assert "cancelled by" in ok(root, "ls", "work", "--state", "dismissed")
 
 
 def test_cancel_of_one_of_a_batch_tells_how_to_end_them_all(root):

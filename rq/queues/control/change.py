@@ -121,7 +121,9 @@ def cancel_message(ctx: Context, request: Request) -> Ok[str]:
     msg_id = named(ctx, request)
     if not _hands(ctx).cancelled(msg_id, asker(ctx, request)):
         state = ctx.owner.spool.state_of(msg_id)
-        raise WrongState(f"msg is not running, it is in {state}")
+        raise WrongState(
+            f"msg is not running, it is in {message_view.public_state(state)}"
+        )
     return "ok", str(ACTIONS[Word.CANCEL].reply)
 
 

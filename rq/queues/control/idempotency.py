@@ -43,11 +43,12 @@ import orjson
 
 from rq.access.roles import Role as Access
 from rq.access.sockets import Asker
-from rq.errors import BadInput, BadMessage, KeyReused, NotPermitted, Unread
+from rq.errors import BadInput, BadMessage, NotPermitted, RQError, Unread
 from rq.message import fieldnames
 from rq.message.fields import JsonObject
 from rq.message.message import Message
 from rq.proc.slices import in_slices
+from rq.queues.control import reused
 from rq.queues.owner.owner import PREPARED, Owner
 from rq.spool import Accepted, outbox
 from rq.spool.record import More
@@ -235,14 +236,25 @@ def accept_request(owner: Owner, asker: Asker, request: dict[str, Json]) -> Acce
         line["body"] = hashlib.sha256(data).hexdigest()[:_DIGITS]
     if earlier is not None:
         if is_strict and earlier.body not in ("", line.get("body", earlier.body)):
-            raise KeyReused(
-                f"the key {text!r} came with another message before, "
-                f"{earlier.msg_id}: a key names one request"
-            )
+            raise reused.refusal(text, earlier, _both(owner, earlier, request))
         return earlier
     owner.admission.check_open()
     message = owner.make(request, is_new=not is_handed_on, by=by)
     return owner.accept_quietly(message, **line)
+
+
+def _both(
+    owner: Owner, earlier: Accepted, request: Json
+) -> tuple[Message, Message] | None:
+    """Return the message of a key, and the one that is asked for with it now; None: one
+    of them is not known, or the key's joined a message of another request."""
+    if earlier.joined:
+        return None
+    try:
+        before = owner.spool.read(earlier.msg_id)
+        return before, owner.make(request, is_new=True, by=None)
+    except (RQError, OSError):
+        return None
 
 
 def prepare(

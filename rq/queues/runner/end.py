@@ -90,6 +90,7 @@ def give_back(
         spare=message,
         **line,
     )
+    _see(owner, msg_id, why)
     owner.backlog.free_key(key, msg_id)
     owner.backlog.release_riders(msg_id)
     if why.event is Event.REQUEUE:
@@ -124,9 +125,17 @@ def _fire(owner: Owner, end: End) -> None:
     owner.backlog.forget_riders(msg_id)
     for rider in riders:
         owner.spool.ride(rider, decided.event, line)
+    _see(owner, msg_id, decided)
     _hold_or_release(owner, message, decided)
     if decided.event in AGAIN:
         owner.backlog.put(msg_id, changed or message)
+
+
+def _see(owner: Owner, msg_id: str, decided: Outcome | Abort) -> None:
+    """Acknowledge an end that a person wanted: there is nothing to look at. Its line
+    stands in the group of the end's, so nothing tells of an error meanwhile."""
+    if decided.event is Event.FAIL and decided.cause.row.is_wanted:
+        owner.spool.fire(msg_id, Event.DISMISS, Role.CREATOR)
 
 
 def _owes(owner: Owner, message: Message, decided: Outcome, end: End) -> More:

@@ -161,7 +161,7 @@ def _word(state: str, result: Mapping[str, object]) -> str:
     """Return the word for a state where the usual one would mislead."""
     if state in ("held", "waits"):
         return state
-    is_cancelled = state == "err" and result.get("cause") == Cause.CANCELLED
+    is_cancelled = state in ("err", "errack") and result.get("cause") == Cause.CANCELLED
     return "cancelled" if is_cancelled else ""
 
 
