@@ -4,7 +4,11 @@ One watch reads the journal of a queue for all who follow it, as long as anybody
 keeps the last lines, bounded in number and bytes. A follower is a place and nothing else:
 one that keeps up is sent what the watch keeps, one that is behind is sent pieces of the
 journal, which are read one at a time and kept for a moment: others are behind by as much.
-So neither a slow reader nor a thousand of them cost memory, or hold up the web."""
+So neither a slow reader nor a thousand of them cost memory, or hold up the web.
+
+A queue is followed from what its owner says is durable. While the owner does not answer
+the stream stands, says which queue it waits for, and tells of the others; it begins with
+that queue where it was asked to, or else where the owner is when it answers."""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ import contextlib
 import logging
 import re
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -30,12 +34,18 @@ from rq.web.site import Site
 _LOOK = 0.2  # seconds between looks at the journal
 _PATIENCE = 0.3  # seconds until the owner is asked whether the last line is durable
 _CHECK = 2.0  # seconds between checks that a follower may still read
+_SEEK = (
+    0.5  # seconds until a silent owner is asked again; then twice as long, and so on
+)
+_LONGEST_SEEK = 8.0
 _STUCK = 60.0  # seconds for one event; a follower that takes longer is dropped
 _KEPT = 4000  # lines that a watch keeps
 _KEPT_BYTES = 1024 * 1024  # of them
 _AT_ONCE = 64  # lines that are sent in one go
 _PIECES = 4  # of the journal that are kept for those who are behind
 _PLACES = 64  # of clients that are known to be right
+# Of a queue that a stream had not, or that was made again: the client is told to look.
+_NOWHERE = Place(journal="00000000", seq=1)
 _NOTHING = Event(b"")
 _ID = re.compile(rb"^id: .*\n", re.MULTILINE)
 _BYE = Event(b"event: bye\ndata: {}\n\n")
@@ -119,6 +129,10 @@ class Watch:
     @property
     def place(self) -> Place:
         return self._reader.place
+
+    @property
+    def queue(self) -> str:
+        return self._name
 
     def join(self, follower: Follower) -> None:
         self.followers.add(follower)
@@ -287,19 +301,48 @@ async def _woken(woken: asyncio.Event) -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(eq=False, slots=True, kw_only=True)
 class Wish:
-    """What a program wants to follow: queues, each from a place."""
+    """What a program wants to follow: queues, each from a place; without places all from
+    now on."""
 
-    followers: Mapping[str, Follower]  # by their queues
-    heads: Mapping[str, Place]  # of their journals now
+    queues: Sequence[str]
+    places: Mapping[str | None, Place]  # by their journals
     who: str  # by whose login or name
     stands: Callable[[], bool] = lambda: True  # whether they may still read
+    heads: dict[str, Place] = field(default_factory=dict)  # of queues, as owners answer
+    silent: dict[str, RQError] = field(default_factory=dict)  # the others
+    followers: dict[str, Follower] = field(default_factory=dict)  # by their queues
+    woken: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def place(self) -> str:
-        """All places, as one id."""
-        return ",".join(name_of(each.place) for each in self.followers.values())
+        """All places, as one id; with those that may be of queues that are silent."""
+        journals = {head.journal for head in self.heads.values()}
+        rest = [each for name, each in self.places.items() if name not in journals]
+        heard = [follower.place for follower in self.followers.values()]
+        return ",".join(map(name_of, [*heard, *(rest if self.silent else ())]))
+
+    def follower(self, queue: str) -> Follower:
+        """Begin with a queue whose owner has answered."""
+        head = self.heads[queue]
+        if self.places:
+            place = self.places.get(head.journal, _NOWHERE)
+            follower = Follower(place, is_resumed=True)
+        else:
+            follower = Follower(head)
+        self.followers[queue] = follower
+        return follower
+
+    async def ask(self, site: Site) -> None:
+        """Ask the owners of queues that were not heard yet."""
+        for queue in self.queues:
+            if queue not in self.heads:
+                try:
+                    self.heads[queue] = await now(site, queue)
+                    self.silent.pop(queue, None)
+                except RQError as error:
+                    self.silent[queue] = error
 
 
 class Hub:
@@ -324,15 +367,12 @@ class Hub:
     async def _events(self, wish: Wish) -> AsyncIterator[Event]:
         # Begins with the first event: HEAD, and a client that has gone, take none.
         self._wishes.append(wish)
-        woken = asyncio.Event()
-        watches = [
-            (self._joined(queue, wish, woken), follower)
-            for queue, follower in wish.followers.items()
-        ]
+        watches: list[tuple[Watch, Follower]] = []
+        seeking = asyncio.create_task(self._seek(wish))
         try:
             yield HELLO
             look_at = _time() + _CHECK
-            async for event in self._merged(wish, watches, woken):
+            async for event in self._merged(wish, watches):
                 if not event.data:
                     continue
                 moment = _time()
@@ -346,15 +386,25 @@ class Hub:
                 for _, follower in watches:
                     follower.sending_since = None
         finally:
+            seeking.cancel()
             self._wishes.remove(wish)
             self._leave(wish)
 
-    def _joined(self, queue: str, wish: Wish, woken: asyncio.Event) -> Watch:
-        watch, follower = self._watches.get(queue), wish.followers[queue]
+    async def _seek(self, wish: Wish) -> None:
+        """Ask the owners that were silent until all have answered."""
+        pause = _SEEK
+        while wish.silent:
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_SEEK)
+            await wish.ask(self._site)
+            wish.woken.set()
+
+    def _joined(self, queue: str, wish: Wish) -> Watch:
+        watch, follower = self._watches.get(queue), wish.follower(queue)
         if watch is None or watch.lost:
             watch = Watch(self._site, queue, wish.heads[queue])
             self._watches[queue] = watch
-        follower.woken, follower.task = woken, asyncio.current_task()
+        follower.woken, follower.task = wish.woken, asyncio.current_task()
         watch.join(follower)
         return watch
 
@@ -367,18 +417,16 @@ class Hub:
                     del self._watches[queue]
 
     async def _merged(
-        self,
-        wish: Wish,
-        watches: list[tuple[Watch, Follower]],
-        woken: asyncio.Event,
+        self, wish: Wish, watches: list[tuple[Watch, Follower]]
     ) -> AsyncIterator[Event]:
         """Give what happens in all queues, and with more than one of them where it is."""
-        yield encoded("start", {"at": wish.place, "queues": [*wish.followers]})
-        for watch, follower in watches:
-            yield await watch.first(follower)
-        is_one = len(watches) == 1
+        for event in await self._start(wish, watches):
+            yield event
+        is_one = len(wish.queues) == 1
         while not self.closing:
-            woken.clear()
+            wish.woken.clear()
+            for event in await self._start_late(wish, watches):
+                yield event
             news = [await watch.news(follower) for watch, follower in watches]
             for event in news:
                 yield event if is_one else _without_place(event)
@@ -388,15 +436,45 @@ class Hub:
             if any(event.data for event in news):
                 yield _NOTHING if is_one else _place(wish.place)
                 await asyncio.sleep(0)  # one who is behind must not hold up the others
-            elif not await _woken(woken):
+            elif not await _woken(wish.woken):
                 yield PING
         yield _BYE
+
+    async def _start(
+        self, wish: Wish, watches: list[tuple[Watch, Follower]]
+    ) -> list[Event]:
+        """Begin with the queues whose owners answer; return what is told first."""
+        joined = self._joined_since(wish)
+        watches += joined
+        return [
+            encoded("start", {"at": wish.place, "queues": [*wish.queues]}),
+            *(
+                encoded("waits", {"queue": queue, "text": str(why)})
+                for queue, why in wish.silent.items()
+            ),
+            *[await watch.first(follower) for watch, follower in joined],
+        ]
+
+    async def _start_late(
+        self, wish: Wish, watches: list[tuple[Watch, Follower]]
+    ) -> list[Event]:
+        """Begin with the queues whose owners have answered since."""
+        events = []
+        for watch, follower in self._joined_since(wish):
+            watches.append((watch, follower))
+            at = {"at": name_of(follower.place), "queues": [watch.queue]}
+            events += [encoded("start", at), await watch.first(follower)]
+        return events
+
+    def _joined_since(self, wish: Wish) -> list[tuple[Watch, Follower]]:
+        fresh = [name for name in wish.heads if name not in wish.followers]
+        return [(self._joined(name, wish), wish.followers[name]) for name in fresh]
 
     def close(self) -> None:
         """End all streams; programs reconnect, to the next process."""
         self.closing = True
-        for watch in self._watches.values():
-            watch.wake()
+        for wish in self._wishes:
+            wish.woken.set()
 
 
 def _without_place(event: Event) -> Event:

@@ -8,8 +8,9 @@ import socket
 import time
 
 import pytest
+from harness.queues import running_queue
 from harness.waiting import wait_until
-from harness.web_server import served
+from harness.web_server import served, web_alone
 
 from rq.access import tokens
 from rq.access.roles import Role
@@ -243,6 +244,41 @@ def test_a_stream_of_all_queues_has_those_that_are_seen(web):
         answer = web.get(f"{ALL}?queue={named}", **word)
         assert (answer.status, answer.json["kind"]) == (404, "no_such_queue")
     assert web.get(f"{ALL}?after=x").json["kind"] == "bad_input"
+
+
+@pytest.mark.parametrize("is_resumed", [False, True])
+def test_a_queue_whose_owner_is_silent_is_waited_for(tmp_path, is_resumed):
+    """The others are told of meanwhile; and from where the asker was it goes on."""
+    query, script = "?queue=far,near", "#!/bin/sh\necho done >&3"
+    with (
+        running_queue(tmp_path, script, name="near") as near,
+        running_queue(tmp_path, script, name="far") as far,
+        web_alone(tmp_path) as web,
+    ):
+        with Stream(web, path=ALL, query=query) as stream:
+            last = stream.next()[1]["at"]
+        before = far.send()
+        far.ended(before)
+        far.stop()
+        headers = {"Last_Event_ID": last} if is_resumed else {}
+        with Stream(web, path=ALL, query=query, **headers) as stream:
+            kind, start = stream.next()
+            assert (kind, start["queues"]) == ("start", ["far", "near"])
+            if is_resumed:
+                assert sorted(start["at"].split(",")) == sorted(last.split(","))
+            kind, waits = stream.next()
+            assert (kind, waits["queue"]) == ("waits", "far")
+            assert "far" in waits["text"]
+            msg_id = near.send()
+            assert stream.next()[1]["msg_id"] == msg_id
+            far.start()
+            while (row := stream.next())[1].get("queues") != ["far"]:
+                assert row[0] in ("message", "place"), row
+            after = far.send()
+            first = before if is_resumed else after
+            while (row := stream.next())[1].get("queue") != "far":
+                assert row[0] in ("message", "place"), row
+            assert row[1]["msg_id"] == first
 
 
 def viewer(web, name, *queues):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -15,13 +15,11 @@ from rq.index.store import Place
 from rq.web import event_stream
 from rq.web.api.operation import OF_OWNERS, Answer, Header, Media, Operation
 from rq.web.api.shapes import Limits
-from rq.web.event_stream import Follower, Wish
+from rq.web.event_stream import Wish
 from rq.web.site import Site
 
 LAST = "Last-Event-ID"
 MOST_QUEUES = 64  # of a stream
-# Of a queue that a stream had not, or that was made again: the client is told to look.
-_NOWHERE = Place(journal="00000000", seq=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,25 +51,13 @@ class FollowingAll:
 
 async def follow(site: Site, req: Request, body: Following, name: str) -> Answer:
     said = req.get_header(LAST) or body.after
-    place = place_in(said) if said else None
-    head = await event_stream.now(site, name)
-    follower = Follower(place or head, is_resumed=place is not None)
-    return _stream(site, req, {name: follower}, {name: head})
+    return await _stream(site, req, [name], [place_in(said)] if said else [])
 
 
 async def follow_all(site: Site, req: Request, body: FollowingAll) -> Answer:
     said = req.get_header(LAST) or body.after
     places = [place_in(text) for text in said.split(",")] if said else []
-    queues = _visible(site, req, body.queue)
-    heads = {name: await event_stream.now(site, name) for name in queues}
-    by_journal = {place.journal: place for place in places}
-    followers = {
-        name: Follower(by_journal.get(head.journal, _NOWHERE), is_resumed=True)
-        if said
-        else Follower(head)
-        for name, head in heads.items()
-    }
-    return _stream(site, req, followers, heads)
+    return await _stream(site, req, _visible(site, req, body.queue), places)
 
 
 def _visible(site: Site, req: Request, named: str | None) -> list[str]:
@@ -91,15 +77,17 @@ def _visible(site: Site, req: Request, named: str | None) -> list[str]:
     return queues
 
 
-def _stream(
-    site: Site,
-    req: Request,
-    followers: Mapping[str, Follower],
-    heads: Mapping[str, Place],
+async def _stream(
+    site: Site, req: Request, queues: Sequence[str], places: Sequence[Place]
 ) -> Answer:
     stands = getattr(req.context, "stands", lambda: True)
     who = req.context.principal.name
-    wish = Wish(followers=followers, heads=heads, who=who, stands=stands)
+    by_journal: dict[str | None, Place] = {place.journal: place for place in places}
+    wish = Wish(queues=queues, places=by_journal, who=who, stands=stands)
+    await wish.ask(site)
+    for error in wish.silent.values():
+        if isinstance(error, NoSuchQueue):  # the others answer later
+            raise error
     return Answer(events=event_stream.hub_of(site).follow(wish))
 
 
