@@ -33,6 +33,7 @@ VERBS: dict[str, tuple[str, str]] = {
         "run a job on messages of a directory; nothing is sent",
     ),
     "history": ("rq.cli.spark:history", "update the history; print counts per queue"),
+    "backfill": ("rq.cli.backfill:backfill", "make days of a queue's tables again"),
     "work": ("rq.cli.spark:work", "work on the messages of a queue, under leases"),
 }
 # Of what a job says when it is tried; results go into this directory.

@@ -94,6 +94,13 @@ def _number_of_seconds(value: object) -> float:
         return moments.duration(str(value).strip())
 
 
+def _long(value: object) -> float:
+    """Return seconds, which are days mostly: `90d`."""
+    if isinstance(value, str):
+        return moments.duration(value.strip())
+    raise ValueError(f"{value!r:.60} is no time such as 90d")
+
+
 def program(value: object) -> str:
     said = text(value)
     if said.startswith("/"):
@@ -357,6 +364,7 @@ _SPARK: _Checks = {
     "conf": _conf,
     "idle": seconds,
     "patience": seconds,
+    "keep_sources": _long,
     "allow": texts,
 }
 _PULL: _Checks = {

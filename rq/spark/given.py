@@ -104,6 +104,11 @@ def from_folder(directory: Path) -> Batch:
     return Batch("try", "try", tuple(messages))
 
 
+def of_folder(msg_id: str, folder: Path) -> Given:
+    """Return a message that has ended, and is in its folder still."""
+    return Given(msg_id, folder, _fields(folder))
+
+
 def _plain(file: Path, name: Path) -> Given:
     # As an id in what is said of it; a name may be bytes that are no UTF-8.
     return Given(visible.line(str(name)), file, {"src": visible.line(name.parent.name)})

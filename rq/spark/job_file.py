@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
-from rq import config
+from rq import config, days
 from rq.errors import BadInput
 from rq.spark import duck, failures, functions, packages, scratch
 from rq.spark import session as sessions
@@ -36,6 +36,7 @@ class Job:
         self.conf = conf or {}
         self.__doc__ = function.__doc__
         self._engine = engine
+        self.digest = ""  # of its script
         self.packages: Path | None = None  # a directory of its own ones
         self.requirements: Requirements | None = None  # which they are
 
@@ -118,6 +119,7 @@ def load(script: Path, tell: Tell) -> Job:
     jobs = list(by_id.values())
     if len(jobs) != 1:
         raise BadInput(f"{script} has {len(jobs)} functions with @job: it needs one")
+    jobs[0].digest = days.digest(script)
     jobs[0].demand()
     jobs[0].packages, jobs[0].requirements = own, wanted
     return jobs[0]

@@ -18,10 +18,12 @@ from rq.errors import Refused, RQError
 from rq.scripts.pipe import Verb
 from rq.spark import (
     attachments,
+    day_files,
     duck,
     failures,
     given,
     sending,
+    writes,
 )
 from rq.spark.driver import Driver
 from rq.spark.given import Batch, Given
@@ -221,6 +223,8 @@ def work(batch: Batch, pipe: Pipe) -> str | None:
     """Do what a script says, and send what it sends; return what to say with done, or
     None when all messages have ended before."""
     root = config.find_root(None)
+    with contextlib.suppress(OSError, RQError):  # of a day, which is no matter of these
+        writes.carry_out(batch.queue)
     sender = sending.Sender(root, batch.queue)
     before = sender.sent_before(batch)
     for msg_id, result in before.items():
@@ -244,7 +248,8 @@ def _end(sender: sending.Sender, q: Work, pipe: Pipe) -> str | None:
     origin = sending.origin(q.queue, q.batch_id, q.remaining)
     wrote = q.writes.key if q.writes.tables else ""
     prepared = sender.prepare(q.letters, q.remaining, origin, wrote)
-    q.writes.decide(origin, [message.msg_id for message in q.remaining])
+    ids = [message.msg_id for message in q.remaining]
+    q.writes.decide(origin, ids, day_files.of_script(pipe.job.digest, ids))
     q.writes.publish()
     sender.commit(prepared)
     pipe.say(Verb.RESULT, q.figures([entry.name for entry in prepared]))

@@ -71,6 +71,22 @@ class Target:
         else:
             files.write_shared(Path(path), data)
 
+    def read(self, inner: str) -> bytes | None:
+        """Return what is in a small file; None if there is none."""
+        if not self.has(inner):
+            return None
+        with self.system.open_input_stream(f"{self.path}/{inner}") as stream:
+            return bytes(stream.read())
+
+    def remove(self, inner: Iterable[str]) -> None:
+        """Remove files, durably; some may be gone."""
+        names = list(inner)
+        for name in names:
+            if self.has(name):
+                self.system.delete_file(f"{self.path}/{name}")
+        folders = {os.path.dirname(name) for name in names}
+        self.sync(f for f in folders if os.path.isdir(f"{self.path}/{f}"))
+
     def name_file(self, inner: str, to: str) -> None:
         """Let a file have a name; in a store, which renames nothing, it keeps the other
         one as well."""

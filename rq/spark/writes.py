@@ -27,9 +27,10 @@ from typing import Any, TypedDict, cast
 
 from rq import config
 from rq.config import files
+from rq.days import Days
 from rq.errors import BadInput, RQError
 from rq.proc import locks
-from rq.spark import targets
+from rq.spark import day_files, targets
 from rq.spark.staging import Stage, Staged
 from rq.spark.targets import OURS, Target
 from rq.words.nesting import Json
@@ -110,9 +111,15 @@ class Writes:
         self.tables.append(table)
         return table
 
-    def decide(self, origin: Mapping[str, Json], messages: Sequence[str] = ()) -> None:
+    def decide(
+        self,
+        origin: Mapping[str, Json],
+        messages: Sequence[str] = (),
+        about: Mapping[str, Any] | None = None,
+    ) -> None:
         """From now on all tables are written, whatever happens; `origin`: what readers
-        see of the messages that they are made of, `messages`: their ids."""
+        see of the messages that they are made of, `messages`: their ids, `about`: what
+        it does to days (`day_files`)."""
         if not self.tables:
             return
         decision: _Decision = {
@@ -122,7 +129,7 @@ class Writes:
             "messages": list(messages),
             "tables": [asdict(table) for table in self.tables],
         }
-        files.write_state(self._own / _LIST, decision)
+        files.write_state(self._own / _LIST, {**(about or {}), **decision})
 
     def publish(self) -> None:
         """Let all tables be seen. What is decided may be done again."""
@@ -164,6 +171,20 @@ def finish(queue: str, key: str) -> list[Table] | None:
         return _publish(own) if _has(own, _LIST) else None
     finally:
         os.close(lock)
+
+
+def carry_out(queue: str) -> None:
+    """Publish what was decided about days by processes that were killed."""
+    noted = Days(config.find_root(None), queue)
+    for key in noted.expected():
+        if not is_held(queue, key):
+            finish(queue, key)
+            noted.settle(key)
+
+
+def is_held(queue: str, key: str) -> bool:
+    """Whether the start that has this key lives."""
+    return locks.is_locked(above(queue) / key / _LOCK)
 
 
 def is_decided(queue: str, key: str) -> bool:
@@ -267,11 +288,15 @@ def _publish(own: Path) -> list[Table]:
     tables = [_table(entry) for entry in decided["tables"]]
     if _has(own, _DONE):
         return tables
+    queue = own.parent.name
+    day_files.take_away(queue, decided)
     for number, table in enumerate(tables):
         name = decided["name"] + (f"-{number}" if number else "")
         place = targets.target(table.stage.where)
         with place.translated():
             _let_be_seen(place, table, name, decided)
+    written = [(table.stage.where, table.files) for table in tables]
+    day_files.note(queue, decided, written)
     files.write_state(own / _DONE, {"time": time.time()})
     with contextlib.suppress(OSError):  # what no reader sees
         _discard([table.stage for table in tables])

@@ -40,6 +40,19 @@ def test_what_ended_longer_ago_than_its_days_goes(queue):
     queue.check()
 
 
+def test_what_tables_were_made_of_stays_as_long_as_its_queue_says(queue):
+    queue.configure(retention={"done": {"days": 0}}, spark={"keep_sources": "30d"})
+    queue.ask("wake")
+    message = queue.run(param1="echo done >&3")
+    assert expire(queue) == {"expired": 0, "more": False}
+    until = message["result"]["finished"] + 30 * DAY
+    shown = queue.get(message["msg_id"])
+    assert shown["removed_at"] == pytest.approx(until, abs=5)
+    queue.configure(retention={"done": {"days": 0}}, spark={"keep_sources": "0s"})
+    queue.ask("wake")
+    assert expire(queue) == {"expired": 1, "more": False}
+
+
 def test_each_hour_what_is_old_goes_without_being_asked_for(tmp_path):
     queue = RunningQueue(tmp_path, "t", "obey", retention={"done": {"days": 0}})
     queue.env["TEST_HOUR"] = "0.4"

@@ -114,6 +114,7 @@ def test_each_variable_that_a_script_is_given_has_its_row():
     config = RootConfig(tmpdir="/tmp")
     spark = {"master": "local", "conf": {}, "allow": [], "idle": 1}
     spark |= {"engine": "duckdb", "memory": "1GB", "threads": 2, "patience": 1}
+    spark |= {"keep_sources": 1}
     base = environment.fixed(CHECKOUT, config, QueueConfig(script="x", spark=spark))
     message = Message(
         msg_id="20260102.0304.05.006.7",

@@ -139,7 +139,7 @@ def message(owner: Owner, msg_id: str) -> MessageView:
     if state in LIVE and (bounds := _limits(owner, content)):
         view["_limits"] = bounds
     view["story"] = _story(owner, msg_id, state, view)
-    kept = owner.config.retention
+    kept = retention.kept_by(owner.config)
     removed_at = retention.removed_at(kept, owner.spool, msg_id, state)
     if removed_at is not None:
         view["removed_at"] = removed_at

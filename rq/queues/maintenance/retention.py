@@ -11,7 +11,9 @@ import functools
 import logging
 from collections.abc import Mapping
 from concurrent.futures import Executor
+from typing import cast
 
+from rq.config.settings import QueueConfig
 from rq.errors import BadInput
 from rq.journal import sealing
 from rq.logs import fields
@@ -85,7 +87,7 @@ class Retention:
     def _limits(self, state: State, now: float) -> Limits:
         """Return the limits of a state as of `now`. What had ended before the queue was
         adopted counts as if it had ended then."""
-        kept = self._settings.queue.retention.get(str(state), {})
+        kept = kept_by(self._settings.queue).get(str(state), {})
         before = now - kept["days"] * DAY if "days" in kept else None
         if before is not None and before < self._spool.adopted:
             before = None
@@ -178,6 +180,17 @@ async def keep_pace(spool: Spool, admission: Admission) -> None:
 
 
 # ---- how long messages stay
+
+
+def kept_by(queue: QueueConfig) -> Mapping[str, Mapping[str, float]]:
+    """Return the retention of a queue, by state: messages of which tables were made stay
+    as long as `keep_sources` says, for a day can be made again from these alone."""
+    least = float(cast(float, queue.spark.get("keep_sources", 0.0))) / DAY
+    kept = dict(queue.retention)
+    for state in (str(State.DONE), str(State.RELAYED)):
+        if kept.get(state, {}).get("days", least) < least:
+            kept[state] = {**kept[state], "days": least}
+    return kept
 
 
 def removed_at(

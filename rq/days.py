@@ -1,0 +1,343 @@
+"""The days of the tables that a queue's jobs write: what each is made of, and how it stands.
+
+A table that is parted by a column of dates (`q.write(…, by="day")`) has directories such as
+`day=2026-11-01`. `ROOT/spark/days/QUEUE.sqlite` says of each day which batches have put rows
+into it, of which messages these were, all of them, and by which script. It is written when a
+decision is carried out, before this counts as done: a decision that is finished once more
+after a kill notes the same rows again. Nothing here needs Spark or Java.
+
+A day is run again from the batches that it is made of (`spark.again`), under a lock of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import TypedDict
+
+from rq.config import files
+from rq.errors import Busy, Damaged
+from rq.layout import QueueDir, Root
+from rq.proc import locks
+from rq.words.states import State
+
+KEPT = (
+    State.DONE,
+    State.RELAYED,
+)  # where the messages of a batch lie that were written
+_DAY = re.compile(r"(?:^|/)[^/=]+=(\d{4}-\d\d-\d\d)(?=/|$)")
+_PATIENCE = 30.0  # seconds that one writer waits for another
+_TABLES = """
+CREATE TABLE IF NOT EXISTS batches (
+    name TEXT PRIMARY KEY, decided REAL NOT NULL, script TEXT NOT NULL,
+    calls TEXT NOT NULL  -- JSON: the ids of each call of the job
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS parts (
+    day TEXT NOT NULL, place TEXT NOT NULL, manifest TEXT NOT NULL, batch TEXT NOT NULL,
+    rows INTEGER NOT NULL, PRIMARY KEY (day, place, manifest)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS runs (
+    day TEXT PRIMARY KEY, state TEXT NOT NULL, text TEXT NOT NULL, at REAL NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS pending (key TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS wanted (day TEXT PRIMARY KEY) WITHOUT ROWID;
+"""
+
+
+class Standing(StrEnum):
+    """How a day stands."""
+
+    DONE = "done"  # by the script as it is
+    RUNNING = "running"  # it is being made again
+    FAILED = "failed"  # when it was made again last; its rows are as before
+    STALE = "stale"  # the script is another by now
+    UNAVAILABLE = "unavailable"  # stale or failed, and messages of it are gone
+    MISSING = "missing"  # no batch has put a row into it
+
+
+class DayView(TypedDict):
+    """A day, for people."""
+
+    day: str
+    state: str
+    why: str
+    batches: int
+    messages: int
+    rows: int
+    gone: int  # messages that cannot be read any more, as far as was looked
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """The rows of one batch at one place."""
+
+    day: str
+    place: str
+    manifest: str
+    rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """A batch as its decision tells of it; `groups`: the messages of each call."""
+
+    name: str
+    decided: float
+    script: str
+    groups: Sequence[Sequence[str]]
+    parts: Sequence[Part] = ()
+
+    @property
+    def messages(self) -> list[str]:
+        return [msg_id for group in self.groups for msg_id in group]
+
+
+def day_of(folder: str) -> str:
+    """Return the day that the directory of a file names; "" if it names none.
+
+    >>> day_of("host=a/day=2026-11-01"), day_of("host=a")
+    ('2026-11-01', '')
+    """
+    match = _DAY.search(folder)
+    return match[1] if match else ""
+
+
+def digest(script: Path) -> str:
+    """Return what tells one text of a script from another; "" if it cannot be read."""
+    try:
+        return hashlib.sha256(script.read_bytes()).hexdigest()[:16]
+    except OSError:
+        return ""
+
+
+def between(first: str, last: str) -> list[str]:
+    """Return all days from one to another."""
+    begin, end = date.fromisoformat(first), date.fromisoformat(last)
+    return [f"{begin + timedelta(days=n)}" for n in range((end - begin).days + 1)]
+
+
+class Days:
+    """The days of one queue."""
+
+    def __init__(self, root: Root, queue: str) -> None:
+        self._above = root.spark / "days"
+        self._file = self._above / f"{queue}.sqlite"
+        self._queue = root.queue(queue)
+
+    @property
+    def there(self) -> bool:
+        """Whether a batch has ever put rows into a day."""
+        return self._file.exists()
+
+    # ---- what decisions say
+
+    def note(
+        self, batch: Batch, instead: str = "", gone: Iterable[tuple[str, str]] = ()
+    ) -> None:
+        """Note a batch that was carried out; as the day `instead`, it stands for those
+        of its parts that are `gone`, by place and manifest."""
+        with self._writing() as db:
+            for place, manifest in gone:
+                where = "day = ? AND place = ? AND manifest = ?"
+                db.execute(
+                    f"DELETE FROM parts WHERE {where}", (instead, place, manifest)
+                )
+            row = (batch.name, batch.decided, batch.script, json.dumps(batch.groups))
+            db.execute("INSERT OR REPLACE INTO batches VALUES (?, ?, ?, ?)", row)
+            for part in batch.parts:
+                values = (part.day, part.place, part.manifest, batch.name, part.rows)
+                db.execute(
+                    "INSERT OR REPLACE INTO parts VALUES (?, ?, ?, ?, ?)", values
+                )
+            db.execute(
+                "DELETE FROM batches WHERE name NOT IN (SELECT batch FROM parts)"
+            )
+
+    def expect(self, key: str) -> None:
+        """Note durably that something is about to be decided that replaces files."""
+        with self._writing() as db:
+            db.execute("INSERT OR REPLACE INTO pending VALUES (?)", (key,))
+
+    def expected(self) -> list[str]:
+        """Return what may be decided and not carried out."""
+        if not self.there:
+            return []
+        with self._reading() as db:
+            return [key for (key,) in db.execute("SELECT key FROM pending")]
+
+    def settle(self, key: str) -> None:
+        """Forget what was carried out, or never decided."""
+        with self._writing() as db:
+            db.execute("DELETE FROM pending WHERE key = ?", (key,))
+
+    # ---- days that are made again
+
+    def lock(self, day: str) -> int | None:
+        """Hold a day; None if another process does."""
+        files.make_dir(self._above / self._queue.name)
+        return locks.lock(self._lock(day))
+
+    def _lock(self, day: str) -> Path:
+        return self._above / self._queue.name / f"{day}.lock"
+
+    def lock_files(self) -> int:
+        """Hold the manifests of this queue: two days may be in one of them."""
+        files.make_dir(self._above / self._queue.name)
+        return locks.lock_waiting(self._above / self._queue.name / "files.lock")
+
+    def say(self, day: str, state: Standing, text: str) -> None:
+        """Note how a day that is made again stands."""
+        with self._writing() as db:
+            row = (day, str(state), text[:500], time.time())
+            db.execute("INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?)", row)
+            if state is Standing.DONE:
+                db.execute("DELETE FROM wanted WHERE day = ?", (day,))
+
+    def want(self, wanted: Iterable[str]) -> None:
+        """Note days that shall be made again although they are done."""
+        with self._writing() as db:
+            rows = [(day,) for day in wanted]
+            db.executemany("INSERT OR REPLACE INTO wanted VALUES (?)", rows)
+
+    def wanted(self) -> set[str]:
+        """Return those of these that have not been made again yet."""
+        if not self.there:
+            return set()
+        with self._reading() as db:
+            return {day for (day,) in db.execute("SELECT day FROM wanted")}
+
+    # ---- asking
+
+    def span(self) -> tuple[str, str] | None:
+        """Return the first and the last day that have rows."""
+        if not self.there:
+            return None
+        query = "SELECT min(day), max(day) FROM parts WHERE day != ''"
+        with self._reading() as db:
+            first, last = db.execute(query).fetchone()
+        return (first, last) if first else None
+
+    def inputs(self, day: str) -> list[Batch]:
+        """Return the batches that a day is made of, the oldest first."""
+        if not self.there:
+            return []
+        with self._reading() as db:
+            rows = db.execute(
+                "SELECT name, decided, script, calls, place, manifest, rows FROM parts"
+                " JOIN batches ON batch = name WHERE day = ? ORDER BY decided, name",
+                (day,),
+            ).fetchall()
+        parts: dict[str, list[Part]] = {}
+        for name, *_, place, manifest, count in rows:
+            part = Part(day=day, place=place, manifest=manifest, rows=count)
+            parts.setdefault(name, []).append(part)
+        return [
+            Batch(name=name, decided=decided, script=script, groups=json.loads(groups),
+                  parts=parts[name])
+            for name, (decided, script, groups) in {r[0]: r[1:4] for r in rows}.items()
+        ]  # fmt: skip
+
+    def views(self, every: Sequence[str], script: str, most: int) -> list[DayView]:
+        """Return how days stand if the script is this one; at most so many messages are
+        looked for."""
+        views, left = [], most
+        for day in every:
+            batches = self.inputs(day)
+            view, looked = self._view(day, batches, script, left)
+            left -= looked
+            views.append(view)
+        return views
+
+    def _view(
+        self, day: str, batches: Sequence[Batch], script: str, most: int
+    ) -> tuple[DayView, int]:
+        state, why = self._state(day, batches, script)
+        ids = {msg_id for batch in batches for msg_id in batch.messages}
+        looks = sorted(ids)[: max(most, 0)] if state in TO_MAKE else []
+        gone = sum(kept(self._queue, msg_id) is None for msg_id in looks)
+        if gone:
+            state = Standing.UNAVAILABLE
+            why = f"{gone:,} of its {len(ids):,} messages are gone"
+        view: DayView = {
+            "day": day,
+            "state": str(state),
+            "why": why,
+            "batches": len(batches),
+            "messages": len(ids),
+            "rows": sum(part.rows for batch in batches for part in batch.parts),
+            "gone": gone,
+        }
+        return view, len(looks)
+
+    def _state(
+        self, day: str, batches: Sequence[Batch], script: str
+    ) -> tuple[Standing, str]:
+        if not batches:
+            return Standing.MISSING, "no batch has put a row into it"
+        state, text, at = self._run(day)
+        if state == Standing.RUNNING and locks.is_locked(self._lock(day)):
+            return Standing.RUNNING, text
+        latest = max(batch.decided for batch in batches)
+        if state == Standing.FAILED and at > latest:
+            return Standing.FAILED, text
+        others = sum(batch.script != script for batch in batches)
+        if others:
+            why = f"{others:,} of {len(batches):,} batches are of another script"
+            return Standing.STALE, why
+        return Standing.DONE, ""
+
+    def _run(self, day: str) -> tuple[str, str, float]:
+        query = "SELECT state, text, at FROM runs WHERE day = ?"
+        with self._reading() as db:
+            row = db.execute(query, (day,)).fetchone()
+        return row or ("", "", 0.0)
+
+    # ---- the file
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        """Do something in one durable transaction."""
+        files.make_dir(self._above)
+        with self._opened(f"file:{self._file}?mode=rwc") as db:
+            db.executescript(_TABLES)
+            db.execute("BEGIN IMMEDIATE")
+            yield db
+            db.execute("COMMIT")
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        with self._opened(f"file:{self._file}?mode=ro") as db:
+            yield db
+
+    @contextlib.contextmanager
+    def _opened(self, uri: str) -> Iterator[sqlite3.Connection]:
+        try:
+            db = sqlite3.connect(uri, uri=True, timeout=_PATIENCE, isolation_level=None)
+            with contextlib.closing(db):
+                yield db
+        except sqlite3.OperationalError as error:  # in use, or a full disk
+            raise Busy(f"{self._file}: {error}") from error
+        except sqlite3.Error as error:
+            raise Damaged(f"{self._file}: {error}") from error
+
+
+TO_MAKE = (Standing.STALE, Standing.FAILED)
+
+
+def kept(queue: QueueDir, msg_id: str) -> Path | None:
+    """Return the folder of a message that has ended well; None if it is gone."""
+    for state in KEPT:
+        folder = queue.message(state, msg_id)
+        if os.path.isdir(folder):
+            return folder
+    return None

@@ -1,0 +1,270 @@
+"""A day of a queue's tables, made again from the messages that went into it, as one commit.
+
+1. The day is locked: it is made again by one process at a time.
+2. What an earlier one has decided and not carried out is carried out.
+3. The batches are listed of which the day is made.
+4. The job's function is called for each of them, with its own messages. The files of this
+   day are kept, under names that no reader sees; those of other days go.
+5. If the day is made of other batches by now, from 3 again. Batches that came meanwhile
+   stay beside it.
+6. One decision says which files come and which go; it is carried out as any other (`writes`),
+   after a kill by the next process of this queue that writes, or makes a day again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rq import config, days
+from rq.config import files
+from rq.days import Batch, Days, Standing
+from rq.errors import BadInput, Busy, RQError
+from rq.layout import Root
+from rq.scripts.pipe import Verb
+from rq.spark import day_files, given, job_file, jobs, sending, writes
+from rq.spark.driver import Driver
+from rq.spark.given import Given
+from rq.spark.job_file import Job
+from rq.spark.progress import Progress
+from rq.spark.tables import Tables
+from rq.spark.work import Work
+from rq.spark.writes import Writes
+from rq.words.nesting import Json
+
+_PLANS = 3  # times that a day may turn out to be made of other batches
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Again:
+    """A day that is to be made again."""
+
+    root: Root
+    queue: str
+    day: str
+    script: Path
+
+
+class Desk:
+    """The outlet of a job whose messages have ended: it says nothing of them."""
+
+    def __init__(self, driver: Driver, progress: Progress, messages: Sequence[Given]):
+        self._driver = driver
+        self._progress = progress
+        self._batch = given.Batch("again", "again", tuple(messages))
+        self._tables: Tables | None = None
+
+    def say(self, _verb: Verb, _text: str) -> None:
+        """Progress of the job is that of a batch, which is one of many here."""
+
+    def failed(self, q: Work) -> None:
+        """The day fails, and keeps its rows."""
+
+    def tables(self) -> Tables:
+        if self._tables is None:
+            self._tables = self._driver.tables(_unsaid, self._batch.readable)
+            self._progress.watch(self._tables.watched)
+        return self._tables
+
+    def place(self, where: str) -> str:
+        return where
+
+    def close(self) -> None:
+        if self._tables is not None:
+            self._tables.close()
+
+
+def _unsaid(_text: str) -> None:
+    """What takes a while at a start of Spark is no news for each batch."""
+
+
+def run(again: Again, tell: Tell) -> str:
+    """Make a day again; return what that has brought. Busy, BadInput, or whatever the
+    job raises: then the day is as it was."""
+    noted = Days(again.root, again.queue)
+    held = noted.lock(again.day)
+    if held is None:
+        raise Busy(f"{again.day} is being made again by another process")
+    try:
+        writes.carry_out(again.queue)
+        noted.say(again.day, Standing.RUNNING, "")
+        return _run(again, noted, tell)
+    finally:
+        os.close(held)
+
+
+def _run(again: Again, noted: Days, tell: Tell) -> str:
+    driver = Driver(lambda say: job_file.load(again.script, say))
+    progress = Progress(tell, lambda why: os._exit(1))
+    progress.start()
+    try:
+        text = _planned(again, noted, _Calls(driver, progress, tell))
+    except (Exception, SystemExit) as error:
+        noted.say(again.day, Standing.FAILED, reason(error, driver))
+        raise
+    finally:
+        progress.stop()
+        driver.close()
+    noted.say(again.day, Standing.DONE, text)
+    return text
+
+
+def reason(error: BaseException, driver: Driver | None = None) -> str:
+    """Return why a day was not made again, in one line."""
+    if isinstance(error, SystemExit):
+        return jobs.of_exit(error.code)
+    assert isinstance(error, Exception)
+    broken = driver.failure(error) if driver is not None else None
+    return broken or (
+        str(error) if isinstance(error, RQError) else jobs.last_line(error)
+    )
+
+
+def _planned(again: Again, noted: Days, calls: _Calls) -> str:
+    for _ in range(_PLANS):
+        inputs = noted.inputs(again.day)
+        if not inputs:
+            raise BadInput(
+                f"{again.day}: no batch of {again.queue} has put a row into it"
+            )
+        text = _commit(again, noted, inputs, calls)
+        if text is not None:
+            return text
+    raise Busy(f"{again.day}: others write it again and again; say it later once more")
+
+
+def _commit(
+    again: Again, noted: Days, inputs: Sequence[Batch], calls: _Calls
+) -> str | None:
+    """Make a day again of batches; None if it is made of others by now."""
+    whole = Writes(again.queue, f"day-{again.day}")
+    with contextlib.closing(whole):
+        calls.make(again, inputs, whole)
+        whole.tables = of_day(whole, again.day)
+        about = day_files.of_day(again.day, calls.job.digest, inputs)
+        listed = {batch.name for batch in inputs}
+        if not listed <= {batch.name for batch in noted.inputs(again.day)}:
+            return None
+        ids = [msg_id for batch in inputs for msg_id in batch.messages]
+        noted.expect(whole.key)
+        whole.decide(_origin(again, ids), ids, about)
+        whole.publish()
+        noted.settle(whole.key)
+    rows = sum(table.rows for table in whole.tables)
+    return f"{rows:,} rows of {len(ids):,} messages in {len(inputs):,} batches{calls.unsent}"
+
+
+def _origin(again: Again, ids: Sequence[str]) -> dict[str, Json]:
+    messages = [Given(msg_id, Path()) for msg_id in ids]
+    return sending.origin(again.queue, f"day-{again.day}", messages)
+
+
+def of_day(whole: Writes, day: str) -> list[writes.Table]:
+    """Return the tables that were written with the files of one day alone; at least one,
+    which says that the day has no row any more. BadInput: none is parted by days."""
+    parted = [table for table in whole.tables if table.stage.by]
+    if not parted:
+        raise BadInput('the job writes no table by days: q.write(…, by="day")')
+    mine = [
+        replace(table, files=[f for f in table.files if days.day_of(f.folder) == day])
+        for table in parted
+    ]
+    return [table for table in mine if table.files] or mine[:1]
+
+
+class _Calls:
+    """Calls of a job's function, one for each call of before."""
+
+    def __init__(self, driver: Driver, progress: Progress, tell: Tell) -> None:
+        self._driver = driver
+        self._progress = progress
+        self._tell = tell
+        self._letters = 0
+
+    @property
+    def job(self) -> Job:
+        return self._driver.job(self._tell)
+
+    @property
+    def unsent(self) -> str:
+        """What is said of messages that the job would send."""
+        if not self._letters:
+            return ""
+        return f"; {self._letters:,} messages were not sent: a day is tables only"
+
+    def make(self, again: Again, inputs: Sequence[Batch], whole: Writes) -> None:
+        """Let the tables of all batches be written, where no reader sees them."""
+        self._letters = 0
+        calls = [group for batch in inputs for group in batch.groups]
+        every = [
+            _messages(again, group) for group in calls
+        ]  # all are there, or none runs
+        for number, messages in enumerate(every, 1):
+            text = f"batch {number:,} of {len(every):,}"
+            Days(again.root, again.queue).say(again.day, Standing.RUNNING, text)
+            self._tell(text)
+            self._call(again, messages, whole)
+
+    def _call(self, again: Again, messages: Sequence[Given], whole: Writes) -> None:
+        batch = given.Batch(f"day-{again.day}", again.queue, tuple(messages))
+        desk = Desk(self._driver, self._progress, messages)
+        q = Work(batch, desk, messages)
+        q.writes = whole
+        try:
+            self.job.function(q)
+            q.check()
+        finally:
+            desk.close()
+        for msg_id, (verb, text) in q.endings.items():
+            raise BadInput(f"{msg_id} is {verb} now: {text}")
+        self._letters += len(q.letters)
+
+
+def _messages(again: Again, ids: Sequence[str]) -> list[Given]:
+    """Return messages that have ended; BadInput if one is gone."""
+    queue = again.root.queue(again.queue)
+    folders = {msg_id: days.kept(queue, msg_id) for msg_id in ids}
+    gone = [msg_id for msg_id, folder in folders.items() if folder is None]
+    if gone:
+        raise BadInput(
+            f"{gone[0]}, of which {again.day} is made, is gone (keep_sources)"
+        )
+    return [given.of_folder(i, folder) for i, folder in folders.items() if folder]
+
+
+# ---- a process for each day
+
+
+def main(words: Sequence[str]) -> int:
+    """Make a day again, as `QUEUE DAY` says; tell of it line by line on standard output,
+    on which the job prints nothing."""
+    queue, day = words
+    lines = os.dup(1)
+    os.dup2(2, 1)
+
+    def tell(text: str) -> None:
+        os.write(lines, f"{' '.join(text.split())}\n".encode())
+
+    root = config.find_root(None)
+    script = root.path / config.read_queue(root.queue(queue)).script
+    work = root.spark / "days" / queue / f"{day}.work"
+    files.make_dir(work)
+    os.chdir(work)
+    try:
+        tell(f"done {run(Again(root=root, queue=queue, day=day, script=script), tell)}")
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - the end of a process
+        tell(f"failed {reason(error)}")
+        return 1
+    finally:
+        os.chdir("/")
+        files.remove_dir(work)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,122 @@
+"""What a decision does to days of tables: it notes them, and a day that was made again takes
+the place of the files that it was made of.
+
+Files are taken away in this order: the manifest stops to name them, then they go; the new ones
+get their names after that. So a reader sees no row twice, and for moments some of a day not
+at all. All of it may be done again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rq import config, days
+from rq.days import Batch, Days, Part
+from rq.errors import Damaged
+from rq.spark import targets
+from rq.spark.staging import Staged
+from rq.spark.targets import OURS
+
+Tables = Sequence[tuple[str, Sequence[Staged]]]  # where each is, and its files
+SCRIPT, DAY, CALLS, REMOVES = "script", "day", "calls", "removes"  # of a decision
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removal:
+    """Files of one batch that go."""
+
+    where: str
+    manifest: str
+    files: Sequence[str]
+
+
+def of_script(script: str, ids: Sequence[str]) -> dict[str, Any]:
+    """Return what the decision of a batch says of itself, for days."""
+    return {SCRIPT: script, CALLS: [list(ids)]}
+
+
+def of_day(day: str, script: str, inputs: Sequence[Batch]) -> dict[str, Any]:
+    """Return what a decision says that makes a day again from batches."""
+    removes = [asdict(_removal(part)) for batch in inputs for part in batch.parts]
+    calls = [list(group) for batch in inputs for group in batch.groups]
+    return {SCRIPT: script, DAY: day, CALLS: calls, REMOVES: removes}
+
+
+def _removal(part: Part) -> Removal:
+    place = targets.target(part.place)
+    with place.translated():
+        data = place.read(f"{OURS}/{part.manifest}.json")
+    listed = json.loads(data)["files"] if data else []
+    names = [file["file"] for file in listed]
+    mine = [name for name in names if days.day_of(os.path.dirname(name)) == part.day]
+    return Removal(where=part.place, manifest=part.manifest, files=mine)
+
+
+# ---- carrying out
+
+
+def take_away(queue: str, decided: Mapping[str, Any]) -> None:
+    """Remove the files whose place a decision takes."""
+    if not decided.get(REMOVES):
+        return
+    held = Days(config.find_root(None), queue).lock_files()
+    try:
+        for entry in decided[REMOVES]:
+            _take(Removal(**entry))
+    finally:
+        os.close(held)
+
+
+def _take(removal: Removal) -> None:
+    place, name = targets.target(removal.where), f"{OURS}/{removal.manifest}.json"
+    with place.translated():
+        data = place.read(name)
+        about = json.loads(data) if data else {"files": []}
+        stays = [f for f in about["files"] if f["file"] not in set(removal.files)]
+        if data and len(stays) < len(about["files"]):
+            rows = sum(file["rows"] for file in stays)
+            place.put(
+                name, json.dumps({**about, "rows": rows, "files": stays}).encode()
+            )
+        place.remove(removal.files)
+
+
+def note(queue: str, decided: Mapping[str, Any], tables: Tables) -> None:
+    """Note which days have got rows by a decision that was carried out; by one of an
+    older RQ, whose script is not known, none."""
+    if not decided.get(SCRIPT):
+        return
+    day = decided.get(DAY, "")
+    batch = Batch(
+        name=decided["name"],
+        decided=decided["time"],
+        script=decided[SCRIPT],
+        groups=decided[CALLS],
+        parts=list(_parts(decided["name"], day, tables)),
+    )
+    gone = [(entry["where"], entry["manifest"]) for entry in decided.get(REMOVES, ())]
+    try:
+        Days(config.find_root(None), queue).note(batch, day, gone)
+    except Damaged as error:
+        if day:
+            raise
+        # Its rows are there, and it has ended; that this is so is not to fail it.
+        print(f"rq: days of {queue}: {error}", file=sys.stderr)  # noqa: T201
+
+
+def _parts(name: str, day: str, tables: Tables) -> Iterable[Part]:
+    """Give what each table has got of each day. A day that is made again has a part also
+    where it has no row, for it is to be known what it was made of."""
+    for number, (place, written) in enumerate(tables):
+        rows = {day: 0} if day else {}
+        for file in written:
+            key = days.day_of(file.folder)
+            rows[key] = rows.get(key, 0) + file.rows
+        manifest = f"{name}-{number}" if number else name
+        for key, count in rows.items():
+            yield Part(day=key, place=place, manifest=manifest, rows=count)

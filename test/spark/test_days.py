@@ -1,0 +1,301 @@
+"""Days of tables that are made again: one commit each, whatever is killed or comes between."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import duckdb as db
+import pytest
+from harness.checkout import CHECKOUT
+from harness.spark_jobs import HEAD
+
+from rq import days
+from rq.config import files
+from rq.days import Days, Standing
+from rq.errors import BadInput, Busy
+from rq.layout import Root
+from rq.spark import again, day_files, functions, given, jobs, sending, writes
+from rq.spark.again import Again
+from rq.spark.driver import Driver
+from rq.spark.job_file import load
+from rq.spark.progress import Progress
+from rq.words.states import State
+
+JOB = """
+@job(engine="duckdb")
+def run(q):
+    rows = q.parse(q.lines(), r"(?P<day>\\S+) (?P<n>\\d+)")
+    q.write(rows.select("day", "n", "msg_id"), "{out}", by="day")
+"""
+MON, TUE = "2026-11-02", "2026-11-03"
+
+
+class Place:
+    """A queue whose messages have ended, and the table that its job writes."""
+
+    def __init__(self, top):
+        self.root = Root(top / "root")
+        self.out = top / "out"
+        self.script = top / "run"
+        self.code()
+        self.noted = Days(self.root, "logs")
+        self._sent = 0
+
+    def code(self, change=lambda text: text):
+        self.script.write_text(HEAD + change(JOB.replace("{out}", str(self.out))))
+
+    def message(self, *lines):
+        """Keep a message that is done, with a log of these lines."""
+        self._sent += 1
+        msg_id = f"20261102.1000.00.000.{1_000_000_000_000 + self._sent}"
+        folder = self.root.queue("logs").message(State.DONE, msg_id)
+        (folder / "attach").mkdir(parents=True)
+        (folder / "msg").write_text(json.dumps({"src": "a"}))
+        (folder / "attach/log").write_text("".join(f"{line}\n" for line in lines))
+        return msg_id
+
+    def batch(self, *ids):
+        """Let the job write what a batch of these messages brings."""
+        queue = self.root.queue("logs")
+        messages = [given.of_folder(i, days.kept(queue, i)) for i in ids]
+        driver = Driver(lambda tell: load(self.script, tell))
+        progress = Progress(print, print)
+        job = driver.job(print)
+        desk = again.Desk(driver, progress, messages)
+        batch = given.Batch(f"b{ids[0][-3:]}", "logs", tuple(messages))
+        q = jobs.call(job, batch, desk, messages)
+        about = day_files.of_script(job.digest, list(ids))
+        q.writes.decide(sending.origin("logs", batch.batch_id, messages), ids, about)
+        q.writes.publish()
+        q.writes.close()
+        desk.close()
+
+    def again(self, day):
+        wanted = Again(root=self.root, queue="logs", day=day, script=self.script)
+        return again.run(wanted, print)
+
+    def rows(self):
+        """Return what readers see: of all files, and of those that manifests name."""
+        every = [str(path) for path in self.out.rglob("day=*/*.parquet")]
+        named = [
+            str(self.out / file["file"])
+            for path in self.out.glob("_rq/*.json")
+            for file in json.loads(path.read_text())["files"]
+        ]
+        assert sorted(every) == sorted(named)
+        if not every:
+            return []
+        query = "SELECT CAST(day AS VARCHAR), CAST(n AS INT) FROM read_parquet($1, hive_partitioning=true)"
+        return sorted(db.connect().execute(query, [every]).fetchall())
+
+    def state(self, day):
+        [view] = self.noted.views([day], days.digest(self.script), 1000)
+        return view["state"]
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    made = Place(tmp_path)
+    made.root.path.mkdir()
+    monkeypatch.setenv("RQ_ROOT", str(made.root.path))
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    yield made
+    functions.F.use(functions.SPARK)
+
+
+@pytest.fixture
+def two(place):
+    """Give a place with two batches, both of which are in two days."""
+    for n in (1, 3):
+        one = place.message(f"{MON} {n}", f"{TUE} {n}")
+        other = place.message(f"{MON} {n + 1}")
+        place.batch(one, other)
+    return place
+
+
+def tenfold(text):
+    """Change a job, so that its numbers are ten times what they were."""
+    return text.replace('"n", "msg_id"', 'F.expr("CAST(n AS INT) * 10").alias("n")')
+
+
+ALL = [(MON, 1), (MON, 2), (MON, 3), (MON, 4), (TUE, 1), (TUE, 3)]
+NEW = [(MON, 10), (MON, 20), (MON, 30), (MON, 40), (TUE, 1), (TUE, 3)]
+
+
+def test_a_day_is_made_again_by_the_script_as_it_is_and_others_stay(two):
+    assert two.rows() == ALL
+    assert two.state(MON) == Standing.DONE
+    two.code(tenfold)
+    assert [two.state(day) for day in (MON, TUE)] == [Standing.STALE] * 2
+    assert two.again(MON) == "4 rows of 4 messages in 2 batches"
+    assert two.rows() == NEW
+    assert [two.state(day) for day in (MON, TUE)] == [Standing.DONE, Standing.STALE]
+    # Made again once more, of the same messages in the same calls.
+    two.code()
+    assert two.again(MON) == "4 rows of 4 messages in 1 batches"
+    assert two.rows() == ALL
+
+
+def test_a_batch_that_comes_meanwhile_stays_beside_it(two, monkeypatch):
+    late, decide = two.message(f"{MON} 5"), day_files.of_day
+
+    def between(*args):
+        two.batch(late)
+        return decide(*args)
+
+    two.code(tenfold)
+    monkeypatch.setattr(day_files, "of_day", between)
+    two.again(MON)
+    assert two.rows() == sorted([*NEW, (MON, 50)])
+
+
+def test_a_day_whose_batches_were_replaced_meanwhile_is_planned_again(two, monkeypatch):
+    decide, seen = day_files.of_day, []
+
+    def between(day, script, inputs):
+        seen.append([batch.name for batch in inputs])
+        if len(seen) == 1:  # as if the lock were none
+            about = decide(day, script, inputs)
+            made = [(e["where"], e["manifest"]) for e in about["removes"]]
+            batch = days.Batch(
+                name="other", decided=1.0, script="x", groups=inputs[0].groups,
+                parts=[days.Part(day=day, place=made[0][0], manifest="o", rows=1)],
+            )  # fmt: skip
+            two.noted.note(batch, day, made)
+        return decide(day, script, inputs)
+
+    monkeypatch.setattr(day_files, "of_day", between)
+    two.again(MON)
+    assert len(seen) == 2
+    assert seen[1] == ["other"]
+
+
+def test_two_do_not_make_one_day_again_at_once(two):
+    held = two.noted.lock(MON)
+    with pytest.raises(Busy, match="another process"):
+        two.again(MON)
+    two.again(TUE)
+    os.close(held)
+    two.again(MON)
+    assert two.rows() == ALL
+
+
+def test_a_day_that_fails_keeps_its_rows(two):
+    two.code(
+        lambda text: text.replace("rows = ", "raise ValueError('no')\n    rows = ")
+    )
+    with pytest.raises(ValueError, match="no"):
+        two.again(MON)
+    assert two.rows() == ALL
+    [view] = two.noted.views([MON], days.digest(two.script), 1000)
+    assert (view["state"], view["why"]) == (Standing.FAILED, "ValueError: no")
+    assert list(two.out.glob("_rq/*/")) == []
+    two.code()
+    two.again(MON)
+    assert two.state(MON) == Standing.DONE
+
+
+def test_a_message_that_fails_now_fails_its_day(two):
+    two.code(lambda text: f"{text}    q.err(q.ids[0], 'bad')\n")
+    with pytest.raises(BadInput, match="1000000000001 is err now: bad"):
+        two.again(MON)
+    assert two.rows() == ALL
+
+
+def test_a_day_is_unavailable_when_a_message_is_gone(two):
+    [path] = two.root.path.glob("queue/logs/done/**/*1000000000004")
+    files.remove_dir(path)
+    assert two.state(MON) == Standing.DONE  # nothing needs to be done
+    two.code(tenfold)
+    [view] = two.noted.views([MON], days.digest(two.script), 1000)
+    assert view["state"] == Standing.UNAVAILABLE
+    assert view["why"] == "1 of its 4 messages are gone"
+    with pytest.raises(
+        BadInput, match="1000000000004, of which 2026-11-02 is made, is"
+    ):
+        two.again(MON)
+    assert two.rows() == ALL
+
+
+def test_a_day_without_rows_can_be_made_again(two):
+    two.code(
+        lambda text: text.replace(
+            '.select("day"', f'.where("day > \'{MON}\'").select("day"'
+        )
+    )
+    two.again(MON)
+    assert two.rows() == [(TUE, 1), (TUE, 3)]
+    two.code()
+    two.again(MON)
+    assert two.rows() == ALL
+
+
+def test_what_a_job_would_send_is_not_sent(two):
+    two.code(lambda text: f"{text}    q.send('deliver')\n")
+    assert two.again(MON).endswith("; 2 messages were not sent: a day is tables only")
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from rq.config import files
+from rq.layout import Root
+from rq.spark import again, day_files, targets, writes
+from rq.days import Days
+
+place, name, nth = {
+    "staged": (Days, "expect", 1),
+    "expected": (writes.Writes, "decide", 1),
+    "decided": (day_files, "take_away", 1),
+    "manifest": (targets.Target, "remove", 1),
+    "half": (targets.Target, "remove", 2),
+    "named": (day_files, "note", 1),
+    "noted": (Days, "settle", 1),
+}[sys.argv[1]]
+act, seen = getattr(place, name), []
+
+def and_die(*args):
+    seen.append(args)
+    if len(seen) == nth:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return act(*args)
+
+setattr(place, name, and_die)
+script = Path(sys.argv[2])
+again.run(again.Again(root=Root(Path(os.environ["RQ_ROOT"])), queue="logs", day="2026-11-02", script=script), print)
+"""
+
+
+@pytest.mark.parametrize(
+    ("point", "is_decided"),
+    [
+        ("staged", False),
+        ("expected", False),
+        ("decided", True),
+        ("manifest", True),
+        ("half", True),
+        ("named", True),
+        ("noted", True),
+    ],
+)
+def test_a_kill_at_any_step_leaves_the_day_old_or_new(two, point, is_decided):
+    two.code(tenfold)
+    path = os.pathsep.join([str(CHECKOUT), str(CHECKOUT / "test")])
+    words = [sys.executable, "-c", KILLED, point, str(two.script)]
+    ended = subprocess.run(words, env={**os.environ, "PYTHONPATH": path}, check=False)
+    assert ended.returncode == -signal.SIGKILL
+    # Whatever of this queue writes next carries out what was decided.
+    writes.carry_out("logs")
+    assert two.rows() == (NEW if is_decided else ALL)
+    assert two.noted.expected() == []
+    two.again(MON)
+    assert two.rows() == NEW
+    late = two.message(f"{TUE} 9")
+    two.batch(late)
+    assert [p for p in two.out.glob("_rq/*") if p.is_dir()] == []
