@@ -16,6 +16,7 @@ MSG = "msg"
 STATUS = "status"
 ATTEMPTS = "attempts"  # of a message: N.json of each
 ATTACH = "attach"
+AFTER_LIST = "after"  # the messages that have to end first, if they are many
 AFTER_FILE = "after.jsonl"  # what its script is told of those that it waited for
 JOB = "job"
 BATCH = "batch"

@@ -22,6 +22,7 @@ from rq import names
 from rq.errors import BadInput, BadMessage
 
 MOST = 10_000  # predecessors of a message
+MOST_INLINE = 100  # of them in `msg`; more stand in a file of their own
 # The queue of the messages that send flows. Such a predecessor is the *gate* of those that
 # it sends: none runs before it has ended in done, whatever their rules say, and when it
 # ends otherwise each is discarded.
@@ -217,7 +218,9 @@ def _place(text: str, queue: str) -> str:
     if names.is_msg_id(text) and queue:
         return f"{queue}/{text}"
     name, short = names.split_url(text)
-    return f"{name}/{names.msg_id(short)}"
+    place = f"{name}/{names.msg_id(short)}"
+    # A list is read several times on its way in: what is kept is one text each.
+    return text if text == place else place
 
 
 def wait_in(fields: Mapping[str, object]) -> Wait | None:

@@ -268,6 +268,15 @@ def _after_end(value: Json) -> JsonObject | None:
     return value
 
 
+def _after_file(value: Json) -> JsonObject | None:
+    """Return what names the file of a long list of predecessors."""
+    if not value:
+        return None
+    if not isinstance(value, Mapping) or not isinstance(value.get("sha256"), str):
+        raise BadMessage(f"after_file is not {{ids, sha256}}: {value!r:.80}")
+    return value
+
+
 def hold(value: Json) -> str | None:
     """Return why a sender wants a message to be held, "" if he does not say it; None: he
     does not want it."""
@@ -360,6 +369,7 @@ _OF_ONE: Mapping[str, Parser] = {
     "after_rule": _word_of(predecessors.Rule, "after_rule"),
     "after_fail": _word_of(predecessors.Fail, "after_fail"),
     "after_end": _after_end,
+    "after_file": _after_file,
     "attachments": _attachments,
 }
 _OF_KIND: Mapping[Kind, Callable[[Row], Parser]] = {

@@ -60,6 +60,7 @@ class Message:
     after_rule: str | None = None
     after_fail: str | None = None
     after_end: JsonObject | None = None  # by what, and when, it was freed of them
+    after_file: JsonObject | None = None  # what names the file of a long list
     post_run_webhook: tuple[str, ...] = ()
     by: str | None = None  # who sent it, as the door knew them; None: RQ itself
     orig_msg_id: str | None = None
@@ -106,8 +107,13 @@ class Message:
         return fields
 
     def encode(self) -> bytes:
-        """Return the content of the file `msg`."""
-        return to_keep(self.to_json())
+        """Return the content of the file `msg`. A long list of predecessors has a file of
+        its own, which it names."""
+        fields = self.to_json()
+        if self.after_file is not None:
+            fields.pop("after", None)
+            fields["after_file"] = self.after_file
+        return to_keep(fields)
 
     def encode_new(self) -> bytes:
         """As `encode`; TooLarge when it is too large to be accepted.
@@ -141,8 +147,10 @@ def too_large(size: int) -> TooLarge:
     )
 
 
-# Attachments are values of their own; all else is written as it is.
-_OPTIONAL = tuple(name for name in WRITTEN_IF_SET if name != "attachments")
+# Attachments are values of their own, and what names a file is of no use without it; all
+# else is written as it is.
+_APART = {"attachments", "after_file"}
+_OPTIONAL = tuple(name for name in WRITTEN_IF_SET if name not in _APART)
 _GROUPS = {"params", "limits", "extra"}  # attributes that hold several fields
 assert KEPT - LIMITS - {*PARAMS} == Message.__dataclass_fields__.keys() - _GROUPS, (
     "`Message` has other fields than the table"

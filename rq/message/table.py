@@ -371,6 +371,16 @@ ROWS = (
         place=Place.APART,
     ),
     Row(
+        name="after_file",
+        kind=Kind.OBJECT,
+        by=By.RQ,
+        clone=Copied.NONE,
+        dup=Copied.NONE,
+        travels=False,
+        late=True,
+        place=Place.APART,
+    ),
+    Row(
         name="post_run_webhook",
         kind=Kind.LIST,
         most=MOST_URLS,

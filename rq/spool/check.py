@@ -329,6 +329,9 @@ def _check_message(queue: QueueDir, state: State, msg_id: str) -> Iterator[Probl
     if state is State.RUN:
         return  # its script may do what it likes in there
     yield from _check_modes(msg_id, str(path))
+    if message.after_file is not None and not message.after:
+        text = "its file `after` is gone, or not the one that was accepted"
+        yield Problem("after", msg_id, text)
     wanted, there = set(message.attachments), folders.attachments(queue, state, msg_id)
     odd = wanted.symmetric_difference(there)
     if not wanted and names.is_ancestors(msg_id):

@@ -17,10 +17,11 @@ from rq import names
 from rq.errors import BadInput, BadMessage, NotPlain, TooLarge
 from rq.files import beneath, durable
 from rq.files.durable import content
-from rq.layout import ATTACH, JOB, MSG
+from rq.layout import AFTER_LIST, ATTACH, JOB, MSG
 from rq.message.fields import Attachment
 from rq.message.message import MESSAGE_LIMIT, Message
 from rq.proc import users
+from rq.spool import after_list
 from rq.spool import attach as attaching
 from rq.words.nesting import Json, from_json
 
@@ -128,7 +129,7 @@ def _looked_at(fd: int) -> Deposit:
         uid = entry.st_uid if name == MSG else uid
         if name in (ATTACH, JOB) and stat.S_ISDIR(entry.st_mode):
             continue
-        if name != MSG and not name.startswith("."):
+        if name not in (MSG, AFTER_LIST) and not name.startswith("."):
             raise BadInput(f"unexpected file {name!r:.80}; it may hold msg and attach/")
         _check(name, entry)
     files = _inside(fd, ATTACH, owners)
@@ -211,6 +212,7 @@ def look_at(dir_fd: int, name: str) -> Arrival:
     try:
         with opened(dir_fd, f"new/{name}") as deposit:
             request = from_json(deposit.msg(), "msg")
+            request = after_list.in_deposit(request, deposit.fd)
             attachments = {} if deposit.foreign else deposit.digests()
             if not deposit.foreign:
                 _sync(dir_fd, f"new/{name}", attachments)

@@ -19,7 +19,7 @@ from rq.files.durable import content
 from rq.layout import ATTACH, JOB, MSG, STATUS, QueueDir, folder
 from rq.message.message import Message, from_disk
 from rq.replies import Result
-from rq.spool import handed_over, status
+from rq.spool import after_list, handed_over, status
 from rq.spool.entry import Counts
 from rq.words.states import COUNTED, HASHED, State
 
@@ -146,14 +146,19 @@ def read_message(
     queue: QueueDir, state: State, msg_id: str, now: float = 0.0
 ) -> Message:
     """Return a message from its folder; NoSuchMessage, or BadMessage when torn."""
+    path = folder(state, msg_id)
     try:
         with beneath.top(queue.path) as top:
-            data = read_file(f"{folder(state, msg_id)}/{MSG}", top)
+            data = read_file(f"{path}/{MSG}", top)
+            return after_list.whole(from_disk(data, msg_id, now), path, top)
+    except Torn:
+        if not os.path.lexists(queue.path / path):  # it went on between the two files
+            raise NoSuchMessage(f"no message {msg_id} in {queue.name}") from None
+        raise
     except (FileNotFoundError, NotADirectoryError):
         raise NoSuchMessage(f"no message {msg_id} in {queue.name}") from None
     except OSError as error:
         raise unread(error) from None
-    return from_disk(data, msg_id, now)
 
 
 def unread(error: OSError) -> BadMessage:

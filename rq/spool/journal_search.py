@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import mmap
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple, cast
 
 import orjson
@@ -27,6 +27,7 @@ from rq.words.states import Event
 MOST_CLAIMS = 100_000
 _SEGMENTS = 16  # that are searched for claims
 _NEAR = 8  # and for a message: the line that brought it into que is a late one
+_DISCARD = f'"ev":"{Event.DISCARD}"'.encode()
 _CLAIM = f'"ev":"{Event.CLAIM}"'.encode()
 
 _log = logging.getLogger(__name__)
@@ -82,17 +83,23 @@ def _copy_in(segment: Segment, msg_id: str) -> bytes | None:
     return None
 
 
-def removed_by(queue: QueueDir, msg_id: str) -> Record | None:
-    """Return the line by which a message was removed that is not there any more; None: no
-    line near tells of one. Blocks; OSError: the journal cannot be read now."""
-    mark = f'"msg":"{msg_id}"'.encode()
+def discards(queue: QueueDir, ids: Iterable[str]) -> dict[str, Record]:
+    """Return the lines by which messages were removed that are not there any more, by a
+    person or for an equal one; alone, or with others in one line. Of those that have
+    expired, or that a hand has removed, there is none. Blocks; OSError: the journal cannot
+    be read now."""
+    wanted, lines = set(ids), dict[str, Record]()
     for segment in reversed(history.segments(queue.journal_dir)[-_SEGMENTS:]):
-        for record in _newest_first(segment, mark):
-            if record["ev"] in (Event.DISCARD, Event.EXPIRE):
-                return record
-            if "state" in record:
-                return None  # a hand has removed it, or a line about very many
-    return None
+        for record in _newest_first(segment, _DISCARD):
+            if record["ev"] != Event.DISCARD:
+                continue
+            of_line = [record["msg"]] if "msg" in record else record.get("msgs", [])
+            for msg_id in wanted.intersection(of_line):
+                lines[msg_id] = record
+                wanted.remove(msg_id)
+            if not wanted:
+                return lines
+    return lines
 
 
 # ---- claims

@@ -19,7 +19,7 @@ from rq.layout import ATTACH, JOB, MSG, STATUS, QueueDir, folder
 from rq.logs import fields
 from rq.message.message import Message
 from rq.message.table import REBUILT
-from rq.spool import attempt_files, folders
+from rq.spool import after_list, attempt_files, folders
 from rq.spool.entry import Entry
 from rq.spool.gone import Gone
 from rq.words.states import State
@@ -95,6 +95,7 @@ class Mover:
         durable.crash_point("make:before-msg")
         if entry.body is not None:
             durable.write_new(f"{path}/{MSG}", entry.body, self._dir_fd)
+            after_list.make_again(entry.after, path, self._dir_fd)
         if entry.status is not None:
             durable.write_new(f"{path}/{STATUS}", entry.status, self._dir_fd)
         if entry.attempts is not None:

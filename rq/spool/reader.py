@@ -10,7 +10,7 @@ from rq.errors import NoSuchMessage
 from rq.layout import MSG, folder
 from rq.message.message import Message, from_disk
 from rq.replies import Result
-from rq.spool import folders
+from rq.spool import after_list, folders
 from rq.spool.memory import Memory
 from rq.words.states import State
 
@@ -50,7 +50,12 @@ class Reader:
         when that is not known yet."""
         entry = self._entries.get(msg_id)
         if entry is not None and entry.body is not None:
-            return from_disk(entry.body, msg_id, self._clock())
+            message = from_disk(entry.body, msg_id, self._clock())
+            if message.after_file is None:  # as nearly all
+                return message
+            if entry.after is not None:
+                return message.with_(after=entry.after.ids)
+            return after_list.whole(message, entry.place(msg_id), self._dir_fd)
         path = self.place(msg_id)
         if path is None:
             raise NoSuchMessage("msg not found")
@@ -58,7 +63,10 @@ class Reader:
             data = folders.read_file(f"{path}/{MSG}", self._dir_fd)
         except OSError as error:
             raise folders.unread(error) from None
-        return from_disk(data, msg_id, self._clock())
+        message = from_disk(data, msg_id, self._clock())
+        if message.after_file is None:
+            return message
+        return after_list.whole(message, path, self._dir_fd)
 
     def status(self, msg_id: str) -> Result:
         """Return what is known of the last attempt of a message."""

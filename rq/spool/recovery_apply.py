@@ -13,14 +13,13 @@ import orjson
 from rq.errors import BadMessage, NoSuchMessage, Unread, is_busy
 from rq.layout import MSG
 from rq.logs import fields
-from rq.message.after import wait_in
 from rq.message.causes import Cause
 from rq.message.fields import priority_in
 from rq.message.message import from_disk, to_keep
 from rq.message.rank import UNREAD, from_json, prior
 from rq.message.table import REBUILT
 from rq.proc import processes
-from rq.spool import batch_dirs, folders, lost_attempts
+from rq.spool import after_list, batch_dirs, folders, lost_attempts
 from rq.spool.entry import Entry
 from rq.spool.fold import Action, Fold, decide
 from rq.spool.index import Index
@@ -187,7 +186,7 @@ class _Recovery:
     ) -> Entry:
         """Remember a message as the journal tells of it."""
         spool = self._spool
-        entry = spool.entries[msg_id] = _entry_of(fold, at, door)
+        entry = spool.entries[msg_id] = _entry_of(msg_id, fold, at, door, spool.dir_fd)
         if fold.message is None and self._scan.index:
             entry.after = self._scan.index.waits.get(msg_id)
         if not entry.seq:  # its only line since the checkpoint is no arrival
@@ -321,7 +320,9 @@ def read_due(spool: Spool, msg_id: str, entry: Entry) -> None:
     entry.held, entry.after = message.held is not None, message.wait
 
 
-def _entry_of(fold: Fold, at: State | None, door: str | None) -> Entry:
+def _entry_of(
+    msg_id: str, fold: Fold, at: State | None, door: str | None, dir_fd: int
+) -> Entry:
     record = fold.record
     message = orjson.loads(fold.message) if fold.message else {}
     values = {**message, **record}  # a transaction's line tells no numbers
@@ -339,13 +340,13 @@ def _entry_of(fold: Fold, at: State | None, door: str | None) -> Entry:
         entry.at, entry.at_new = None, door
     if message:
         entry.held = bool(message.get("held"))
-        entry.after = wait_in(message)
         changed = {**message, "due": entry.due or message["due"]}
         if "dup" in record:
             changed["dup"] = record["dup"]
         if at is None and door is None:
             changed[REBUILT] = True
         entry.body = to_keep(changed)
+        entry.after = after_list.wait_of(message, entry.place(msg_id), dir_fd)
     if "results" in record:
         entry.results = record["attempt"], tuple(record["results"])
     if fold.attempt_line is not None:
@@ -421,6 +422,7 @@ def _enter_waiting(spool: Spool, msg_id: str, data: bytes | None) -> None:
         if data is None:
             raise BadMessage("msg is missing")
         message = from_disk(data, msg_id, spool.clock())
+        message = after_list.whole(message, f"que/{msg_id}", spool.dir_fd)
     except BadMessage as error:
         lost_attempts.fail_malformed(spool, msg_id, str(error))
         return

@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import secrets
 import time
 from collections.abc import Iterator, Mapping
@@ -16,14 +17,15 @@ import orjson
 
 from rq import names
 from rq.errors import BadMessage, NoSuchMessage, Unread
+from rq.files import beneath
 from rq.journal import history
 from rq.journal.checkpoint import End
 from rq.journal.segment_file import read_segment
 from rq.journal.segments import Position
 from rq.layout import ATTACH, QueueDir
 from rq.logs import fields
-from rq.message.after import wait_in
-from rq.spool import checkpoint, folders, index, transactions
+from rq.message.after import Wait
+from rq.spool import after_list, checkpoint, folders, index, transactions
 from rq.spool.bulk import Bulks
 from rq.spool.fold import Fold, Folded, fold, pack
 from rq.spool.leases import EndedLeases, Held
@@ -153,7 +155,7 @@ class _Reader:
                 self.news.take(event)
                 yield event
             elif old is not None:
-                _freshen(old, event)
+                _freshen(old, event, self.queue)
 
     def _since(self, seq: int, end: End) -> Iterator[Record]:
         """Give the events after `seq`; one segment is in memory at a time."""
@@ -213,7 +215,7 @@ def _history(queue: QueueDir) -> Iterator[Record]:
                 yield transactions.expanded(queue, line)
 
 
-def _freshen(old: index.Index, record: Record) -> None:
+def _freshen(old: index.Index, record: Record, queue: QueueDir) -> None:
     """Bring an index that is older than the checkpoint up to an event before it."""
     msg_id = record.get("msg")
     if msg_id is None or "state" not in record:
@@ -221,7 +223,7 @@ def _freshen(old: index.Index, record: Record) -> None:
     old.held.discard(msg_id)
     if record["state"] == State.QUE and _is_held(record.get("message")):
         old.held.add(msg_id)
-    _freshen_wait(old, record, msg_id)
+    _freshen_wait(old, record, queue)
     old.uniques.pop(msg_id, None)
     if record["state"] == State.QUE:
         before = old.entries.get(msg_id)
@@ -239,16 +241,26 @@ def _freshen(old: index.Index, record: Record) -> None:
         old.entries.pop(msg_id, None)
 
 
-def _freshen_wait(old: index.Index, record: Record, msg_id: str) -> None:
+def _freshen_wait(old: index.Index, record: Record, queue: QueueDir) -> None:
     """Bring up to an event what a message waits for; most name no other."""
-    message = record.get("message")
+    msg_id, message = record["msg"], record.get("message")
     if record["state"] != State.QUE:
         old.waits.pop(msg_id, None)
     elif isinstance(message, bytes):
         old.waits.pop(msg_id, None)
-        wait = wait_in(orjson.loads(message)) if b'"after":' in message else None
+        wait = _wait_in(message, msg_id, queue) if _NAMES_OTHERS(message) else None
         if wait is not None:
             old.waits[msg_id] = wait
+
+
+_NAMES_OTHERS = re.compile(b'"after(_file)?":').search
+
+
+def _wait_in(message: bytes, msg_id: str, queue: QueueDir) -> Wait | None:
+    """Return what a message in que waits for. Its folder is there, or it has left que
+    since, which later lines tell."""
+    with beneath.top(queue.path) as top:
+        return after_list.wait_of(orjson.loads(message), f"que/{msg_id}", top)
 
 
 def _is_held(message: object) -> bool:

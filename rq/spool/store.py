@@ -54,13 +54,13 @@ from rq.errors import BadMessage, TooLate
 from rq.files import durable
 from rq.journal.segments import Position
 from rq.journal.writer import DryRun, Journal
-from rq.layout import JOB, STDIO_LOG, QueueDir
+from rq.layout import JOB, STDIO_LOG, QueueDir, folder
 from rq.logs import fields
 from rq.message import limits
 from rq.message.fields import JsonObject
 from rq.message.message import Message, to_keep
 from rq.message.retry import Retry
-from rq.spool import outbox
+from rq.spool import after_list, outbox
 from rq.spool.entry import Entry
 from rq.spool.events import Events
 from rq.spool.gone import Gone
@@ -355,10 +355,29 @@ class Spool:
     def submit(self, message: Message, **more: Unpack[More]) -> Entry:
         """Accept a message, new or prepared: → que, in one line.
 
-        The attachments of a prepared one are durable by now.
+        The attachments of a prepared one are durable by now. So is a long list of
+        predecessors, before the line that names its file.
         """
+        if message.after and after_list.is_long(message):
+            message = self._with_list(message)
         self.fire(message.msg_id, Event.COMMIT, Role.CREATOR, message=message, **more)
         return self.entries[message.msg_id]
+
+    def _with_list(self, message: Message) -> Message:
+        """Write the list of a message into its folder; make that, if there is none."""
+        msg_id, message = message.msg_id, after_list.named(message)
+        entry = self.entries.get(msg_id)
+        if entry is None:
+            self.prepare(message)
+        at_door = entry is not None and entry.at_new
+        path = f"new/{at_door}" if at_door else folder(State.PREP, msg_id)
+        try:
+            after_list.write(message, path, self.dir_fd)
+        except OSError:
+            if entry is None:
+                self.fire(msg_id, Event.DISCARD, Role.CREATOR)
+            raise
+        return message
 
     def claim(self, msg_id: str, slot: int, batch: str | None = None) -> Message:
         """que → run: an attempt begins. BadMessage when its file cannot be used, TooLate

@@ -423,6 +423,36 @@ def test_what_a_person_has_deleted_counts_as_failed(two, rule):
     )
 
 
+def test_many_that_were_deleted_while_it_was_down_are_known_at_once(two):
+    """All are gone when it asks: each answer says how all of them went."""
+    queue, other = two
+    rows = other.ok(
+        "create_messages", {"messages": [{"dest": "other", "due": 4e9}] * 300}
+    )
+    ids = [row[1] for row in rows]
+    second = queue.send(after=[f"other/{each}" for each in ids], after_rule="failed")
+    assert queue.stop() == 0
+    for msg_id in ids:
+        other.ok("delete_message", {"msg_id": msg_id})
+    queue.start()
+    assert queue.ended(second, seconds=20)["result"]["cause"] == "done"
+
+
+@pytest.mark.parametrize("how", ["abort", "another is chosen"])
+def test_what_a_transaction_leaves_out_was_deleted(two, how):
+    """Its line tells of many."""
+    queue, other = two
+    txn = other.ok("open_txn", {})["txn"]
+    ids = other.ok("prepare_txn", {"txn": txn, "messages": [{}] * 3})
+    second = queue.send(after=[f"other/{ids[0]}"], after_fail="err")
+    if how == "abort":
+        other.ok("abort_txn", {"txn": txn})
+    else:
+        other.ok("commit_txn", {"txn": txn, "ids": ids[1:]})
+    ended = queue.ended(second)
+    assert f"other/{ids[0]}, which was deleted" in ended["story"]["why"]
+
+
 def test_what_has_expired_never_fails_by_itself(two):
     queue, other = two
     first = other.run(param2="err")["msg_id"]

@@ -58,6 +58,7 @@ OBJECTS = {
     "after_rule": "ended",
     "after_fail": "err",
     "after_end": {"end": "run", "by": "rule", "at": 1.0},
+    "after_file": {"ids": 101, "sha256": "a"},
     "held": {"by": "ann", "why": "", "since": 1.0},
     "attachments": {"f": {"sha256": "a", "md5": "b", "size": 3}},
 }
@@ -107,8 +108,12 @@ def test_a_message_has_each_field_and_its_default():
 def test_every_field_that_is_kept_comes_back_from_disk():
     message = full()
     written = orjson.loads(message.encode())
-    assert written.keys() == {row.name for row in KEPT} | {"colour"}
-    assert from_disk(message.encode(), ID, 0.0) == message
+    kept = {row.name for row in KEPT} | {"colour"}
+    assert written.keys() == kept - {"after"}  # which stands in its file then
+    assert from_disk(message.encode(), ID, 0.0) == message.with_(after=())
+    short = message.with_(after_file=None)
+    assert orjson.loads(short.encode()).keys() == kept - {"after_file"}
+    assert from_disk(short.encode(), ID, 0.0) == short
 
 
 @pytest.mark.parametrize("row", SENT, ids=lambda row: row.name)
@@ -152,7 +157,7 @@ def test_a_copy_gets_what_the_table_says():
 def test_what_belongs_to_this_host_is_not_relayed(tmp_path):
     message = full()
     told = travels(Task(None, tmp_path, message.with_(count=0), "http://h/q/relay/1"))
-    assert message.to_json().keys() - told.keys() == NOT_RELAYED & {
+    assert message.to_json().keys() - told.keys() == (NOT_RELAYED - {"after_file"}) & {
         row.name for row in KEPT
     }
 

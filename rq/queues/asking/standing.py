@@ -20,7 +20,7 @@ from rq.queues.owner.owner import PREPARED, Owner
 from rq.replies import Result
 from rq.spool import folders, journal_search, stopped_cleanly
 from rq.spool.record import Record
-from rq.words.states import LIVE, Event, State
+from rq.words.states import LIVE, State
 
 _OF_STATE = {
     State.DONE: Standing.DONE,
@@ -31,7 +31,6 @@ _OF_STATE = {
 _MAY_GO_ON = frozenset({State.RELAYED, State.DISMISSED})  # one that was moved or edited
 _UNKNOWN = str(Standing.UNKNOWN)
 _MOST_LOST = 100_000  # messages of which it is remembered that nothing tells of them
-_SEARCHED = 20  # messages for which the journal is searched in one request
 NOT_RUN = "not_run"  # the outcome of a message that was cancelled for a predecessor
 
 
@@ -97,24 +96,20 @@ async def of_all(owner: Owner, ids: Sequence[str], queue: str) -> Mapping[str, s
     ]
     if gone:
         await owner.committed()  # the line of one may be in no file yet
-        some, run = gone[:_SEARCHED], owner.loop.run_in_executor
-        removed = await run(owner.pools.looks, _removed, owner.queue, some)
+        run = owner.loop.run_in_executor
+        removed = await run(owner.pools.looks, _removed, owner.queue, gone)
         answers.update(removed)
         if len(owner.lost) > _MOST_LOST:
             owner.lost.clear()
-        owner.lost.update(dict.fromkeys(i for i in some if i not in removed))
+        owner.lost.update(dict.fromkeys(i for i in gone if i not in removed))
     return answers
 
 
 def _removed(queue: QueueDir, ids: Sequence[str]) -> Mapping[str, str]:
     """Return of messages that are gone those that were removed by a person, or for an
     equal one that stands for them."""
-    lines = ((msg_id, journal_search.removed_by(queue, msg_id)) for msg_id in ids)
-    return {
-        msg_id: _of_removal(queue.name, line)
-        for msg_id, line in lines
-        if line is not None and line["ev"] == Event.DISCARD
-    }
+    lines = journal_search.discards(queue, ids) if ids else {}
+    return {msg_id: _of_removal(queue.name, line) for msg_id, line in lines.items()}
 
 
 def _of_removal(queue: str, line: Record) -> str:
@@ -131,7 +126,7 @@ def in_folders(queue: QueueDir, ids: Sequence[str]) -> Mapping[str, str] | None:
         return None
     answers = {msg_id: _in_folder(queue, msg_id) for msg_id in ids}
     gone = [msg_id for msg_id, said in answers.items() if said == _UNKNOWN]
-    return {**answers, **_removed(queue, gone[:_SEARCHED])}
+    return {**answers, **_removed(queue, gone)}
 
 
 def _in_folder(queue: QueueDir, msg_id: str) -> str:
