@@ -297,6 +297,11 @@ class QueueDir:
         return self.path / "rates.json"
 
     @property
+    def parked(self) -> Path:
+        """What a queue without a process has left to be read."""
+        return self.path / "parked.json"
+
+    @property
     def scandir_mark(self) -> Path:
         """Names the scandir definition that this queue belongs to, if any."""
         return self.path / "scandir.json"

@@ -7,15 +7,17 @@ from collections.abc import Mapping, Sequence
 from typing import TypeGuard, cast
 
 from rq.cli import place, term
-from rq.config import secrets
+from rq.config import parked, secrets
 from rq.config.admin import Admin, admin_status
 from rq.config.secrets import Said
 from rq.errors import Down, RQError, Unreachable
 from rq.kinds import Kind
 from rq.layout import Root
 from rq.message.filter import Filter
+from rq.proc import locks
 from rq.replies import AttemptsView, Detail, MessageRow, MessageView
 from rq.rpc import client, wire
+from rq.rpc.lines.commands import COMMANDS
 from rq.words.nesting import Json
 from rq.words.states import State
 
@@ -28,10 +30,21 @@ def ask(
 ) -> Reply:
     """Return the owner's whole reply; Unreachable says what to do."""
     path = place.queue_dir(root, queue).socket
+    if (left := _left(root, queue, command)) is not None:
+        return left
     try:
         return cast(Reply, client.ask(path, command, arg, fds))
     except Unreachable:
         raise Unreachable(_why_silent(root, queue)) from None
+
+
+def _left(root: Root, queue: str, command: str) -> Reply | None:
+    """Return what a parked queue has left as its answer; None: it is to be asked, or there
+    is no supervisor, and it is stopped."""
+    row = COMMANDS.get(command)
+    if row is None or not row.lasts or not locks.is_locked(root.supervisor_lock):
+        return None
+    return cast("Reply | None", parked.answer(root, queue, command))
 
 
 def demand(
@@ -86,6 +99,8 @@ class Reader:
 
     def answer(self, queue: str, command: str, arg: object = b"") -> Reply | None:
         """Return the owner's reply, None when the folders must be read instead."""
+        if (left := _left(self.root, queue, command)) is not None:
+            return left
         if queue not in self._lines:
             self._lines[queue] = self._open(queue)
         line = self._lines[queue]

@@ -103,7 +103,8 @@ def _late(supervisor: SupervisorStatus) -> Sequence[ChildView]:
     return [
         child
         for child in supervisor.get("children", [])
-        if child.get("state") != Child.UP and child.get("wanted") == "UP"
+        if child.get("state") not in (Child.UP, Child.PARKED)
+        and child.get("wanted") == "UP"
     ]
 
 

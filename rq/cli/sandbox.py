@@ -183,7 +183,11 @@ def _not_up(root: Root) -> list[str]:
     for child in children:
         if child["state"] in (Child.FATAL, Child.BACKOFF):
             raise Refused(f"queue {child['name']} does not start: {child['reason']}")
-    return [child["name"] for child in children if child["state"] != Child.UP]
+    return [
+        child["name"]
+        for child in children
+        if child["state"] not in (Child.UP, Child.PARKED)
+    ]
 
 
 # ---- the command

@@ -27,6 +27,7 @@ from rq.message.table import PARAMS
 from rq.words import moments
 
 ONCE, PERSISTENT = "once", "persistent"  # kinds of workers
+NEVER = "never"  # is a queue parked
 WORD, EXIT = "word", "exit"  # what says how a script has ended
 
 
@@ -99,6 +100,16 @@ def _long(value: object) -> float:
     if isinstance(value, str):
         return moments.duration(value.strip())
     raise ValueError(f"{value!r:.60} is no time such as 90d")
+
+
+def park(value: object) -> float | None:
+    """Return after how long a queue is parked; None: never."""
+    if value in (None, NEVER):
+        return None
+    after = seconds(value)
+    if after < 1:
+        raise ValueError(f"{value!r:.60} is less than a second, and not {NEVER!r}")
+    return after
 
 
 def program(value: object) -> str:

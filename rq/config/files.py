@@ -91,6 +91,11 @@ def remove_in(name: str, dir_fd: int) -> None:
     durable.unlink(name, dir_fd)
 
 
+def remove_name(path: Path) -> None:
+    """Remove a file; it need not be gone for good."""
+    durable.unlink(str(path))
+
+
 def remove_link(path: Path) -> None:
     """Remove a file or symlink, durably."""
     durable.unlink_durable(path)

@@ -205,6 +205,8 @@ class QueueConfig:
     long_run: float = setting(4.0, checks.times, "number")
     # seconds of silence
     heartbeat: float | None = setting(None, limits.CHECKS["heartbeat"], "seconds")
+    # seconds with nothing to do, after which its process ends; None: it stays
+    park: float | None = setting(None, checks.park, "seconds")
     # bytes
     memory: int | None = setting(None, limits.CHECKS["memory"], "bytes")
     cpu_seconds: int | None = setting(None, limits.CHECKS["cpu_seconds"], "whole")

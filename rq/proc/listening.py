@@ -181,6 +181,14 @@ class Listener:
             self._loop.remove_reader(self._sock)
             self._sock.close()
 
+    def pause(self) -> None:
+        """Leave new connections in the backlog until `go_on`."""
+        self._loop.remove_reader(self._sock)
+
+    def go_on(self) -> None:
+        """Take connections again."""
+        self._listen_again()
+
     def _accept(self) -> None:
         for _ in range(AT_ONCE):
             try:

@@ -93,6 +93,7 @@ class Housekeeping:
                 away,
             )
         self._ended = False
+        self.others: list[Callable[[], object]] = []  # chores of the whole process
         self._rates_saved = time.monotonic()
         saved = _saved(owner.queue)
         owner.rates.restored(saved, time.monotonic(), time.time())
@@ -164,6 +165,7 @@ class Housekeeping:
             self._save_rates,
             self._tell,
             self._housekeep,
+            *self.others,
         )
 
     def _look_at_place(self) -> None:
@@ -317,6 +319,12 @@ class Housekeeping:
         self._ended = True
         if self._has_rates():
             _save(self.owner.queue, self._rates())
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a chore goes on, or something lies in new/."""
+        is_retaining = self._retaining is not None and not self._retaining.done()
+        return bool(is_retaining or self._tasks or self.deposits.is_busy)
 
     def stop_retaining(self) -> None:
         if self._retaining is not None:

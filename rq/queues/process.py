@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import logging
 import os
 import signal
 import socket
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import cast
 
 from rq import logs, zones  # noqa: F401
-from rq.config import files
+from rq.config import files, parked
 from rq.errors import BadConfig, CannotRead, Damaged, DiskFailed, RQError
 from rq.layout import QueueDir, Root
 from rq.proc import collector, daemon, descriptors, turnlimit
 from rq.queues.asking.asker import Asker
 from rq.queues.bulk.actions import Hands
 from rq.queues.bulk.worker import Worker
-from rq.queues.control.command import Context
+from rq.queues.control.command import Context, Reply
 from rq.queues.control.connection import Connection
 from rq.queues.control.connections import Clients, Connections, Pace
 from rq.queues.control.replies import Replies
-from rq.queues.control.server import Server
+from rq.queues.control.server import HANDLERS, Server
 from rq.queues.delivery import failure_lines, owed
 from rq.queues.delivery.delivery import Delivery
 from rq.queues.feed import Feed
@@ -35,10 +36,13 @@ from rq.queues.maintenance.checkpoints import Checkpoints
 from rq.queues.owner import uniqueness
 from rq.queues.owner.owner import Owner
 from rq.queues.owner.settings import Settings
+from rq.queues.parent import Parent
+from rq.queues.parking import Idle, Rooms
 from rq.queues.runner.runner import Runner
 
 # zones: its library, before another user is become, who may not read it.
 from rq.rpc import client
+from rq.rpc.lines.commands import COMMANDS
 from rq.spool import Opened, checkpoint, open_spool
 from rq.words.states import Note
 
@@ -52,10 +56,15 @@ log = logging.getLogger(__name__)
 class Process:
     """One queue at work, until it ends."""
 
-    def __init__(self, owner: Owner, runner: Runner, sock: socket.socket) -> None:
+    def __init__(
+        self, owner: Owner, runner: Runner, sock: socket.socket, parent: Parent
+    ) -> None:
         """`sock` listens for clients."""
         self.owner = owner
         self.runner = runner
+        self._sock = sock
+        self._parent = parent
+        self.is_parked = False  # the supervisor holds `sock`
         self._delivery = Delivery(
             owner.spool, owner.settings, owner.health, owner.wakeup
         )
@@ -87,6 +96,17 @@ class Process:
         )
         self._pace = clients.pace
         self.server = Server(owner, sock, clients, self._context)
+        rooms = Rooms(
+            owner=owner,
+            leases=self.leases,
+            asker=self.asker,
+            checkpoints=self.checkpoints,
+            housekeeping=self.housekeeping,
+            connections=self._connections,
+        )
+        self.idle = Idle(rooms, parked.read(owner.queue))
+        if parent.takes:
+            self.housekeeping.others.append(self._park_if_idle)
 
     def _context(self, connection: Connection) -> Context:
         return Context(
@@ -158,7 +178,42 @@ class Process:
             self.leases.end_waiting()
             self._stop_task = self.owner.loop.create_task(self._stop())
 
-    async def _stop(self) -> None:
+    def _park_if_idle(self) -> None:
+        """Leave the listening socket to the supervisor, and end, when there was nothing to
+        do for so long as the settings say."""
+        if not self.idle.is_over():
+            self.idle.look_soon(self.owner.loop, self._park_if_idle)
+        elif not self.owner.admission.stopping and self.server.let_go():
+            answers = self._lasting_answers()
+            self.owner.admission.stopping = True
+            self._stop_task = self.owner.loop.create_task(self._stop(answers))
+
+    def _lasting_answers(self) -> dict[str, Reply]:
+        """Return what is answered for the queue while it has no process."""
+        context = self._context(cast(Connection, None))  # none of these asks who asks
+        words = (word for word, command in COMMANDS.items() if command.lasts)
+        return {word: cast(Reply, HANDLERS[word](context, {})) for word in words}
+
+    def _hand_over(self, answers: dict[str, Reply]) -> None:
+        """Leave what is read while the queue is parked, and the socket; all is closed."""
+        owner = self.owner
+        left = parked.Parked(
+            at=time.time(),
+            after=self.idle.after or 0.0,
+            wakes_at=self.idle.wakes_at,
+            journal=owner.spool.journal_id,
+            seq=owner.spool.last_seq,
+            socket=parked.stamp(owner.queue.socket),
+            stamps=parked.stamps(owner.root, owner.name),
+            answers=answers,
+        )
+        parked.write(owner.queue, left)
+        self._parent.hand_over(self._sock, left.wakes_at)
+        self.is_parked = True
+        log.info("parked: nothing to do")
+
+    async def _stop(self, answers: dict[str, Reply] | None = None) -> None:
+        """End cleanly; with `answers`, which are left to be read, to be parked."""
         try:
             await self.runner.stop()
             self._delivery.cancel()
@@ -167,10 +222,13 @@ class Process:
             await self.housekeeping.deposits.rest()
             await self.owner.committed()
             await asyncio.sleep(0)
-            self.server.close()
+            if answers is None:
+                self.server.close()
             if self.checkpoints.syncing is not None:
                 await asyncio.wrap_future(self.checkpoints.syncing)
             self._close_cleanly()
+            if answers is not None:
+                self._hand_over(answers)
             self._end(0)
         except (OSError, RQError) as error:
             log.error(
@@ -222,32 +280,41 @@ class Process:
 # ---- the program
 
 
-def main(root: Path, name: str, *, ready_fd: int | None, life_fd: int | None) -> int:
+def main(
+    root: Path,
+    name: str,
+    *,
+    ready_fd: int | None,
+    life_fd: int | None,
+    listens_fd: int | None = None,
+) -> int:
     """Own the queue `name` until told to stop; return the exit status.
 
     One newline goes to `ready_fd` when it serves, `FATAL sentence` when it cannot and
-    must not be started again. `life_fd` reads EOF when the parent ends.
+    must not be started again. `life_fd` reads EOF when the parent ends. `listens_fd` is the
+    socket of a queue that was parked.
     """
-    descriptors.own_descriptors(fd for fd in (ready_fd, life_fd) if fd is not None)
+    given = (ready_fd, life_fd, listens_fd)
+    descriptors.own_descriptors(fd for fd in given if fd is not None)
     daemon.own_signals()
     turnlimit.watch()
-    ready = None if ready_fd is None else descriptors.move_above(ready_fd)
-    life = None if life_fd is None else descriptors.move_above(life_fd)
+    ready, life, listens = (fd and descriptors.move_above(fd) for fd in given)
     descriptors.park_descriptors()
+    parent = Parent(ready)
     daemon.title(f"rq-que {name}")
     where = Root(root)
     if not logging.getLogger().handlers:
         logs.open_log(f"queue {name}", where.log / f"queue-{name}.log")
     try:
-        while (status := _serve(where, name, ready, life)) == _AGAIN:
-            ready = None  # the parent has read it
+        while (status := _serve(where, name, parent, life, listens)) == _AGAIN:
+            listens = None  # it is closed
         return status
     except CannotRead as error:  # the next start may read it
         log.error("the queue cannot be opened: %s", error)
         return FAILED
     except (BadConfig, Damaged) as error:
         log.error("%s", error)
-        _say(ready, f"FATAL {error}\n")
+        parent.say(f"FATAL {error}\n")
         return FATAL
     except (RQError, OSError) as error:
         log.error("the queue cannot be opened: %s", error)
@@ -257,7 +324,9 @@ def main(root: Path, name: str, *, ready_fd: int | None, life_fd: int | None) ->
         return FAILED
 
 
-def _serve(root: Root, name: str, ready: int | None, life: int | None) -> int:
+def _serve(
+    root: Root, name: str, parent: Parent, life: int | None, listens: int | None
+) -> int:
     queue = root.queue(name)
     settings = Settings(root, name)
     descriptors.raise_descriptor_limit()
@@ -278,7 +347,7 @@ def _serve(root: Root, name: str, ready: int | None, life: int | None) -> int:
         try:
             with failure_lines.into_journal(owner.spool, name):
                 status = loop.run_until_complete(
-                    _live(owner, opened, queue, ready, life)
+                    _live(owner, opened, parent, life, listens)
                 )
         finally:
             owner.pools.close()
@@ -291,13 +360,14 @@ def _serve(root: Root, name: str, ready: int | None, life: int | None) -> int:
 async def _live(
     owner: Owner,
     opened: Opened,
-    queue: QueueDir,
-    ready: int | None,
+    parent: Parent,
     life: int | None,
+    listens: int | None,
 ) -> int:
-    loop = owner.loop
+    loop, queue = owner.loop, owner.queue
     runner = Runner(owner)
-    process = Process(owner, runner, client.listen(queue.socket))
+    process = Process(owner, runner, _listening(queue, listens), parent)
+    parked.forget(queue)
     loop.add_signal_handler(signal.SIGTERM, process.stop)
     loop.add_signal_handler(signal.SIGINT, process.stop)
     loop.add_signal_handler(signal.SIGHUP, process.housekeeping.reload)
@@ -318,11 +388,25 @@ async def _live(
         process.bulks.go_on()
     process.housekeeping.tick()
     collector.collect_young()
-    _say(ready, "\n")
+    parent.say("\n")
     status = await process.loop.run()
-    for path in (queue.pid, queue.socket):  # of this queue, wherever it lies by now
+    left = (queue.pid,) if process.is_parked else (queue.pid, queue.socket)
+    for path in left:  # of this queue, wherever it lies by now
         files.remove_in(path.name, owner.spool.dir_fd)
     return status
+
+
+def _listening(queue: QueueDir, listens: int | None) -> socket.socket:
+    """Return the socket that a queue listens on: that with which it was parked, if the name
+    still leads to it, or another one."""
+    if listens is None:
+        return client.listen(queue.socket)
+    sock = socket.socket(fileno=listens)
+    left = parked.read(queue)
+    if left is not None and left.socket == parked.stamp(queue.socket):
+        return sock
+    sock.close()
+    return client.listen(queue.socket)
 
 
 def _watch_life(loop: asyncio.AbstractEventLoop, life: int, process: Process) -> None:
@@ -332,10 +416,3 @@ def _watch_life(loop: asyncio.AbstractEventLoop, life: int, process: Process) ->
             process.orphaned()
 
     loop.add_reader(life, gone)
-
-
-def _say(ready: int | None, text: str) -> None:
-    if ready is not None:
-        with contextlib.suppress(OSError):
-            os.write(ready, text.encode())
-        os.close(ready)

@@ -35,6 +35,8 @@ class Connection:
         self._frames = wire.Frames(magic, limit=wire.REPLY_LIMIT)
         self._replies: list[bytes] = []
         self._kinds = Kinds(magic)
+        self._timeout = timeout
+        self._owed = 0  # replies that are still to come
         self._socket = connect(path, timeout)
 
     def __enter__(self) -> Connection:
@@ -64,17 +66,39 @@ class Connection:
         self.send_payload(command.encode() + b" " + encode_arg(arg), fds)
 
     def send_payload(self, payload: bytes, fds: Sequence[int] = ()) -> None:
-        """Send a payload that is framed here and nothing else."""
-        data = self._kinds.request() + wire.frame(payload, self._magic)
+        """Send a payload that is framed here and nothing else; over another connection, if
+        the owner has hung up since the last reply: what is not sent whole is not done."""
         try:
-            if fds:
-                packed = array.array("i", fds)
-                rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, packed)]
-                sent = self._socket.sendmsg([data], rights)
-                data = data[sent:]
-            self._socket.sendall(data)
+            self._send(payload, fds)
+        except OSError as error:
+            if self._owed or isinstance(error, TimeoutError):
+                raise OutcomeUnknown(
+                    f"{self._path} hung up ({error}): {LOST}"
+                ) from None
+            self._connect_again()
+            self._send_once_more(payload, fds)
+        self._owed += 1
+
+    def _send(self, payload: bytes, fds: Sequence[int]) -> None:
+        data = self._kinds.request() + wire.frame(payload, self._magic)
+        if fds:
+            packed = array.array("i", fds)
+            rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, packed)]
+            sent = self._socket.sendmsg([data], rights)
+            data = data[sent:]
+        self._socket.sendall(data)
+
+    def _send_once_more(self, payload: bytes, fds: Sequence[int]) -> None:
+        try:
+            self._send(payload, fds)
         except OSError as error:
             raise OutcomeUnknown(f"{self._path} hung up ({error}): {LOST}") from None
+
+    def _connect_again(self) -> None:
+        self._socket.close()
+        self._frames = wire.Frames(self._magic, limit=wire.REPLY_LIMIT)
+        self._kinds = Kinds(self._magic)
+        self._socket = connect(self._path, self._timeout)
 
     def receive(self) -> Any:
         """Return the next reply, decoded."""
@@ -92,6 +116,7 @@ class Connection:
             if not data:
                 raise OutcomeUnknown(f"{self._path} hung up without an answer: {LOST}")
             self._replies.extend(self._kinds.without(self._frames.feed(data)))
+        self._owed -= 1
         return orjson.loads(self._replies.pop(0))
 
 

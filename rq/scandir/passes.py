@@ -6,12 +6,12 @@ import contextlib
 import json
 import logging
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from rq import names
-from rq.config import files, trash
+from rq.config import files, parked, trash
 from rq.errors import CannotRead, RQError
 from rq.layout import Root
 from rq.rpc import client, wire
@@ -22,6 +22,7 @@ from rq.words.nesting import Json
 
 GONE_FOR = 0.3  # seconds that a link must be gone: `ln -sfn` may remove it first
 ASK_TIMEOUT = 30.0
+PARTS = 15  # passes in which each parked queue is looked at once
 
 log = logging.getLogger(__name__)
 
@@ -86,6 +87,8 @@ class Scandir:
     errors: dict[str, str] = field(default_factory=dict)  # that `status` shows
     no_hints: str = ""  # why there are none, in a sentence; `rq doctor` shows it
     written: tuple[dict[str, str], str] | None = None
+    parked: dict[str, parked.Stamp] = field(default_factory=dict)  # their files
+    number: int = 0  # of this pass
     stamps: dict[str, int] = field(default_factory=dict)  # of the queues' configs
 
     def look(self, now: float) -> set[Path]:
@@ -105,6 +108,7 @@ class Scandir:
         self._remove(_orphans(links, queues), now, errors)
         self._show(errors)
         self._wake_changed(queues)
+        self._wake_parked(sorted(queues))
         own = {self.root.config_dir, self.root.scandir, self.root.timers}
         doors = {self.root.queue(name).path / "new" for name in queues}
         return own | doors | links.directories
@@ -198,3 +202,21 @@ class Scandir:
             if self.stamps.get(name, stamp) != stamp:
                 self._ask("wake_queue", name)
         self.stamps = stamps
+
+    def _wake_parked(self, queues: Sequence[str]) -> None:
+        """Wake the parked queues whose directories look different from how these were left.
+
+        Hints tell of most changes at once. So each pass looks at those that were parked
+        since the one before, and at a part of the others; without hints at all.
+        """
+        seen = {}
+        for number, name in enumerate(queues):
+            left = parked.stamp(self.root.queue(name).parked)
+            if not left:
+                continue
+            seen[name] = left
+            is_new = self.parked.get(name) != left
+            its_turn = bool(self.no_hints) or (number - self.number) % PARTS == 0
+            if (is_new or its_turn) and not parked.is_current(self.root, name):
+                self._ask("wake_queue", name)
+        self.parked, self.number = seen, self.number + 1

@@ -59,6 +59,7 @@ class Process:
     log_from: int = 0  # bytes of its log that were there when it was started
     place: tuple[int, int] | None = None  # the directory of its journal, when it began
     patience: float = 30.0  # seconds from TERM to KILL
+    wakes_at: float | None = None  # monotonic: when it is started that is parked
 
     @property
     def running(self) -> bool:
@@ -83,6 +84,18 @@ class Process:
         self.stop_again = False
         self.killed = False
 
+    def parked(self, now: float, seconds: float | None) -> None:
+        """Note the end of a process that has handed over its socket; it is started again
+        in so many seconds, None: when it is woken."""
+        self._fire(ChildEvent.PARK, now)
+        self.pid, self.reason, self.failures = None, "", 0
+        self.wakes_at = None if seconds is None else now + seconds
+
+    def wake(self, now: float) -> None:
+        """Let it be started now if it is parked."""
+        if self.state is Child.PARKED:
+            self.wakes_at = now
+
     def ended(self, now: float, status: int | None, reason: str) -> None:
         """Note the end of the process; `status` None when it is not known."""
         was, up_for = self.state, now - self.since
@@ -102,6 +115,7 @@ class Process:
     def revive(self) -> None:
         """Let a child that waits or was given up start at once."""
         self.failures = 0
+        self.wake(0.0)
         if self.state is Child.FATAL:
             self.state = next_child(Child.FATAL, ChildEvent.STOP)
 
@@ -131,6 +145,9 @@ def step(process: Process, now: float) -> Step | None:
         return Step.KILL if late else None
     if not process.wanted:
         return None if state is Child.DOWN else Step.STOP
+    if state is Child.PARKED:
+        is_woken = process.wakes_at is not None and now >= process.wakes_at
+        return Step.START if is_woken else None
     if state is Child.DOWN or (state is Child.BACKOFF and now >= process.start_at):
         return Step.START
     if process.stop_again and process.running:
@@ -144,6 +161,8 @@ def wake_at(process: Process) -> float | None:
     """Return when `step` may next have something to say without an event."""
     if process.state is Child.BACKOFF:
         return process.start_at
+    if process.state is Child.PARKED:
+        return process.wakes_at
     if process.killed:
         return None
     if process.state is Child.STOPPING:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -59,18 +58,22 @@ class Forks:
         self._text = b""
         asyncio.get_running_loop().add_reader(line, self._receive)
 
-    def ask(self, name: str) -> int:
-        """Ask for the process of queue `name`; return where it will say it is ready."""
-        ready, theirs = os.pipe()
-        request = json.dumps({"name": name}).encode() + b"\n"
+    def ask(self, name: str, listens: socket.socket | None) -> socket.socket:
+        """Ask for the process of queue `name`; return the line over which it will say that
+        it is ready. `listens`: its socket, if it was parked."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        about = {"name": name, **({} if listens is None else {"listens": True})}
+        request = json.dumps(about).encode() + b"\n"
+        fds = [theirs.fileno(), self._life]
+        fds += [] if listens is None else [listens.fileno()]
         try:
-            socket.send_fds(self._line, [request], [theirs, self._life])
+            with theirs:
+                socket.send_fds(self._line, [request], fds)
         except OSError:
-            os.close(ready)
+            ours.close()
             raise
-        finally:
-            os.close(theirs)
-        return ready
+        ours.setblocking(False)
+        return ours
 
     def close(self) -> None:
         asyncio.get_running_loop().remove_reader(self._line)

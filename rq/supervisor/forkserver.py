@@ -2,7 +2,8 @@
 
 Run by the supervisor, with a socket pair on descriptor 0. It has no loop, no thread, no
 lock: what is forked from it starts clean and shares its memory. A request is one JSON
-line with two descriptors (readiness, life); the answers are `{"name", "pid"}` and
+line with two descriptors (the line to the supervisor, life), and with the listening socket
+of a queue that was parked; the answers are `{"name", "pid"}` and
 `{"pid", "exit"}`. It ends at the end of the socket, and its children do not.
 """
 
@@ -24,7 +25,8 @@ from rq.proc import daemon, descriptors
 FDS_PER_REQUEST = 2
 _READ = 64 * 1024
 
-Entry = Callable[[str, int, int], int]  # name, readiness, life -> exit status
+# Its name, its line to the supervisor, life, perhaps what it listens on -> exit status.
+Entry = Callable[..., int]
 
 
 def main() -> int:
@@ -35,8 +37,10 @@ def main() -> int:
     root = Path(sys.argv[1])
     from rq.queues import process  # the reason for this process; late, after the checks
 
-    def entry(name: str, ready: int, life: int) -> int:
-        return process.main(root, name, ready_fd=ready, life_fd=life)
+    def entry(name: str, ready: int, life: int, listens: int | None = None) -> int:
+        return process.main(
+            root, name, ready_fd=ready, life_fd=life, listens_fd=listens
+        )
 
     with socket.socket(fileno=os.dup(0)) as line:
         line.setblocking(False)
@@ -85,13 +89,14 @@ class ForkServer:
             return False
         self._fds += fds
         *lines, self._text = (self._text + data).split(b"\n")
-        for request in lines:
-            ready, life = self._fds[:FDS_PER_REQUEST]
-            del self._fds[:FDS_PER_REQUEST]
-            self._fork(json.loads(request)["name"], ready, life)
+        for line in lines:
+            request = json.loads(line)
+            number = FDS_PER_REQUEST + bool(request.get("listens"))
+            fds, self._fds = self._fds[:number], self._fds[number:]
+            self._fork(request["name"], fds)
         return bool(data)
 
-    def _fork(self, name: str, ready: int, life: int) -> None:
+    def _fork(self, name: str, fds: list[int]) -> None:
         sys.stderr.flush()
         try:
             pid = os.fork()
@@ -99,13 +104,12 @@ class ForkServer:
             self.say({"name": name, "pid": None, "error": str(error)})
             pid = -1
         if pid == 0:
-            self._become(name, ready, life)
-        os.close(ready)
-        os.close(life)
+            self._become(name, fds)
+        descriptors.close_all(fds)
         if pid > 0:
             self.say({"name": name, "pid": pid})
 
-    def _become(self, name: str, ready: int, life: int) -> None:
+    def _become(self, name: str, fds: list[int]) -> None:
         """Run the queue in this, the forked process; does not return."""
         status = 1
         try:
@@ -114,10 +118,10 @@ class ForkServer:
             signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it has a handler
             os.setsid()
             # The queue parks 3 and 4; what it is given must lie above.
-            ready, life = descriptors.move_above(ready), descriptors.move_above(life)
-            _close_all_but({0, 1, 2, ready, life})
+            fds = [descriptors.move_above(fd) for fd in fds]
+            _close_all_but({0, 1, 2, *fds})
             gc.enable()
-            status = self._entry(name, ready, life)
+            status = self._entry(name, *fds)
         except SystemExit as end:
             status = end.code if isinstance(end.code, int) else 1
         except BaseException:  # noqa: BLE001 (main of the forked process)

@@ -31,7 +31,13 @@ class Handle:
 
     pid: int | None = None
     pidfd: int | None = None
-    ready: int | None = None  # read end; the child says there that it is ready
+    ready: int | None = None  # read end; a helper says there that it is ready
+    talk: socket.socket | None = None  # with a queue that we have started
+    listener: socket.socket | None = (
+        None  # that the queue has handed over, to be parked
+    )
+    parks: bool = False  # it ends because it has nothing to do …
+    wakes_in: float | None = None  # … for so many seconds; None: until it is woken
     error: str = ""  # why it is not, in its own words
     popen: subprocess.Popen[bytes] | None = None  # of children that were exec'ed
     line: client.Connection | None = None  # to an adopted queue, its sign of our life
@@ -43,8 +49,18 @@ class Handle:
                 loop.remove_reader(fd)
                 os.close(fd)
         self.pidfd = self.ready = None
+        if self.talk is not None:
+            loop.remove_reader(self.talk)
+            self.talk.close()
+        if self.listener is not None:
+            self.listener.close()
         if self.line:
             self.line.close()
+
+    def take_listener(self) -> socket.socket | None:
+        """Return what the queue has handed over, which is the caller's from now on."""
+        sock, self.listener = self.listener, None
+        return sock
 
     def is_process(self, pid: int) -> None:
         """Take `pid`, which was just started, as the process; OSError when it cannot be
@@ -83,6 +99,29 @@ class Handle:
                 call(data.decode("utf-8", "replace"))
 
         loop.add_reader(ready, readable)
+
+    def on_talk(self, call: Callable[[str], None]) -> None:
+        """Let `call` be called with each word of a queue, as long as it lives."""
+        talk = self.talk
+        if talk is None:
+            return
+        loop = asyncio.get_running_loop()
+
+        def heard() -> None:
+            try:
+                data, fds, _, _ = socket.recv_fds(talk, 4096, 1)
+            except BlockingIOError:
+                return
+            except OSError:
+                data, fds = b"", []
+            if fds:
+                self.listener = socket.socket(fileno=fds[0])
+            if data:
+                call(data.decode("utf-8", "replace"))
+            else:
+                loop.remove_reader(talk)
+
+        loop.add_reader(talk, heard)
 
     def send(self, number: signal.Signals) -> None:
         """Signal exactly this process, if it still is."""

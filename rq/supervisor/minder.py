@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import json
 import logging
 import os
 import signal
@@ -17,7 +18,7 @@ from functools import partial
 from pathlib import Path
 
 from rq import logs
-from rq.config import displaced, trash
+from rq.config import displaced, parked, trash
 from rq.config.begun import Begun
 from rq.errors import Refused, RQError
 from rq.layout import Root
@@ -26,12 +27,14 @@ from rq.supervisor import children, forks, handle
 from rq.supervisor.children import Kind, Process, Step
 from rq.supervisor.forks import Forks
 from rq.supervisor.handle import Handle
+from rq.supervisor.listeners import Listeners
 from rq.supervisor.table import FORKS, HELPERS, GivenUp, Key, Table
 from rq.words.states import Child
 
 STATUS_WAIT = 1.0  # seconds for the fork server to tell how a queue ended
 
 log = logging.getLogger(__name__)
+KEPT_RETRY = 0.2  # seconds until a parked queue is tried again whose lock is held
 LOCK_RETRY = 1.0  # seconds until a queue that cannot be put away yet is tried again
 
 
@@ -51,6 +54,7 @@ class Minder:
         self.begun = Begun(root)
         self._keeps = True  # on disk what has begun
         self._errands: set[asyncio.Task[None]] = set()
+        self._listeners = Listeners(root, self.wake)
         # Held open for life: its end tells the children that the supervisor is gone.
         self._life, self._alive = os.pipe()
 
@@ -59,8 +63,15 @@ class Minder:
         process = self.table.queue(name)
         if process.state in (Child.FATAL, Child.BACKOFF):
             process.revive()
+        elif process.state is Child.PARKED:
+            process.wake(time.monotonic())
         elif process.running and (held := self._handles.get((Kind.QUEUE, name))):
             held.send(signal.SIGHUP)
+        self.table.wake()
+
+    def wake(self, name: str) -> None:
+        """Let a queue start that is parked."""
+        self.table.queue(name).wake(time.monotonic())
         self.table.wake()
 
     # ---- one pass
@@ -98,17 +109,29 @@ class Minder:
     def _start(self, key: Key, process: Process, now: float) -> None:
         if process.kind is Kind.QUEUE and not self._can_fork():
             return
+        if process.state is Child.PARKED and self._is_kept(process, now):
+            return
         process.started(now)
         process.log_from = handle.log_size(self.root, process)
         self._given_up.note_start(key)
         try:
             name = _held_as(process)
-            if name is not None and self._is_held(name):
+            if name is not None and (
+                self._is_held(name) or self._is_elsewhere(process)
+            ):
                 self._ended(key, children.DISPLACED, displaced.why(name))
             else:
                 self._launch(key, process)
         except Exception as error:  # noqa: BLE001 (the pass goes on with the others)
             self._not_started(key, error)
+
+    def _is_kept(self, process: Process, now: float) -> bool:
+        """Whether a parked queue cannot start yet: a command checks, moves or restores it.
+        That is no failure, and those who have connected wait."""
+        if not locks.is_locked(self._lock_of(process.name)):
+            return False
+        process.wakes_at = now + KEPT_RETRY
+        return True
 
     def _launch(self, key: Key, process: Process) -> None:
         if process.kind is Kind.QUEUE and locks.is_locked(self._lock_of(process.name)):
@@ -118,6 +141,7 @@ class Minder:
         started = self._run(process)
         self._hold(key, process, started)
         started.on_word(lambda word: self._on_word(key, started, word))
+        started.on_talk(lambda word: self._on_word(key, started, word))
 
     def _run(self, process: Process) -> Handle:
         """Start the process of a child, which is not watched yet."""
@@ -125,7 +149,8 @@ class Minder:
             if self._forks is None:
                 raise OSError("the fork server is gone")
             process.patience = self.table.patience(process.kind)
-            return Handle(ready=self._forks.ask(process.name))
+            listens = self._listeners.of(process.name)
+            return Handle(talk=self._forks.ask(process.name, listens))
         if process.kind is Kind.FORKS:
             started, line = handle.run_fork_server(
                 self.root.path, handle.log_file(self.root, process)
@@ -163,6 +188,7 @@ class Minder:
         process.stopping(now)
         if process.state is Child.STOPPING and key in self._handles:
             self._handles[key].send(signal.SIGTERM)
+        self._listen_no_more(process)
         self.table.wake()
 
     def _kill(self, key: Key, process: Process) -> None:
@@ -231,16 +257,47 @@ class Minder:
         process = self.table.children.get(key)
         if word.startswith("FATAL "):
             held.error = word.removeprefix("FATAL ").strip()
+        elif word.startswith(parked.WORD):
+            self._is_parking(key[1], held, word)
         elif process and process.state is Child.STARTING:
             process.ready(time.monotonic())
             process.held = word.removeprefix("HELD ").strip()
+            if process.kind is Kind.QUEUE:
+                self._listeners.give_back(process.name)  # it has it
             process.place = self._place_now(process)  # a broker has made it by now
             log.info("up %s", logs.fields(kind=process.kind, name=process.name))
         self.table.wake()
 
+    def _is_parking(self, name: str, held: Handle, word: str) -> None:
+        """Keep the socket of a queue that ends because it has nothing to do."""
+        if (sock := held.take_listener()) is None:
+            return  # no descriptor was left for it: the queue starts again
+        self._listeners.hold(name, sock)
+        wakes = json.loads(word.removeprefix(parked.WORD))
+        held.parks = True
+        if not self._listeners.has_room:
+            held.wakes_in = 0.0
+        elif wakes is not None:
+            held.wakes_in = max(0.0, wakes - time.time())
+
+    def _parked(self, key: Key, held: Handle | None, status: int | None) -> bool:
+        """Whether a process has ended to be parked; note it."""
+        process = self.table.children[key]
+        if held is None or not held.parks or status or process.state is not Child.UP:
+            return False
+        held.close()
+        process.parked(time.monotonic(), held.wakes_in)
+        self._given_up.note_end(key, gave_up=False)
+        self._listeners.watch(process.name)
+        log.info("parked %s", logs.fields(queue=process.name))
+        self.table.wake()
+        return True
+
     def _ended(self, key: Key, status: int | None, reason: str) -> None:
         process = self.table.children[key]
         held = self._handles.pop(key, None)
+        if self._parked(key, held, status):
+            return
         error = held.error if held else ""
         if held:
             held.close()
@@ -253,12 +310,19 @@ class Minder:
         process.ended(time.monotonic(), status, reason)
         self._given_up.note_end(key, gave_up=process.state is Child.FATAL)
         process.place = None
+        self._listen_no_more(process)
         if status == children.DISPLACED and process.kind is Kind.QUEUE:
             self.table.forget_if_gone(process.name)
         level = logging.INFO if process.state is Child.DOWN else logging.WARNING
         name = logs.fields(kind=process.kind, name=process.name, state=process.state)
         log.log(level, "ended %s", name + " " + logs.fields(reason=reason))
         self.table.wake()
+
+    def _listen_no_more(self, process: Process) -> None:
+        """Let those be refused who connect to a queue that does not start again."""
+        is_down = process.state is Child.DOWN and not process.wanted
+        if process.kind is Kind.QUEUE and (is_down or process.state is Child.FATAL):
+            self._listeners.end(process.name)
 
     def _vanished(self, key: Key) -> bool:
         process = self.table.children[key]
@@ -380,6 +444,7 @@ class Minder:
     def close(self) -> None:
         """Give everything back, when all children are down."""
         self._keep(self.begun.keep)
+        self._listeners.close()
         for held in self._handles.values():
             held.close()
         for fd in (self._life, self._alive):

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from rq import config
-from rq.config import files
+from rq.config import files, parked
 from rq.config.admin import admin_status
 from rq.errors import BadConfig, RQError
 from rq.layout import Root
@@ -133,8 +133,10 @@ async def _queue(
     name, detail = child["name"], None
     async with slots:
         with contextlib.suppress(RQError, OSError):
-            socket = root.queue(name).socket
-            reply = await loop_client.ask(socket, "detail", timeout=_TIMEOUT)
+            reply = parked.answer(root, name, "detail")
+            if reply is None:
+                socket = root.queue(name).socket
+                reply = await loop_client.ask(socket, "detail", timeout=_TIMEOUT)
             detail = cast(Detail, client.demanded(reply))
     return health.Queue(
         name=name,

@@ -149,6 +149,7 @@ class Child(StrEnum):
     BACKOFF = "BACKOFF"
     FATAL = "FATAL"
     STOPPING = "STOPPING"
+    PARKED = "PARKED"  # it has ended, and its socket is held for the next who connects
 
 
 class ChildEvent(StrEnum):
@@ -159,6 +160,7 @@ class ChildEvent(StrEnum):
     EXIT = "exit"
     GIVE_UP = "give_up"
     STOP = "stop"
+    PARK = "park"
 
 
 CHILD_TRANSITIONS: dict[tuple[Child, ChildEvent], Child] = {
@@ -174,6 +176,9 @@ CHILD_TRANSITIONS: dict[tuple[Child, ChildEvent], Child] = {
     (Child.FATAL, ChildEvent.START): Child.STARTING,
     (Child.FATAL, ChildEvent.STOP): Child.DOWN,
     (Child.STOPPING, ChildEvent.EXIT): Child.DOWN,
+    (Child.UP, ChildEvent.PARK): Child.PARKED,
+    (Child.PARKED, ChildEvent.START): Child.STARTING,
+    (Child.PARKED, ChildEvent.STOP): Child.DOWN,
 }
 
 

@@ -1,9 +1,14 @@
-"""What fifty idle queues cost: CPU of one core and memory, all processes of RQ together."""
+"""What fifty idle queues cost: CPU of one core and memory, all processes of RQ together.
+
+With RQ_BENCH_PARK=1s they are parked first, and some are woken one by one at the end: how
+long a client waits for the first answer of each.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import random
 import subprocess
 import sys
 import tempfile
@@ -16,6 +21,8 @@ from rq.layout import Root
 from rq.rpc import client
 
 QUEUES = int(os.environ.get("RQ_BENCH_QUEUES", "50"))
+PARK = os.environ.get("RQ_BENCH_PARK", "")
+WOKEN = 100  # queues
 SECONDS = float(os.environ.get("RQ_BENCH_SECONDS", "30"))
 
 
@@ -29,6 +36,8 @@ def make(where: Path) -> Root:
     definition.mkdir()
     (definition / "run").write_text(bench.SCRIPT)
     (definition / "run").chmod(0o755)
+    if PARK:
+        (definition / "config.json").write_text(json.dumps({"park": PARK}))
     for number in range(QUEUES):
         (root.scandir / f"q{number}").symlink_to(definition)
     return root
@@ -69,29 +78,56 @@ def main() -> None:
 
 def show(root: Root, pid: int) -> None:
     begun = time.monotonic()
-    while not up(root):
+    while not all_are(root, "PARKED" if PARK else "UP"):
         time.sleep(0.1)
-    print(f"{QUEUES} queues up after {time.monotonic() - begun:.1f} s", flush=True)
+    print(
+        f"{QUEUES} queues {'parked' if PARK else 'up'} after {time.monotonic() - begun:.1f} s",
+        flush=True,
+    )
     time.sleep(5)
     all_of_them = processes(pid)
-    before = sum(map(ticks, all_of_them))
+    before, switches = sum(map(ticks, all_of_them)), sum(map(wakeups, all_of_them))
     time.sleep(SECONDS)
     used = sum(map(ticks, all_of_them)) - before
+    woken = (sum(map(wakeups, all_of_them)) - switches) / SECONDS * 60
     share = used / os.sysconf("SC_CLK_TCK") / SECONDS * 100
     print(f"idle: {share:.2f} % of one core over {SECONDS:.0f} s, goal 1 %")
+    print(f"wake-ups: {woken:.0f} a minute")
     sizes = {one: pss(one) for one in all_of_them}
     total = sum(sizes.values()) / 1024
     print(f"memory: {total:.0f} MiB PSS in {len(sizes)} processes, goal 300 MiB")
+    if PARK:
+        wake_some(root)
 
 
-def up(root: Root) -> bool:
+def wakeups(pid: int) -> int:
+    text = Path(f"/proc/{pid}/status").read_text()
+    return int(text.partition("\nvoluntary_ctxt_switches:")[2].split()[0])
+
+
+def wake_some(root: Root) -> None:
+    """Ask parked queues, one after the other, what only a process answers."""
+    times = []
+    for number in random.Random(1).sample(range(QUEUES), min(WOKEN, QUEUES)):
+        began = time.monotonic()
+        with client.Connection(root.queue(f"q{number}").socket) as line:
+            line.ask("create_message", {"dest": f"q{number}"})
+        times.append(time.monotonic() - began)
+    times.sort()
+    half, most = times[len(times) // 2], times[int(len(times) * 0.99)]
+    print(
+        f"first answer: p50 {half * 1000:.0f} ms, p99 {most * 1000:.0f} ms, goal 40, 100"
+    )
+
+
+def all_are(root: Root, state: str) -> bool:
     try:
         facts = client.ask(root.supervisor_socket, "status")
     except client.Unreachable:
         return False
     facts = facts[1] if isinstance(facts, list) else facts
     states = [one["state"] for one in facts["children"] if one["kind"] == "queue"]
-    return states.count("UP") >= QUEUES
+    return states.count(state) >= QUEUES
 
 
 if __name__ == "__main__":

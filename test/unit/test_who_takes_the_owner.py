@@ -32,6 +32,7 @@ MAY = {  # each with what it joins
     "bulk.selection": "spool, loop and threads, for each look",
     "control.lease_requests": "settings and leases, for what a holder is told",
     "delivery.copies": "a copy is admitted, made, filled by threads and accepted",
+    "parking": "looks at every part for what it has ahead",
     "maintenance.stall": "looks at every part for what holds messages up",
     "control.command": "hands it to the commands",
     "control.server": "whether a command is answered depends on all that is admitted",

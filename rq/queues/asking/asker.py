@@ -35,6 +35,11 @@ class Asker:
         self._tasks = Tasks(owner.loop)
         self._hinting: set[str] = set()  # queues to which a hint is on its way
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether an answer, or a hint, is on its way."""
+        return bool(self._tasks or self._hinting)
+
     # ---- turns
 
     def turn(self, seconds: Callable[[], float]) -> float | None:

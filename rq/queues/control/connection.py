@@ -33,6 +33,8 @@ _ANCILLARY = socket.CMSG_SPACE(_MAX_FDS * 4)
 _BACKLOG = (
     16 * 1024 * 1024
 )  # bytes of untaken replies, beyond which no more is answered
+RESTS = 0.5  # seconds from an answer to when a queue may hang up to be parked …
+NEVER_ASKED = 10.0  # … and from the beginning of a connection to its first request
 _SLICE = 0.01  # seconds for the requests of one asker, before others have their turn
 
 
@@ -63,7 +65,8 @@ class Connection:
         self.minded = False  # the client is this process's parent
         self.tells_kinds = False  # of failures; its asker wants them
         self.closed = False
-        self.used = self.taken = time.monotonic()  # when it last asked, took a reply
+        # When it was opened, last asked, took a reply.
+        self.opened = self.used = self.taken = time.monotonic()
         self._sock = sock
         self._loop = loop
         self._on_request = on_request
@@ -89,6 +92,31 @@ class Connection:
     def idle(self) -> bool:
         """Whether it waits for nothing and is not our parent."""
         return not (self._slots or self._out or self._todo or self.minded)
+
+    def rests(self, now: float) -> bool:
+        """Whether it has had its answers for a while, and one that has asked nothing yet is
+        silent for so long that it will not: the queue may hang up."""
+        pause = RESTS if self.used > self.opened else NEVER_ASKED
+        return self.idle and self.partial_since is None and now - self.used >= pause
+
+    def let_go(self) -> bool:
+        """Hang up, unless a request has come that was not read yet: that is answered first,
+        and False returned. What is sent once reading is shut down fails over there, and
+        what was sent before is in the socket: there is no moment in between."""
+        if self._holds_unread():
+            return False
+        with contextlib.suppress(OSError):
+            self._sock.shutdown(socket.SHUT_RD)
+        if self._holds_unread():
+            return False
+        self.close()
+        return True
+
+    def _holds_unread(self) -> bool:
+        try:
+            return bool(self._sock.recv(1, socket.MSG_PEEK))
+        except OSError:  # nothing has come, or the asker is gone
+            return False
 
     # ---- in
 

@@ -33,6 +33,18 @@ class Connections:
         self._open: set[Connection] = set()
         self._limits = ConnectionLimits(MOST)
         self._waiting: set[Connection] = set()
+        self.requests = 0  # requests that only a process could answer
+
+    @property
+    def are_idle(self) -> bool:
+        """Whether none waits for anything, or is about to ask."""
+        now = time.monotonic()
+        return all(connection.rests(now) for connection in self._open)
+
+    def let_go(self) -> bool:
+        """Hang up on all, who are idle; False once a request was found that is answered
+        first."""
+        return all(connection.let_go() for connection in list(self._open))
 
     @property
     def minded(self) -> bool:

@@ -103,6 +103,15 @@ class Server:
         self._listener.close()
         self._connections.close()
 
+    def let_go(self) -> bool:
+        """Take no more connections, which wait in the backlog, and hang up on idle ones;
+        False: one has asked something meanwhile, and all goes on."""
+        self._listener.pause()
+        if self._connections.let_go():
+            return True
+        self._listener.go_on()
+        return False
+
     # ---- requests
 
     def _request(self, connection: Connection, payload: bytes) -> None:
@@ -113,6 +122,8 @@ class Server:
         if command is None:
             self._replies.add(slot, ["ERROR"])
             return
+        if not command.lasts:
+            self._connections.requests += 1
         try:
             connection.asker.check(word, command.role, command.own)
             self._check_open(command)

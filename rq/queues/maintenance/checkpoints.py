@@ -131,6 +131,12 @@ class Checkpoints:
         """What still syncs folders, on a thread."""
         return self._syncing
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a checkpoint, or an index, is being written."""
+        is_finishing = self._finishing is not None and not self._finishing.done()
+        return self._syncing is not None or self._index is not None or is_finishing
+
     def abandon_index(self) -> None:
         """Write no more of the index; the file is free for another then."""
         if self._finishing is not None:

@@ -34,6 +34,11 @@ class Deposits:
         elif self._keeper.is_open():
             self._tasks.spawn(self._look())
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether new/ is being looked at, or holds what has to be looked at again."""
+        return bool(self._tasks or self._health.deposits)
+
     async def rest(self, seconds: float | None = None) -> None:
         """Wait for the end of a look that goes on, or for `seconds`."""
         with contextlib.suppress(TimeoutError):

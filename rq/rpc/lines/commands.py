@@ -5,6 +5,8 @@ A row says what everything on the way to the handler has to know of a command:
 - the owner: the least role that may ask it (`role`; `own`: RQ's own user and root
   alone), what stands behind its word (`takes`), whether it is answered while the queue is DOWN (`answered`), and whether it
   brings in something new (`creates`), which is paced when folders lag;
+- both: whether the answer stays the same while the queue has nothing to do (`lasts`): then
+  asking for it keeps no process there, and a parked queue has left it to be read;
 - the client (web, bridge, Spark, command line): over which of a queue's lines it goes
   (`lane`), whether it may be asked a second time when a line breaks under it (`looks`),
   and whether it takes so long that it has a line to itself (`slow`).
@@ -62,6 +64,7 @@ class Command:
     creates: bool = False  # something new is accepted by it
     slow: bool = False  # it copies, syncs or reads many files
     own: bool = False  # for RQ's own user and root alone
+    lasts: bool = False  # its answer holds while the queue has nothing to do
 
     @property
     def looks(self) -> bool:
@@ -81,8 +84,11 @@ def _look(
     takes: Takes = Takes.OBJECT,
     *,
     own: bool = False,
+    lasts: bool = False,
 ) -> Command:
-    return Command(role=Role.VIEWER, answered=answered, takes=takes, own=own)
+    return Command(
+        role=Role.VIEWER, answered=answered, takes=takes, own=own, lasts=lasts
+    )
 
 
 def _create(
@@ -103,12 +109,12 @@ COMMANDS: Final[dict[str, Command]] = {
     "ack_errs": Command(role=Role.OPERATOR, takes=_ANYTHING),
     # the queue itself
     KINDS: _look(_ALWAYS, _ANYTHING),
-    "ping": _look(_ALWAYS, _ANYTHING),
+    "ping": _look(_ALWAYS, _ANYTHING, lasts=True),
     "uptime": _look(_ALWAYS, _ANYTHING),
     "config": _look(_ALWAYS, _ANYTHING),
-    "status": _look(_ALWAYS, _ANYTHING),
-    "detail": _look(_ALWAYS, _ANYTHING),
-    "figures": _look(_ALWAYS, _ANYTHING),
+    "status": _look(_ALWAYS, _ANYTHING, lasts=True),
+    "detail": _look(_ALWAYS, _ANYTHING, lasts=True),
+    "figures": _look(_ALWAYS, _ANYTHING, lasts=True),
     "wake": Command(role=Role.PRODUCER, answered=_ALWAYS, takes=_ANYTHING),
     "shutdown": Command(role=Role.ADMIN, answered=_ALWAYS, takes=_ANYTHING),
     "mind": Command(role=Role.ADMIN, answered=_ALWAYS, takes=_ANYTHING, own=True),
@@ -125,7 +131,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "get_ends": _look(_DOWN),
     "ends": _look(_DOWN, own=True),
     "get_states": _look(_DOWN),
-    "num_messages": _look(takes=_ANYTHING),
+    "num_messages": _look(takes=_ANYTHING, lasts=True),
     "messages": _look(),
     "list": _look(),
     "await_end": _look(),

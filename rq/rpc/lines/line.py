@@ -22,6 +22,10 @@ class Broken(OutcomeUnknown):
     """The line broke under a request."""
 
 
+class Unsent(Unreachable):
+    """The other end had hung up before a request was sent whole: it is not done."""
+
+
 class Line(asyncio.Protocol):
     """An open connection: requests go out at once, replies come in their order."""
 
@@ -71,6 +75,8 @@ class Line(asyncio.Protocol):
             raise Unreachable(f"nobody answers at {self._path}")
         data = self._kinds.request() + wire.frame(payload, self._magic)
         self._transport.write(data)
+        if self._transport.is_closing():
+            raise Unsent(f"{self._path} had hung up")
         return self._next_reply(deadline)
 
     def _next_reply(self, deadline: float) -> asyncio.Future[bytes]:

@@ -16,11 +16,12 @@ from typing import TypeAlias, cast
 import orjson
 
 from rq import names
+from rq.config import parked
 from rq.errors import Busy, NoSuchQueue, OutcomeUnknown, RQError, Unreachable
 from rq.layout import Root
 from rq.rpc import client, wire
 from rq.rpc.lines.commands import COMMANDS, Lane
-from rq.rpc.lines.line import DEADLINE, Broken, Line, ask_once
+from rq.rpc.lines.line import DEADLINE, Broken, Line, Unsent, ask_once
 from rq.words.nesting import Json
 
 
@@ -54,12 +55,19 @@ class Owners:
     async def ask_raw(self, queue: str, command: str, arg: object = b"") -> bytes:
         """As `ask`, but the reply as JSON text."""
         payload = command.encode() + b" " + client.encode_arg(arg)
+        if COMMANDS[command].lasts and (left := self._left(queue, command)) is not None:
+            return orjson.dumps(left)
         try:
             if COMMANDS[command].slow:
                 return await ask_once(self._socket(queue), payload, deadline=LONG)
             return await self._ask(queue, command, payload)
         except Unreachable as error:
             raise self._why_silent(queue) from error
+
+    def _left(self, queue: str, command: str) -> parked.Answer | None:
+        """Return what a parked queue has left as its answer."""
+        self._socket(queue)  # there may be no such queue
+        return parked.answer(self._root, queue, command)
 
     async def demand(self, queue: str, command: str, arg: object = b"") -> Json:
         """Return what follows `ok` in the reply; raise what follows `fail`."""
@@ -183,6 +191,8 @@ class Owners:
         line = await self._line(queue, COMMANDS[command].lane)
         try:
             return await line.ask(payload, DEADLINE)
+        except Unsent:  # the queue was parked since this line was used last
+            pass
         except Broken:
             if not COMMANDS[command].looks:
                 raise

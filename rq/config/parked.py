@@ -1,0 +1,106 @@
+"""What a parked queue leaves to be read: its answers, and how its directories looked.
+
+A queue without a process is asked nothing as long as this file tells what it would answer.
+That holds while everything lies as the queue has left it; once a directory, its config or
+an admin file looks different, whoever asks connects, and so starts the queue. The file is a
+cache: it is gone as soon as a process owns the queue again, and no start believes it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeAlias, cast
+
+from rq import config
+from rq.config import files
+from rq.errors import BadConfig
+from rq.files import durable
+from rq.layout import JOURNAL, STATE_DIRS, QueueDir, Root
+
+WORD = "PARKED "  # says a queue to its supervisor, with when it is to be woken
+
+Stamp: TypeAlias = list[int]
+Answer: TypeAlias = Sequence[Any] | Mapping[str, Any]
+_LOOKED_AT = (*STATE_DIRS, "new", JOURNAL, "config.json")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parked:
+    """How a queue was when its process ended."""
+
+    at: float  # epoch seconds
+    after: float  # seconds with nothing to do, after which it was parked
+    wakes_at: float | None
+    journal: str
+    seq: int
+    socket: Stamp
+    stamps: Mapping[str, Stamp]
+    answers: Mapping[str, Answer]  # by the words of commands
+
+
+def write(queue: QueueDir, parked: Parked) -> None:
+    """Leave it; OSError: the queue is parked all the same, and who asks starts it."""
+    durable.crash_point("park:stopped")
+    files.write_cache(queue.parked, asdict(parked))
+    durable.crash_point("park:written")
+
+
+def hand_over(
+    line: socket.socket, listener: socket.socket, wakes_at: float | None
+) -> None:
+    """Give the supervisor the listening socket of a queue that ends now, and say when it is
+    to be started at the latest; OSError: the supervisor is gone."""
+    word = WORD + json.dumps(wakes_at)
+    socket.send_fds(line, [word.encode()], [listener.fileno()])
+    durable.crash_point("park:handed-over")
+
+
+def read(queue: QueueDir) -> Parked | None:
+    """Return what a queue has left; None: nothing that can be used."""
+    try:
+        return Parked(**cast(Any, config.read_json(queue.parked)))
+    except (BadConfig, TypeError):
+        return None
+
+
+def forget(queue: QueueDir) -> None:
+    """Let it be read no more: a process owns the queue."""
+    with contextlib.suppress(OSError):
+        files.remove_name(queue.parked)
+
+
+def stamps(root: Root, name: str) -> dict[str, Stamp]:
+    """Return how all looks that a person may change while a queue is parked."""
+    queue = root.queue(name)
+    paths = {each: queue.path / each for each in _LOOKED_AT}
+    paths |= {"down": root.down(name), "pause": root.pause(name)}
+    return {each: stamp(path) for each, path in paths.items()}
+
+
+def stamp(path: Path) -> Stamp:
+    """Return how a file or directory looks; empty: there is none."""
+    try:
+        about = os.stat(path)
+    except OSError:
+        return []
+    return [about.st_dev, about.st_ino, about.st_mtime_ns, about.st_ctime_ns]
+
+
+def is_current(root: Root, name: str) -> bool:
+    """Whether what a parked queue has left can be read, and all lies as it has left it."""
+    parked = read(root.queue(name))
+    return parked is not None and stamps(root, name) == parked.stamps
+
+
+def answer(root: Root, name: str, command: str) -> Answer | None:
+    """Return what a parked queue answers; None: it has to be asked."""
+    parked = read(root.queue(name))
+    if parked is None or command not in parked.answers:
+        return None
+    return parked.answers[command] if stamps(root, name) == parked.stamps else None

@@ -1,0 +1,40 @@
+"""The line from the process of a queue to the supervisor that has started it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import stat
+
+from rq.config import parked
+
+
+class Parent:
+    """Hears that the queue serves, and takes its listening socket when it is parked."""
+
+    def __init__(self, fd: int | None) -> None:
+        """`fd`: where it is to be told; a pipe is told once. None: no process waits."""
+        self._fd = fd
+
+    @property
+    def takes(self) -> bool:
+        """Whether it can take a socket."""
+        return self._fd is not None and stat.S_ISSOCK(os.fstat(self._fd).st_mode)
+
+    def say(self, text: str) -> None:
+        """Tell how the start went."""
+        if self._fd is None:
+            return
+        with contextlib.suppress(OSError):
+            os.write(self._fd, text.encode())
+        if not self.takes:
+            os.close(self._fd)
+            self._fd = None
+
+    def hand_over(self, listener: socket.socket, wakes_at: float | None) -> None:
+        """Give it the listening socket, and say when the queue is to be started at the
+        latest; OSError: it is gone."""
+        assert self._fd is not None
+        with socket.socket(fileno=os.dup(self._fd)) as line:
+            parked.hand_over(line, listener, wakes_at)

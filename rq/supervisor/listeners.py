@@ -1,0 +1,77 @@
+"""The listening sockets of parked queues, held until their processes are there again.
+
+A queue that has nothing to do hands its socket to the supervisor and ends. The socket goes
+on listening: those who connect wait in its backlog, and the first of them has the queue
+started, which gets the socket with its fork. It is held here until that process is ready,
+so that one that dies on the way leaves it for the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+
+from rq.config import files
+from rq.layout import Root
+from rq.proc import descriptors
+
+SHARE = 0.75  # of the descriptors that may be open; the others are for what runs
+
+
+class Listeners:
+    """The sockets that are held, by the names of their queues."""
+
+    def __init__(self, root: Root, wake: Callable[[str], None]) -> None:
+        """`wake` is told the queue to which a client has connected."""
+        self._root = root
+        self._wake = wake
+        self._held: dict[str, socket.socket] = {}
+        self._most = int(descriptors.limit() * SHARE)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether one more may be held."""
+        return len(self._held) < self._most
+
+    def hold(self, name: str, sock: socket.socket) -> None:
+        """Hold the socket of a queue that is about to end."""
+        self.give_back(name)
+        sock.setblocking(False)
+        self._held[name] = sock
+
+    def watch(self, name: str) -> None:
+        """Wake a queue, which has ended, once a client connects."""
+        sock = self._held[name]
+        loop = asyncio.get_running_loop()
+
+        def connected() -> None:
+            loop.remove_reader(sock)
+            self._wake(name)
+
+        loop.add_reader(sock, connected)
+
+    def of(self, name: str) -> socket.socket | None:
+        """Return the socket that a queue starts with; it is watched no more."""
+        sock = self._held.get(name)
+        if sock is not None:
+            asyncio.get_running_loop().remove_reader(sock)
+        return sock
+
+    def give_back(self, name: str) -> None:
+        """Hold the socket no more: its queue has it, or has bound another."""
+        sock = self._held.pop(name, None)
+        if sock is not None:
+            asyncio.get_running_loop().remove_reader(sock)
+            sock.close()
+
+    def end(self, name: str) -> None:
+        """Listen no more for a queue that is down: who connects is refused."""
+        if name in self._held:
+            self.give_back(name)
+            files.remove_name(self._root.queue(name).socket)
+
+    def close(self) -> None:
+        """Let go of all."""
+        for name in list(self._held):
+            self.end(name)

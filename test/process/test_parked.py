@@ -1,0 +1,261 @@
+"""Parked queues: without a process while they have nothing to do, and there at once for the
+next who asks."""
+
+import json
+import os
+import shutil
+import threading
+import time
+
+import pytest
+from harness.supervisor import daemon_on
+from harness.waiting import wait_until
+
+from rq.config import parked
+from rq.proc import locks
+from rq.rpc import client
+
+pytestmark = pytest.mark.process
+LONG = 60.0  # seconds; a busy machine
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    with daemon_on(tmp_path_factory.mktemp("parked") / "root") as daemon:
+        yield daemon
+
+
+@pytest.fixture
+def daemon(shared):
+    if not shared.runs:
+        shared.start()
+    yield shared
+    if not shared.runs:
+        shared.start()
+    shared.clear()
+
+
+def state(daemon, name="q"):
+    return daemon.child(name)["state"]
+
+
+def until_parked(daemon, name="q"):
+    wait_until(lambda: state(daemon, name) == "PARKED", LONG)
+
+
+def make_parked(daemon, name="q", **settings):
+    daemon.create(name, park="1s", **settings)
+    until_parked(daemon, name)
+    return daemon.root.queue(name)
+
+
+def send(daemon, name="q", **fields):
+    with client.Connection(daemon.root.queue(name).socket) as line:
+        return client.demanded(line.ask("create_message", {"dest": name, **fields}))
+
+
+def counts(daemon, name="q"):
+    return daemon.ask_queue(name, "num_messages")
+
+
+def until_done(daemon, number, name="q"):
+    wait_until(lambda: counts(daemon, name)["done"] == number, LONG)
+
+
+# ---- parked, and woken
+
+
+def test_it_has_no_process_and_answers_the_next_message(daemon):
+    queue = make_parked(daemon)
+    assert daemon.child("q")["pid"] is None
+    assert not queue.pid.exists()
+    assert not locks.is_locked(queue.lock)
+    assert parked.answer(daemon.root, "q", "ping") == ["pong"]
+    send(daemon)
+    until_done(daemon, 1)
+    assert not queue.parked.exists()
+    assert daemon.child("q")["restarts"] == 0
+    until_parked(daemon)
+    assert parked.answer(daemon.root, "q", "num_messages")["done"] == 1
+
+
+def test_a_crowd_that_connects_at_once_is_answered_by_one_process(daemon):
+    make_parked(daemon)
+    answers = []
+
+    def ask():
+        answers.append(send(daemon))
+
+    crowd = [threading.Thread(target=ask) for _ in range(30)]
+    for each in crowd:
+        each.start()
+    for each in crowd:
+        each.join(LONG)
+    assert len(set(answers)) == 30
+    until_done(daemon, 30)
+    assert daemon.child("q")["restarts"] == 0
+
+
+@pytest.mark.slow
+def test_a_message_that_becomes_due_starts_it(daemon):
+    daemon.create("q", park="1s")
+    send(daemon, due=time.time() + 8)
+    until_parked(daemon)
+    left = parked.read(daemon.root.queue("q"))
+    assert left.wakes_at is not None
+    assert left.answers["num_messages"]["que"] == 1
+    wait_until(lambda: state(daemon) != "PARKED", LONG)
+    until_done(daemon, 1)
+
+
+@pytest.mark.slow
+def test_a_message_that_is_due_soon_or_runs_keeps_its_process(daemon):
+    script = daemon.root.path / "waits"
+    script.write_text("#!/bin/sh\nsleep 4\necho done >&3\n")
+    script.chmod(0o755)
+    daemon.create("q", park="1s", script=str(script))
+    pid = daemon.child("q")["pid"]
+    send(daemon)
+    until_done(daemon, 1)
+    assert daemon.child("q")["pid"] == pid
+    until_parked(daemon)
+
+
+def test_a_file_in_new_starts_it(daemon):
+    queue = make_parked(daemon)
+    deposit = queue.path / "new" / "mine"
+    deposit.mkdir()
+    (deposit / "msg").write_text(json.dumps({"dest": "q"}))
+    wait_until(lambda: state(daemon) != "PARKED", LONG)
+    until_done(daemon, 1)
+
+
+def test_a_line_that_stayed_open_goes_on_over_another_connection(daemon):
+    daemon.create("q", park="1s")
+    with client.Connection(daemon.root.queue("q").socket) as line:
+        assert line.ask("ping") == ["pong"]
+        until_parked(daemon)
+        assert client.demanded(line.ask("create_message", {"dest": "q"}))
+        assert line.ask("ping") == ["pong"]
+
+
+@pytest.mark.slow
+def test_what_is_not_asked_yet_keeps_its_process(daemon):
+    daemon.create("q", park="1s")
+    pid = daemon.child("q")["pid"]
+    with client.connect(daemon.root.queue("q").socket, LONG) as silent:
+        wait_until(lambda: state(daemon) == "UP", LONG)
+        silent.sendall(b"rq1 0000")  # a request has begun
+        began = time.monotonic()
+        wait_until(lambda: time.monotonic() - began > 5, LONG)
+        assert daemon.child("q")["pid"] == pid
+
+
+# ---- what a supervisor does with it
+
+
+@pytest.mark.slow
+def test_the_supervisor_stops_and_starts_with_it(daemon):
+    queue = make_parked(daemon)
+    daemon.stop()
+    assert not queue.socket.exists()
+    daemon.start()
+    daemon.until_up("q")
+    send(daemon)
+    until_done(daemon, 1)
+
+
+@pytest.mark.slow
+def test_a_supervisor_that_was_killed_leaves_queues_that_start(daemon):
+    make_parked(daemon)
+    daemon.crash()
+    daemon.start()
+    daemon.until_up("q")
+    send(daemon)
+    until_done(daemon, 1)
+
+
+@pytest.mark.slow
+def test_it_is_restarted_reloaded_deleted_like_any_other(daemon):
+    make_parked(daemon)
+    assert daemon.ask("restart_queue", "q") == ["ok", "q"]
+    wait_until(lambda: state(daemon) == "UP", LONG)
+    until_parked(daemon)
+    changes = {"name": "q", "changes": {"num_workers": 3}}
+    assert daemon.ask("change_queue", changes) == ["ok", "q"]
+    wait_until(lambda: state(daemon) == "UP", LONG)
+    until_parked(daemon)
+    assert daemon.ask("delete_queue", "q")[0] == "ok"
+    wait_until(lambda: "q" not in daemon.ask("queues"), LONG)
+    assert not daemon.root.queue("q").path.exists()
+
+
+@pytest.mark.slow
+def test_who_holds_its_lock_is_waited_for_and_no_failure_counted(daemon):
+    queue = make_parked(daemon)
+    held = locks.lock(queue.lock)
+    with client.Connection(queue.socket) as line:
+        line.send("create_message", {"dest": "q"})
+        began = time.monotonic()
+        wait_until(lambda: time.monotonic() - began > 2, LONG)
+        assert state(daemon) == "PARKED"
+        os.close(held)
+        assert client.demanded(line.receive())
+    assert daemon.child("q")["restarts"] == 0
+
+
+# ---- what a person does to its directory
+
+
+def test_folders_that_were_edited_count_and_answers_of_before_do_not(daemon):
+    queue = make_parked(daemon)
+    send(daemon, due=time.time() + 3600)
+    until_parked(daemon)
+    assert parked.answer(daemon.root, "q", "num_messages")["que"] == 1
+    (waiting,) = (queue.path / "que").iterdir()
+    shutil.rmtree(waiting)
+    assert parked.answer(daemon.root, "q", "num_messages") is None
+    assert counts(daemon)["que"] == 0
+
+
+@pytest.mark.slow
+def test_a_socket_whose_name_was_taken_is_bound_anew(daemon):
+    queue = make_parked(daemon)
+    with client.connect(queue.socket, LONG):
+        queue.socket.unlink()
+    wait_until(lambda: state(daemon) == "UP", LONG)
+    send(daemon)
+    until_done(daemon, 1)
+
+
+@pytest.mark.slow
+def test_a_directory_that_was_replaced_is_held(daemon):
+    queue = make_parked(daemon)
+    away = daemon.root.path / "away"
+    queue.path.rename(away)
+    shutil.copytree(away, queue.path, ignore=shutil.ignore_patterns("*.sock"))
+    daemon.ask("restart_queue", "q")
+    wait_until(lambda: state(daemon) == "FATAL", LONG)
+    assert "q" in daemon.ask("status")["displaced"]
+    shutil.rmtree(queue.path)
+    away.rename(queue.path)
+    daemon.ask("restart_queue", "q")
+    wait_until(lambda: state(daemon) in {"UP", "PARKED"}, LONG)
+
+
+# ---- kills on the way
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("point", ["stopped", "written", "handed-over"])
+def test_a_kill_on_the_way_loses_nothing(tmp_path, point):
+    with daemon_on(tmp_path / "root") as daemon:
+        daemon.env["RQ_CRASH_AT"] = f"park:{point}"
+        daemon.start()
+        daemon.create("q", park="1s")
+        send(daemon)
+        for number in (1, 2):
+            wait_until(lambda: daemon.child("q")["restarts"] >= number, LONG)  # noqa: B023
+        daemon.until_up("q")
+        send(daemon)
+        until_done(daemon, 2)
