@@ -141,7 +141,8 @@ def find(root: Root, words: list[str]) -> int:
         "The messages of all queues that hold each WORD: any part, of three characters or\n"
         "more, of id, params, status, cause, unique_key or src. Logs are not searched.",
     )
-    parser.add_argument("words", nargs="+", metavar="WORD")
+    parser.add_argument("words", nargs="*", metavar="WORD")
+    parser.add_argument("--by", metavar="USER", help="sent by this user alone")
     parser.add_argument("--queue", metavar="QUEUE", help="of this queue only")
     parser.add_argument("--state", metavar="STATE", help=f"one of {', '.join(COUNTED)}")
     parser.add_argument(
@@ -149,6 +150,8 @@ def find(root: Root, words: list[str]) -> int:
     )
     _sorted(parser)
     args = parser.parse_args(words)
+    if not (args.words or args.by):
+        parser.error("say a WORD, or --by USER")
     now = time.time()
     fields = {**_texts(args), "words": " ".join(args.words)}
     question = doors.search_question(fields, now, None)
@@ -160,12 +163,18 @@ def find(root: Root, words: list[str]) -> int:
     term.listed(
         ("MESSAGE", "STATE", "ACCEPTED", "PARAMS", "STATUS"),
         [_hit(row) for row in view["messages"]],
-        f"no message holds {' and '.join(map(repr, args.words))}",
+        _none(args),
     )
     _tell(view["more"], fresh, now)
     if view["messages"]:
         term.note("`rq show MESSAGE` says what happened to one, why, and what to do")
     return OK
+
+
+def _none(args: argparse.Namespace) -> str:
+    by = f" was sent by {args.by}" if args.by else ""
+    holds = f" holds {' and '.join(map(repr, args.words))}" if args.words else ""
+    return f"no message{by}{' and' if by and holds else ''}{holds}"
 
 
 def _state(row: HitView) -> str:

@@ -77,6 +77,7 @@ class Row:
     key: str | None = None
     src: str | None = None
     timer: str | None = None
+    by: str | None = None
 
     @property
     def words(self) -> str:
@@ -314,7 +315,7 @@ class Batch:
         row.grp = None
         if record["ev"] == Event.EXPIRE:
             return
-        row.params = row.key = row.src = row.text = None
+        row.params = row.key = row.src = row.by = row.text = None
         for attempt in self._attempts:
             if attempt.of is row:
                 attempt.text = None
@@ -450,6 +451,7 @@ def _fill(row: Row, source: Source, content: object) -> None:
     ]
     row.params = SEPARATOR.join(params) if any(params) else None
     row.src = content.get("src") or None
+    row.by = content.get("by") or None
     key = content.get("unique_key")
     row.key = key[:MOST_TEXT] if isinstance(key, str) and key else None
 

@@ -29,7 +29,7 @@ from rq.words.nesting import Json
 from rq.words.states import COUNTED, State
 
 RUNS_FIELDS: Final = ("since", "until", "queue", "timer", "failed", "slow", "sort")
-SEARCH_FIELDS: Final = ("words", "queue", "state", "since", "sort")
+SEARCH_FIELDS: Final = ("words", "queue", "state", "since", "by", "sort")
 PAGE: Final = 200  # rows of a page; as many stripes has the bar of the night
 SHORTEST: Final = LEAST  # characters of a word that is looked for
 MOST: Final = 1000  # that a program may have at once
@@ -125,6 +125,7 @@ class HitView(TypedDict):
     key: str | None
     src: str | None
     timer: str | None
+    by: str | None
 
 
 class HitsView(TypedDict):
@@ -170,6 +171,7 @@ def search_question(
         queue=fields.get("queue") or None,
         state=_state(fields.get("state", "")),
         since=moments.since(since, now, zone) if since else None,
+        by=fields.get("by") or None,
         order=order,
         is_descending=is_descending,
         limit=_number(fields, "limit", PAGE),

@@ -80,7 +80,8 @@ class Retention:
             batch = self._store.batch()
             batch.write_words([(row.id, row.words, "") for row in rows])
             base.executemany(
-                "UPDATE messages SET params = NULL, key = NULL, src = NULL WHERE id = ?",
+                "UPDATE messages SET params = NULL, key = NULL, src = NULL, by = NULL "
+                "WHERE id = ?",
                 [(row.id,) for row in rows],
             )
 

@@ -99,6 +99,7 @@ class SearchQuestion:
     queue: str | None = None
     state: State | None = None
     since: float | None = None  # accepted since then (epoch seconds)
+    by: str | None = None  # who has sent them
     order: str = "accepted"  # a key of `questions.HIT_ORDERS`
     is_descending: bool = True
     limit: int = 100
@@ -135,6 +136,7 @@ class Hit:
     key: str | None
     src: str | None
     timer: str | None
+    by: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,7 @@ from rq.layout import Root
 Cell: TypeAlias = int | float | str | bytes | None  # as SQLite takes values
 SqlRow: TypeAlias = Any  # as it gives them: each statement knows what its columns hold
 
-VERSION = 2
+VERSION = 3
 TICK = 7  # bits of a moment in µs that an id of a message leaves out
 WAL_PAGES = 8_000  # of 4 KiB, after which they are moved into the file
 CACHE_KIB = 16_384  # of pages, in the process that writes
@@ -54,13 +54,16 @@ CREATE TABLE messages (
     attempt INTEGER NOT NULL,
     count INTEGER NOT NULL,
     cause TEXT, text TEXT, grp TEXT,
-    params TEXT, key TEXT, src TEXT, timer TEXT
+    params TEXT, key TEXT, src TEXT, timer TEXT,
+    by TEXT  -- who has sent it
 );
 CREATE UNIQUE INDEX by_msg ON messages (queue, msg);
 CREATE INDEX failing ON messages (grp, changed, queue) WHERE state = 'err';
 CREATE INDEX running ON messages (queue) WHERE state = 'run';
 CREATE INDEX ended ON messages (changed)
     WHERE state IN ('done', 'relayed', 'dismissed', 'gone');
+-- Its rowids are in the order of acceptance: the newest of a sender cost what they show.
+CREATE INDEX sent_by ON messages (by) WHERE by IS NOT NULL;
 CREATE INDEX lost ON messages (queue, seq) WHERE state = 'gone' AND params IS NOT NULL;
 CREATE TABLE prepared (
     queue INTEGER NOT NULL, msg TEXT NOT NULL, content BLOB NOT NULL,

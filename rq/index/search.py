@@ -37,7 +37,7 @@ ORDERS: Mapping[str, str] = {
 }
 _COLUMNS = (
     "q.name, m.msg, m.state, m.accepted, m.changed, m.attempt, m.count, m.cause, m.text, "
-    "m.grp, m.params, m.key, m.src, m.timer"
+    "m.grp, m.params, m.key, m.src, m.timer, m.by"
 )
 
 
@@ -87,7 +87,8 @@ def _streams(
         return (row[0] for row in base.cursor().execute(ordered, (*more, *values)))
 
     if not words:
-        return [stream("messages m WHERE 1", ())]
+        way_in = " INDEXED BY sent_by" if question.by is not None else ""
+        return [stream(f"messages m{way_in} WHERE 1", ())]
     join = "{} f CROSS JOIN messages m ON m.id = f.rowid WHERE f.text MATCH ?"
     streams = [stream(join.format("words"), [" AND ".join(words)])]
     for word in words:
@@ -113,6 +114,9 @@ def _conditions(
     if question.state is not None:
         wanted.append("m.state = ?")
         values.append(str(question.state))
+    if question.by is not None:
+        wanted.append("m.by = ?")
+        values.append(question.by)
     if question.since is not None:
         since = int(question.since * 1e6)
         wanted += ["m.accepted >= ?", "m.id >= ?"]
@@ -145,7 +149,7 @@ def _page(
 
 def _hit(row: SqlRow) -> Hit:
     queue, msg_id, state, accepted, changed, attempt, count, *rest = row
-    cause, text, group, params, key, src, timer = rest
+    cause, text, group, params, key, src, timer, by = rest
     return Hit(
         queue=queue,
         msg_id=msg_id,
@@ -161,6 +165,7 @@ def _hit(row: SqlRow) -> Hit:
         key=key,
         src=src,
         timer=timer,
+        by=by,
     )
 
 

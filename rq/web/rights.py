@@ -12,6 +12,11 @@ from rq.message import guarded
 from rq.message.guarded import Sender
 from rq.web.routes import Own, Right
 
+_OF_A_SENDER = (
+    " Pages tell of queues as a whole, and so of what others have sent. A sender sees what "
+    "it has sent itself by /api/v1: listMessages, search, getMessage."
+)
+
 
 def check_right(
     principal: Principal | None, right: Right, params: Mapping[str, str]
@@ -33,6 +38,7 @@ def check_right(
     if not (principal.may(right.role) or may_own(principal, right)):
         raise NotPermitted(
             f"{principal.name} is {principal.role} here; this needs {right.role}."
+            f"{_OF_A_SENDER if principal.sees_own_alone else ''}"
         )
     if right.shared or not principal.is_limited:
         return

@@ -70,7 +70,7 @@ def test_a_flow_that_is_not_begun_has_failed_and_says_why(language, place, rq):
     flow = door.make(Root(Path(rq["RQ_ROOT"])), plan, {}).msg_id
     admin = {**rq, "RQ_TOKEN": rq["RQ_TOKEN_OF_ADMIN"], "FLOW": flow}
     assert run(language, FLOWS[language], place, admin).splitlines() == [
-        "failed it was not begun, and none of its messages ran: queue gone: there is no "
+        "failed it was not begun, and none of its messages ran: pay: queue gone: there is no "
         "such queue",
         "flow F has not ended after 3 s: 1 ready (timeout)",
     ]

@@ -194,7 +194,7 @@ def test_durations_and_hours(filled):
 
 def test_what_a_person_deletes_is_not_found(root):
     lines = Lines("mail")
-    lines.accept(ONE, param1="secret")
+    lines.accept(ONE, param1="secret", by="secret sender")
     lines.fail(ONE, text="secret text")
     fill(root, lines)
     assert found_ids(root, "secret") == [ONE]

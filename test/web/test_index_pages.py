@@ -24,6 +24,7 @@ from rq.message.group import group
 pytestmark = pytest.mark.process
 MAIL, WAGES = "mail", "wages"
 SECRET = "salary-of-anna"
+ANN = "ann"
 HOSTILE = "<script>alert(1)</script>"
 DISK = group("exit", "no room at /var/1")
 
@@ -37,11 +38,14 @@ def history():
         mail.fail(msg_id, text=f"no room at /var/{number}")
     mail.accept(message_id(10), param1="order-1", key="root\ttimer/nightly/1700000000")
     mail.run(message_id(10), ran=7200.0)
+    mail.accept(message_id(11), param1="pear", by=f"token:{ANN}")
+    mail.accept(message_id(12), param1="plum", by="bob")
     for number in range(20, 23):
         wages.accept(message_id(number), param1=f"order-13992 {SECRET}")
         wages.fail(message_id(number), text=f"no room at /home/{number}")
     wages.accept(message_id(30), param1=SECRET)
     wages.run(message_id(30), ran=9000.0, text=SECRET)
+    wages.accept(message_id(31), param1=SECRET, by=f"token:{ANN}")
     return mail, wages
 
 
@@ -63,6 +67,12 @@ def web(tmp_path_factory):
 def viewer(web):
     """The header of one who may look at one queue only."""
     return bearer(web.root, "vic", Role.VIEWER, queues=(MAIL,))
+
+
+@pytest.fixture(scope="module")
+def sender(web):
+    """The header of one who sees what it has sent to one queue."""
+    return bearer(web.root, ANN, Role.SENDER, queues=(MAIL,))
 
 
 def bearer(root, name, role, queues):
@@ -88,6 +98,50 @@ DOORS = {
         ["find", "order-13992"],
     ),
 }
+SENT = {
+    "by": ("/search?by=bob", "/api/v1/search?by=bob", ["find", "--by", "bob"], 1),
+    "both": (
+        "/search?words=plum&by=bob",
+        "/api/v1/search?words=plum&by=bob",
+        ["find", "plum", "--by", "bob"],
+        1,
+    ),
+    "other": (
+        "/search?words=pear&by=bob",
+        "/api/v1/search?words=pear&by=bob",
+        ["find", "pear", "--by", "bob"],
+        0,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SENT)
+def test_what_a_user_has_sent_is_found_with_and_without_words(web, case):
+    page, api, words, count = SENT[case]
+    of_page = web.get(page.replace("/search", "/search.json")).json["answer"]
+    said = cli.rq(*words, "--json", root=web.root.path).stdout
+    for answer in (web.get(api).json, of_page, json.loads(said)):
+        assert [row["by"] for row in answer["messages"]] == ["bob"] * count
+        assert answer["count"] == count
+    assert "sent by bob" in web.page(page)
+    said = cli.rq(*words, root=web.root.path).stdout
+    assert ("plum" in said) == (count == 1)
+
+
+def test_without_words_and_without_a_sender_nothing_is_meant(web):
+    answer = web.get("/api/v1/search?words=%20")
+    assert (answer.status, answer.json["kind"]) == (422, "bad_input")
+    assert cli.rq("find", root=web.root.path).returncode == 2
+
+
+@pytest.mark.parametrize("asked", ["", "?by=bob", "?words=plum", "?words=order-13992"])
+def test_a_sender_finds_what_it_has_sent_and_nothing_else(web, sender, asked):
+    answer = web.get(f"/api/v1/search{asked}", **sender)
+    assert answer.status == 200, answer.text
+    ids = [row["msg_id"] for row in answer.json["messages"]]
+    assert ids == ([] if "words" in asked else [message_id(11)])
+    assert answer.json["count"] == len(ids)
+    assert SECRET not in answer.text
 
 
 @pytest.mark.parametrize("door", DOORS)

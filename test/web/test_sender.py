@@ -35,6 +35,7 @@ OPEN = {
     ("POST", f"{API}/{{name}}/messages/bulk"): Own.SENDS,
     ("POST", f"{API}/{{name}}/messages/prepare"): Own.SENDS,
     ("GET", f"{API}/{{name}}/messages"): Own.LIST,
+    ("GET", f"{ROOT}/search"): Own.LIST,
     ("GET", MESSAGE): Own.MESSAGE,
     ("GET", f"{MESSAGE}/attempts"): Own.MESSAGE,
     ("GET", f"{MESSAGE}/log"): Own.MESSAGE,
@@ -411,3 +412,11 @@ def test_a_sender_sees_and_ends_its_own_flows_and_no_others(web, ann, bob):
         assert said[0] == said[1]
     assert post(web, f"{place}/retry", bob).status == 403
     assert post(web, f"{place}/cancel", bob).status == 200
+
+
+@pytest.mark.parametrize("page", ["/", "/search?words=abc", "/q/demo", "/runs"])
+def test_a_page_tells_a_sender_why_it_is_closed_and_where_to_look(web, ann, page):
+    shown = web.get(page, Accept="text/html", **ann)
+    assert (shown.status, shown.kind) == (403, "text/html")
+    assert "what others have sent" in shown.text
+    assert "listMessages, search, getMessage" in shown.text

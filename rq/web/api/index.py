@@ -9,12 +9,15 @@ from typing import Annotated, Literal
 from falcon.asgi import Request
 
 from rq.access.roles import Role
+from rq.errors import BadInput
 from rq.index import doors
 from rq.index.doors import FailuresView, HitsView, RunsView
 from rq.kinds import Kind
 from rq.web import indexed
 from rq.web.api.operation import Operation
 from rq.web.api.shapes import Limits
+from rq.web.rights import only_by
+from rq.web.routes import Own
 from rq.web.site import Site
 
 _FAILURES = (
@@ -65,9 +68,10 @@ class FailuresQuery:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchQuery:
     """What is looked for: each word is a part, of three characters or more, of id, params,
-    text, cause, unique_key or src."""
+    text, cause, unique_key or src. A sender finds what it has sent, also without words."""
 
-    words: Annotated[str, Limits(longest=400)]
+    words: Annotated[str, Limits(longest=400)] = ""
+    by: Annotated[str | None, Limits(longest=255), "who has sent it"] = None
     queue: _Name = None
     state: Annotated[str | None, Limits(longest=20)] = None
     since: _Moment = None
@@ -95,7 +99,12 @@ async def list_failures(site: Site, req: Request, body: FailuresQuery) -> Failur
 
 async def search(site: Site, req: Request, body: SearchQuery) -> HitsView:
     now = time.time()
-    question = doors.search_question(_texts(body), now)
+    texts = _texts(body)
+    if own := only_by(req):
+        texts["by"] = own
+    elif not (texts["words"].strip() or body.by):
+        raise BadInput("say words, or by: who has sent them")
+    question = doors.search_question(texts, now)
     hits, fresh = await indexed.answer(
         site, req, lambda index, visible: index.search(question, visible)
     )
@@ -139,5 +148,6 @@ ROWS = (
         failures=_FAILURES,
         handler=search,
         shared=True,
+        own=Own.LIST,
     ),
 )

@@ -53,7 +53,7 @@ class SearchPage:
     async def on_get(self, req: Request, resp: Response) -> None:
         now, fields = time.time(), page.filled_in(req, (*doors.SEARCH_FIELDS, "offset"))
         answer, why = None, ""
-        if fields["words"]:
+        if fields["words"].strip() or fields["by"]:
             answer, why = await self._answer(req, fields, now)
         facts: Facts = {"time": now, "fields": fields, "answer": answer, "why": why}
         values = {
