@@ -63,8 +63,8 @@ def up(root: Root, words: list[str]) -> int:
         "up", "Set up what is missing, start RQ, wait until it is ready."
     )
     term.flag(parser, "--no-samples", "do not send sample messages on the first run")
-    term.flag(parser, "--spark", "add the data pipeline (about 1.3 GB)")
-    term.flag(parser, "--duckdb", "add what jobs without Spark need (about 250 MB)")
+    term.flag(parser, "--spark", "add the data pipeline (about 1.4 GB)")
+    term.flag(parser, "--duckdb", "add what jobs without Spark need (about 400 MB)")
     parser.add_argument(
         "--demo",
         nargs="?",
@@ -204,7 +204,7 @@ def _offers(rq: str) -> list[tuple[str, str]]:
     is_there = importlib.util.find_spec("pyspark") is not None
     if is_there or not spark.can_bootstrap():
         return []
-    return [(f"{rq} up --spark", "adds the data pipeline (about 1.3 GB)")]
+    return [(f"{rq} up --spark", "adds the data pipeline (about 1.4 GB)")]
 
 
 def _page(root: Root) -> list[str]:

@@ -70,7 +70,7 @@ VERBS: dict[str, tuple[str, str]] = {
         "run | show | ls | rerun | retry | cancel: messages that wait for each other",
     ),
     "txn": ("txn:txn", "ls | abort: messages that are accepted all at once"),
-    "spark": ("spark:spark", "doctor | try | history | work: on Spark"),
+    "spark": ("spark:spark", "doctor | try | history | table | work: on Spark"),
     "index": (
         "index:index",
         "status | rebuild: what questions about many are asked of",

@@ -52,7 +52,7 @@ def demand() -> None:
     names = ("duckdb", "pyarrow")
     if missing := [name for name in names if importlib.util.find_spec(name) is None]:
         raise BadConfig(
-            f"{', '.join(missing)} not installed: run `rq up --duckdb` (about 250 MB)"
+            f"{', '.join(missing)} not installed: run `rq up --duckdb` (about 400 MB)"
         )
 
 

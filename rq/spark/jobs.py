@@ -138,6 +138,9 @@ class Pipe:
     def place(self, where: str) -> str:
         return where
 
+    def table(self, name: str) -> str:
+        return str(writes.tables(self.batch.queue) / name)
+
     def failed(self, q: Work) -> None:
         # What it has read helps the person who looks why; Java may be gone.
         with contextlib.suppress(Exception):

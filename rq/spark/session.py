@@ -191,7 +191,7 @@ def demand_spark() -> None:
     ]
     if missing:
         raise BadConfig(
-            f"{', '.join(missing)} not installed: run `rq up --spark` (about 1.3 GB)"
+            f"{', '.join(missing)} not installed: run `rq up --spark` (about 1.4 GB)"
         )
     if shutil.which("bash") is None:
         raise BadConfig("Spark's launcher is a bash script: install bash")

@@ -106,6 +106,8 @@ def write(
     """Write a table as Parquet files; return these. `listed`: a file for their list, by
     which a process of Spark on this host tells them."""
     spark.dataSource.register(Files)
+    if stage.by and stage.is_delta:  # else each task would write a file of each value
+        table = table.hint("rebalance", *stage.by)
     rows = table.sortWithinPartitions(*stage.by) if stage.by else table
     writer = rows.write.format(FILES_FORMAT).mode("append").option("list", str(listed))
     writer.option("stage", json.dumps(asdict(stage))).save()

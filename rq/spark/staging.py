@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from rq.config import files
 from rq.errors import BadInput
-from rq.spark import targets
+from rq.spark import delta_types, targets
 from rq.spark.targets import OURS, Target
 from rq.words import visible
 
@@ -43,6 +43,7 @@ class Stage:
     where: str
     key: str
     by: tuple[str, ...] = ()
+    is_delta: bool = False  # of a table of Delta, which has types of its own
 
     @property
     def inner(self) -> str:
@@ -65,29 +66,33 @@ class Staged:
         return f"{self.folder}/{self.name}" if self.folder else self.name
 
 
-def check_columns(by: Sequence[str], columns: Sequence[str]) -> None:
+def check_columns(
+    by: Sequence[str], columns: Sequence[str], verb: str = "q.write"
+) -> None:
     """Raise BadInput unless a table can be parted by some of its columns."""
     for name in by:
         if name not in columns:
             have = visible.line(", ".join(columns))
             raise BadInput(
-                f"q.write: there is no column {name!r:.60} to part by, only {have:.200}"
+                f"{verb}: there is no column {name!r:.60} to part by, only {have:.200}"
             )
         if not _COLUMN.fullmatch(name):
             raise BadInput(
-                f"q.write: the column {name!r:.60} cannot name directories: rename it, "
+                f"{verb}: the column {name!r:.60} cannot name directories: rename it, "
                 "letters and digits only"
             )
     if len(set(by)) < len(by):
-        raise BadInput("q.write: by names a column twice")
+        raise BadInput(f"{verb}: by names a column twice")
     if len(by) == len(columns):
-        raise BadInput("q.write: by names all columns: none is left for the files")
+        raise BadInput(f"{verb}: by names all columns: none is left for the files")
 
 
 def write(batches: Iterable[pa.RecordBatch], stage: Stage, part: str) -> list[Staged]:
     """Write batches, sorted by the columns that part them, into files whose names begin
     with `part`; return these. BadInput, Unreachable."""
     target = targets.target(stage.where)
+    if stage.is_delta:
+        batches = delta_types.shape(batches, stage.by)
     with contextlib.closing(_Files(target, stage, part)) as part_files:
         for batch in batches:
             with target.translated():
@@ -132,7 +137,7 @@ class _Files:
         number = len(self._ended)
         if number == _MOST_FILES:
             raise BadInput(
-                f"q.write: more than {_MOST_FILES:,} files of one task: part by columns "
+                f"more than {_MOST_FILES:,} files of one task: part by columns "
                 "that have fewer values"
             )
         place = f"{self._top}/{folder}" if folder else self._top
@@ -202,7 +207,7 @@ def _said(make: Callable[[], Written]) -> Written:
     try:
         return make()
     except pa.ArrowNotImplementedError as error:
-        raise BadInput(f"q.write: {error!s:.200}") from None
+        raise BadInput(f"{error!s:.200}") from None
 
 
 # ---- directories
@@ -242,7 +247,7 @@ def _ends(columns: dict[str, pa.Array]) -> list[int]:
             or types.is_null(kind)
         ):
             raise BadInput(
-                f"q.write: {name} is of type {kind}; tables are parted by text, whole "
+                f"{name} is of type {kind}; tables are parted by text, whole "
                 "numbers, dates and booleans"
             )
         if types.is_null(kind):
@@ -258,17 +263,16 @@ def _folder(name: str, scalar: pa.Scalar) -> str:
         value = scalar.as_py()
     except (OverflowError, ValueError) as error:  # a year of no calendar; no UTF-8
         raise BadInput(
-            f"q.write: a value of {name} cannot name a directory: {error!s:.100}"
+            f"a value of {name} cannot name a directory: {error!s:.100}"
         ) from None
     text = str(value).lower() if isinstance(value, bool) else str(value)
     if value is None or text == "":
         return f"{name}={NULL}"
     if "\0" in text:
-        raise BadInput(f"q.write: a value of {name} holds a zero byte: {text!r:.60}")
+        raise BadInput(f"a value of {name} holds a zero byte: {text!r:.60}")
     folder = f"{name}={_HIDDEN.sub(lambda match: quote(match[0], ''), text)}"
     if len(os.fsencode(folder)) > _LONGEST:
         raise BadInput(
-            f"q.write: a value of {name} is too long for the name of a directory: "
-            f"{text!r:.60}"
+            f"a value of {name} is too long for the name of a directory: {text!r:.60}"
         )
     return folder

@@ -20,6 +20,7 @@ from rq.spark.progress import Progress
 from rq.spark.sending import Letter
 from rq.spark.tables import Tables
 from rq.spark.work import RESULTS, Work
+from rq.spark.writes import TABLES
 
 WRITTEN = "written"  # directory of tables, in the working directory
 _MARK = ".rq-try"  # a file in a directory whose results are those of tries
@@ -48,6 +49,9 @@ class Console:
 
     def place(self, where: str) -> str:
         return targets.tried(where, Path.cwd() / WRITTEN)
+
+    def table(self, name: str) -> str:
+        return str(Path.cwd() / WRITTEN / TABLES / name)
 
     def _leave(self, why: str) -> None:
         self._tell(f"resend 60-{why}")
@@ -97,7 +101,7 @@ def run(script: Path, messages: Path, out: Path, tell: Print, complain: Print) -
     for letter in q.letters:
         tell(_described(letter))
     for table in q.writes.tables:
-        tell(f"would write {table.rows:,} rows, now in {table.place}")
+        tell(f"would write {table.rows:,} rows, now in {table.stage.where}")
     if q.remaining:
         tell(f"result {figures}")
         tell(f"done, {len(q.remaining)} messages")

@@ -17,6 +17,7 @@ from rq.message.table import PARAMS
 from rq.scripts.pipe import Verb
 from rq.spark import (
     attachments,
+    delta,
     expectations,
     layouts,
     remote,
@@ -59,6 +60,9 @@ class Outlet(Protocol):
 
     def place(self, where: str) -> str:
         """Return where a table is written that is meant for a place."""
+
+    def table(self, name: str) -> str:
+        """Return the directory of a Delta table."""
 
 
 class Work:
@@ -261,6 +265,28 @@ class Work:
             )
         self._figures.output(where.partition("?")[0], written.rows)
 
+    def table(
+        self,
+        table: DataFrame,
+        name: str,
+        by: Sequence[str] | str = (),
+        evolve: str = "add",
+    ) -> None:
+        """Add the rows of a DataFrame to the Delta table NAME of this queue, once, when
+        the job has succeeded. `by`: the columns that part it; `evolve`: whether columns
+        that it does not have are added (`add`) or refused (`none`)."""
+        columns = tuple(_columns(by))
+        place = self._outlet.table(_table_name(name))
+        goal = delta.Goal(name=name, where=place, by=columns, evolve=evolve)
+        delta.demand(goal)
+        staging.check_columns(columns, table.columns, "q.table")
+        tables, listed = self.tables, self.writes.listed
+        with self._lines_first():
+            written = self.writes.add_to(
+                goal, lambda stage: tables.write(table, stage, listed)
+            )
+        self._figures.output(name, written.rows)
+
     def _raise_first(self) -> None:
         for stray in self.strays:
             raise stray.error()
@@ -334,6 +360,15 @@ class Work:
 def _demand_share(name: str, share: object) -> None:
     if not isinstance(share, int | float) or not 0 <= share <= 1:
         raise BadInput(f"{name}={share!r:.40} is not 0 to 1")
+
+
+def _table_name(name: object) -> str:
+    if not isinstance(name, str) or not delta.NAME.fullmatch(name):
+        raise BadInput(
+            f"q.table: {name!r:.80} is no name of a table: a letter, then letters, digits "
+            "and _, 64 at most"
+        )
+    return name
 
 
 def _columns(given: Sequence[str]) -> Sequence[str]:

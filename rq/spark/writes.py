@@ -30,7 +30,8 @@ from rq.config import files
 from rq.days import Days
 from rq.errors import BadInput, RQError
 from rq.proc import locks
-from rq.spark import day_files, targets
+from rq.spark import day_files, delta, targets
+from rq.spark.delta import Goal, Held, Plan
 from rq.spark.staging import Stage, Staged
 from rq.spark.targets import OURS, Target
 from rq.words.nesting import Json
@@ -40,6 +41,8 @@ REMEMBERED = 7 * 86400.0  # seconds, at least
 # Where a message is that may run again. It may move while it is looked for.
 _MAY_RUN = (State.QUE, State.RUN, State.ERR, State.DISMISSED, State.QUE, State.RUN)
 _LOCK, _PLACES, _LIST, _DONE = "lock", "places.json", "list.json", "done"
+HELD = "held.json"  # why a decision is not done
+TABLES = "tables"  # directory of Delta tables
 _AT_ONCE = 16  # requests to a store
 
 Write = Callable[[Stage], list[Staged]]
@@ -51,6 +54,7 @@ class Table:
 
     stage: Stage
     files: list[Staged] = field(default_factory=list)
+    plan: Plan | None = None  # of a table of Delta
 
     @property
     def rows(self) -> int:
@@ -59,6 +63,8 @@ class Table:
     @property
     def place(self) -> str:
         """Where it is, for people."""
+        if self.plan is not None:
+            return f"the table {self.plan.name}"
         return self.stage.where.partition("?")[0]
 
     @property
@@ -104,10 +110,30 @@ class Writes:
     def add(self, where: str, by: Sequence[str], write: Write) -> Table:
         """Let `write` put the files of a table below a place."""
         targets.target(where).demand()
-        stage = Stage(where, f"{self.key}/{len(self._stages)}", tuple(by))
+        stage = Stage(where, self._next_key(), tuple(by))
+        return self._added(Table(stage, self._staged(stage, write)))
+
+    def add_to(self, goal: Goal, write: Write) -> Table:
+        """Let `write` put files of a table of Delta; BadInput if they do not fit it."""
+        if any(t.plan is not None and t.plan.name == goal.name for t in self.tables):
+            raise BadInput(
+                f"q.table: {goal.name} is written twice by this batch: unite the rows"
+            )
+        place = targets.target(goal.where)
+        place.demand()
+        stage = Stage(goal.where, self._next_key(), goal.by, is_delta=True)
+        staged = self._staged(stage, write)
+        return self._added(Table(stage, staged, delta.plan(goal, place, stage, staged)))
+
+    def _next_key(self) -> str:
+        return f"{self.key}/{len(self._stages)}"
+
+    def _staged(self, stage: Stage, write: Write) -> list[Staged]:
         self._stages.append(stage)
         self._begin()
-        table = Table(stage, write(stage))
+        return write(stage)
+
+    def _added(self, table: Table) -> Table:
         self.tables.append(table)
         return table
 
@@ -156,6 +182,11 @@ class Writes:
 def above(queue: str) -> Path:
     """Return the directory in which the jobs of a queue note what they write."""
     return config.find_root(None).spark / "writes" / queue
+
+
+def tables(queue: str) -> Path:
+    """Return the directory of the Delta tables of a queue."""
+    return config.find_root(None).spark / TABLES / queue
 
 
 def finish(queue: str, key: str) -> list[Table] | None:
@@ -293,7 +324,7 @@ def _publish(own: Path) -> list[Table]:
     for number, table in enumerate(tables):
         name = decided["name"] + (f"-{number}" if number else "")
         place = targets.target(table.stage.where)
-        with place.translated():
+        with place.translated(), _noted(own):
             _let_be_seen(place, table, name, decided)
     written = [(table.stage.where, table.files) for table in tables]
     day_files.note(queue, decided, written)
@@ -303,28 +334,58 @@ def _publish(own: Path) -> list[Table]:
     return tables
 
 
+@contextlib.contextmanager
+def _noted(own: Path) -> Iterator[None]:
+    """Do something; note why if the files are held."""
+    try:
+        yield
+    except Held as error:
+        files.write_state(own / HELD, {"why": str(error), "time": time.time()})
+        raise
+
+
 def _stage(entry: Mapping[str, Any]) -> Stage:
     return Stage(**{**entry, "by": tuple(entry["by"])})
 
 
 def _table(entry: Mapping[str, Any]) -> Table:
-    return Table(_stage(entry["stage"]), [Staged(**file) for file in entry["files"]])
+    files = [Staged(**file) for file in entry["files"]]
+    plan = entry.get("plan")  # older lists have none
+    if plan is not None:
+        plan = Plan(**{**plan, "stats": tuple(plan["stats"])})
+    return Table(_stage(entry["stage"]), files, plan)
 
 
 def _let_be_seen(place: Target, table: Table, name: str, decided: _Decision) -> None:
-    """Give files their names, then write the manifest that lists them."""
+    """Give files their names, then let what readers go by, a manifest or the log of a
+    table of Delta, name them."""
     manifest = f"{OURS}/{name}.json"
-    if place.has(manifest):
+    about = delta.Decided(name, decided["time"], decided["from"])
+    if table.plan is not None:
+        if not delta.is_wanted(place, table.stage, table.plan, about):
+            return
+    elif place.has(manifest):
         return
     named = {
         f"{file.folder}/{name}-{number:05}.parquet".lstrip("/"): file
         for number, file in enumerate(table.files)
     }
+    _name_all(place, table, named)
+    if table.plan is not None:
+        delta.commit(place, table.stage, named, table.plan, about)
+    else:
+        place.put(manifest, _manifest(table, named, decided))
+
+
+def _name_all(place: Target, table: Table, named: Mapping[str, Staged]) -> None:
     pairs = [(f"{table.stage.inner}/{f.inner}", to) for to, f in named.items()]
     with ThreadPoolExecutor(_AT_ONCE if place.is_store else 1) as pool:
         for _ in pool.map(lambda pair: _name(place, *pair), pairs):
             pass
     place.sync({os.path.dirname(to) for to in named})
+
+
+def _manifest(table: Table, named: Mapping[str, Staged], decided: _Decision) -> bytes:
     about = {
         **decided["from"],
         "time": decided["time"],
@@ -335,7 +396,7 @@ def _let_be_seen(place: Target, table: Table, name: str, decided: _Decision) -> 
             for to, file in named.items()
         ],
     }
-    place.put(manifest, json.dumps(about, ensure_ascii=False).encode())
+    return json.dumps(about, ensure_ascii=False).encode()
 
 
 def _name(place: Target, staged: str, to: str) -> None:

@@ -1,0 +1,119 @@
+"""`rq spark table`: the Delta tables that jobs write."""
+
+from __future__ import annotations
+
+import argparse
+
+from rq.cli import OK, place, term
+from rq.layout import Root
+
+_VERSIONS = 20
+
+
+def table(root: Root, words: list[str]) -> int:
+    """Run `rq spark table ls|show|schema|held`."""
+    args = _parser().parse_args(words)
+    from rq.spark import table_list
+
+    table_list.demand()
+    result: int = args.function(root, args)
+    return result
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = term.parser("spark table", "Look at the Delta tables that jobs write.")
+    verbs = parser.add_subparsers(metavar="VERB", required=True)
+    for verb, (function, about) in _VERBS.items():
+        into = verbs.add_parser(verb, help=about, description=about)
+        into.set_defaults(function=function)
+        if verb == "ls":
+            into.add_argument("queue", nargs="?", metavar="QUEUE")
+        elif verb != "held":
+            into.add_argument("table", metavar="QUEUE/NAME")
+        if verb == "show":
+            into.add_argument(
+                "--limit",
+                type=term.at_least(1),
+                default=_VERSIONS,
+                help="versions (20)",
+            )
+        term.json_option(into)
+    return parser
+
+
+def ls(root: Root, args: argparse.Namespace) -> int:
+    from rq.spark import table_list
+
+    queue = place.queue_dir(root, args.queue).name if args.queue else None
+    every = [table_list.summary(root, n) for n in table_list.every(root, queue)]
+    rows = [
+        [
+            t["table"],
+            t["rows"],
+            t["bytes"],
+            t["files"],
+            t["version"],
+            term.moment(t["written"]),
+        ]
+        for t in every
+    ]
+    head = ["TABLE", "ROWS", "BYTES", "FILES", "VERSION", "WRITTEN"]
+    term.listed(head, rows, "no table was written", every if args.json else None)
+    return OK
+
+
+def show(root: Root, args: argparse.Namespace) -> int:
+    from rq.spark import table_list
+
+    lake = table_list.load(root, table_list.name(args.table))
+    versions = table_list.versions(lake, args.limit)
+    rows = [
+        [
+            v["version"],
+            term.moment(v["time"]),
+            v["operation"],
+            v["messages"],
+            " ".join(v["ids"][:3]),
+        ]
+        for v in versions
+    ]
+    head = ["VERSION", "WHEN", "WHAT", "MESSAGES", "THE FIRST OF THEM"]
+    term.listed(head, rows, "it has no version", versions if args.json else None)
+    return OK
+
+
+def schema(root: Root, args: argparse.Namespace) -> int:
+    from rq.spark import table_list
+
+    columns = table_list.columns(table_list.load(root, table_list.name(args.table)))
+    rows = [[c["column"], c["type"], "yes" if c["by"] else ""] for c in columns]
+    head = ["COLUMN", "TYPE", "PARTED BY"]
+    term.listed(head, rows, "it has no column", columns if args.json else None)
+    return OK
+
+
+def held(root: Root, args: argparse.Namespace) -> int:
+    from rq.spark import table_list
+
+    every = list(table_list.held(root))
+    rows = [
+        [
+            h["queue"],
+            h["key"],
+            term.moment(h["time"]),
+            " ".join(h["messages"][:3]),
+            h["why"],
+        ]
+        for h in every
+    ]
+    head = ["QUEUE", "KEY", "DECIDED", "MESSAGES", "WHY"]
+    term.listed(head, rows, "nothing is held", every if args.json else None)
+    return OK
+
+
+_VERBS = {
+    "ls": (ls, "list tables, with their rows, bytes and last write"),
+    "show": (show, "list the versions of a table, and the messages that made them"),
+    "schema": (schema, "list the columns of a table"),
+    "held": (held, "list batches whose rows are decided and not in their tables"),
+}

@@ -1,0 +1,422 @@
+"""Delta tables: what a batch adds to one, checked when its files are written, committed once.
+
+What is true at all times: a table is what its log (`_delta_log`) names, so a file under its
+final name is nothing before a commit has named it, and whole batches are seen or nothing.
+
+- `plan` looks at the footer of each file that a batch has written, and at the table as it
+  is; what does not fit is refused then, and the batch leaves nothing. A plan is part of the
+  batch's decision (`writes`), which is durable before the table changes.
+- `commit` brings a decision into the table. It loads the table, asks whether the batch is
+  in it (`transaction_version`), and commits on that same object, which refuses when any
+  other commit came between: then it loads and asks again. So two processes that finish one
+  decision add it once; delta-rs itself accepts an id that it has when the table was loaded
+  behind it.
+- A new column is a commit of its own before that of the rows. Killed between the two, the
+  table has a column without values, and the next start finds nothing to add.
+- The table may have changed between plan and commit. Columns that it has got are null in
+  these rows. What else does not fit is held: the files stay, the table stays as it is, and
+  the sentence says what to do.
+- delta-rs does not sync what it writes here: `commit` does, before the batch counts as done.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from rq import back_off
+from rq.config import files
+from rq.errors import BadInput, Busy
+from rq.spark import delta_stats
+from rq.spark.delta_types import BY
+from rq.spark.staging import NULL, Stage, Staged
+from rq.spark.targets import Target
+from rq.words.nesting import Json
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from deltalake import DeltaTable
+    from deltalake.transaction import AddAction
+
+EVOLVE = {"add": True, "none": False}
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
+LOG = "_delta_log"
+_TRIES = 30  # commits of others that may come between
+_AT_ONCE = 16  # footers
+_OLDEST = 14 * 86400.0  # seconds until a decision is no longer committed
+_SLACK = 60.0  # seconds by which the clock of files may differ
+_CONFIGURATION = {"delta.setTransactionRetentionDuration": "interval 30 days"}
+
+
+class Held(BadInput):
+    """A decision that does not fit the table any more; its files stay."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Goal:
+    """What a job wants of a table."""
+
+    name: str
+    where: str  # its directory
+    by: tuple[str, ...] = ()
+    evolve: str = "add"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a batch adds to a table, beside the list of its files."""
+
+    name: str  # of the table
+    schema: str = ""  # of the rows, as Delta's JSON
+    stats: tuple[str, ...] = ()  # of each file, as Delta's JSON
+    evolve: str = "add"
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """A decision, as its commit tells it."""
+
+    app_id: str
+    time: float
+    origin: Mapping[str, Json]  # the messages
+
+
+def demand(goal: Goal) -> None:
+    """Raise BadInput unless what is wanted of a table can be done here."""
+    if goal.evolve not in EVOLVE:
+        raise BadInput(
+            f"q.table: evolve={goal.evolve!r:.40} is neither 'add' nor 'none'"
+        )
+    if importlib.util.find_spec("deltalake") is None:
+        raise BadInput(
+            "q.table: deltalake is not installed: run `rq up --duckdb` or `rq up --spark`"
+        )
+
+
+def load(path: str) -> DeltaTable | None:
+    """Return a table as it is now; None if there is none yet; BadInput."""
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError, TableNotFoundError
+
+    if not Path(path, LOG).is_dir():
+        return None
+    try:
+        return DeltaTable(path)
+    except TableNotFoundError:
+        return None
+    except DeltaError as error:
+        raise BadInput(f"{path}: its log cannot be read: {_line(error)}") from None
+
+
+# ---- what a batch adds
+
+
+def plan(goal: Goal, place: Target, stage: Stage, staged: Sequence[Staged]) -> Plan:
+    """Return what written files add to a table; BadInput says what of them does not fit
+    the table, or one another."""
+    from deltalake import Schema
+
+    if not staged:
+        return Plan(goal.name)
+    paths = [f"{place.path}/{stage.inner}/{file.inner}" for file in staged]
+    with ThreadPoolExecutor(_AT_ONCE) as pool, place.translated():
+        footers = list(pool.map(lambda path: _footer(place, path), paths))
+    schemas = [Schema.from_arrow(_whole(arrow)).to_json() for _, arrow in footers]
+    for file, schema in zip(staged, schemas, strict=True):
+        _demand(_difference(schemas[0], schema), goal, file)
+    table = load(place.path)
+    if table is not None:
+        why = _against(table, schemas[0], stage.by, goal.evolve)
+        _demand(why or lost(table.schema().to_json(), schemas[0]), goal, staged[0])
+    stats = tuple(delta_stats.of(meta, stage.by) for meta, _ in footers)
+    return Plan(goal.name, schemas[0], stats, goal.evolve)
+
+
+def _difference(first: str, schema: str) -> str:
+    return lost(first, schema) or misfit(first, schema, evolve=False)
+
+
+def _footer(place: Target, path: str) -> tuple[Any, pa.Schema]:
+    from pyarrow import parquet
+
+    meta = parquet.read_metadata(path, filesystem=place.system)
+    return meta, meta.schema.to_arrow_schema()
+
+
+def _whole(schema: pa.Schema) -> pa.Schema:
+    """Return a file's schema, and with it the columns that only directories hold."""
+    import pyarrow as pa
+
+    by = json.loads((schema.metadata or {}).get(BY, b"{}"))
+    parted = [pa.field(name, pa.type_for_alias(kind)) for name, kind in by.items()]
+    return pa.schema([*schema, *parted])
+
+
+def _demand(why: str, goal: Goal, file: Staged) -> None:
+    if why:
+        raise BadInput(f"q.table: {goal.name}: {why} (first in {file.inner})")
+
+
+# ---- schemas
+
+
+def columns(schema: str) -> dict[str, str]:
+    """Return the columns of a schema, each with its type as text.
+
+    >>> columns('{"fields": [{"name": "n", "type": "long"}]}')
+    {'n': 'long'}
+    """
+    return {f["name"]: _text(f["type"]) for f in json.loads(schema)["fields"]}
+
+
+def _text(kind: Any) -> str:
+    """Return a type in a word.
+
+    >>> _text({"type": "array", "elementType": "long"})
+    'array<long>'
+    """
+    if isinstance(kind, str):
+        return kind
+    if kind["type"] == "array":
+        return f"array<{_text(kind['elementType'])}>"
+    if kind["type"] == "map":
+        return f"map<{_text(kind['keyType'])}, {_text(kind['valueType'])}>"
+    inner = (f"{field['name']}: {_text(field['type'])}" for field in kind["fields"])
+    return f"struct<{', '.join(inner)}>"
+
+
+def lost(table: str, rows: str) -> str:
+    """Return which column of a table rows lack, or nothing."""
+    there, here = columns(table), columns(rows)
+    missing = [name for name in there if name not in here]
+    if not missing:
+        return ""
+    return f"the column {missing[0]} ({there[missing[0]]}) of the table is missing here"
+
+
+def misfit(table: str, rows: str, evolve: bool) -> str:
+    """Return why rows do not fit a table, or nothing.
+
+    >>> long = '{"fields": [{"name": "n", "type": "long"}]}'
+    >>> text = '{"fields": [{"name": "n", "type": "string"}]}'
+    >>> misfit(long, text, evolve=True)
+    'the column n is long in the table and string here: cast it'
+    """
+    there, here = columns(table), columns(rows)
+    for name in [name for name in there if name in here]:
+        if here[name] != there[name]:
+            return f"the column {name} is {there[name]} in the table and {here[name]} here: cast it"
+    added = [name for name in here if name not in there]
+    small = {name.lower(): name for name in there}
+    for name in added:
+        if name.lower() in small:
+            return f"the column {name} is {small[name.lower()]} in the table: rename it"
+    if added and not evolve:
+        return f"the table has no column {added[0]} ({here[added[0]]})"
+    return ""
+
+
+def _against(table: DeltaTable, rows: str, by: Sequence[str], evolve: str) -> str:
+    """Return why rows do not fit a table that may have changed since they were planned;
+    in columns that it has got meanwhile they are null."""
+    parted = table.metadata().partition_columns
+    if list(by) != list(parted):
+        there, here = ", ".join(parted) or "nothing", ", ".join(by) or "nothing"
+        return f"the table is parted by {there}, these rows by {here}"
+    return misfit(table.schema().to_json(), rows, EVOLVE[evolve])
+
+
+# ---- the commit
+
+
+def commit(
+    place: Target,
+    stage: Stage,
+    named: Mapping[str, Staged],
+    plan: Plan,
+    decided: Decided,
+) -> None:
+    """Let a table have the files of a batch, once; Held, Busy, BadInput. `named`: the files
+    by their names in the table."""
+    for attempt in range(_TRIES):
+        if attempt:
+            time.sleep(back_off.delay(attempt, 0.02, 1.0))
+        if _committed(place, stage, named, plan, decided):
+            _sync(Path(place.path), decided.time)
+            return
+    raise Busy(f"{plan.name}: others wrote to the table {_TRIES} times meanwhile")
+
+
+def is_wanted(place: Target, stage: Stage, plan: Plan, decided: Decided) -> bool:
+    """Whether a batch is to be committed yet; Held if it cannot be."""
+    if not plan.stats:  # no rows
+        return False
+    table = load(place.path)
+    if table is not None:
+        if table.transaction_version(decided.app_id) is not None:
+            _sync(Path(place.path), decided.time)
+            return False
+        _demand_fit(table, stage, plan)
+    if time.time() - decided.time > _OLDEST:
+        raise Held(_held(plan.name, "it was decided more than 14 days ago"))
+    return True
+
+
+def _demand_fit(table: DeltaTable, stage: Stage, plan: Plan) -> None:
+    why = _against(table, plan.schema, stage.by, plan.evolve)
+    if why:
+        raise Held(_held(plan.name, f"{why}, since another batch came first"))
+
+
+def _held(name: str, why: str) -> str:
+    return (
+        f"{name}: the files of this batch are held: {why}; `rq spark table held` lists "
+        "what is; retry the message when the table fits"
+    )
+
+
+def _committed(
+    place: Target,
+    stage: Stage,
+    named: Mapping[str, Staged],
+    plan: Plan,
+    decided: Decided,
+) -> bool:
+    """Try it once; False if another commit came between."""
+    from deltalake.exceptions import CommitFailedError, DeltaError
+
+    # The question and the commit are those of one object.
+    table = load(place.path)
+    if table is not None and table.transaction_version(decided.app_id) is not None:
+        return True
+    try:
+        if table is None:
+            _create(place, stage, named, plan, decided)
+            return True
+        _demand_fit(table, stage, plan)
+        if _widen(table, plan):
+            return False
+        _append(table, stage, named, plan, decided)
+    except CommitFailedError:
+        return False
+    except DeltaError as error:
+        if table is None and load(place.path) is not None:  # made meanwhile
+            return False
+        raise BadInput(f"{plan.name}: {_line(error)}") from None
+    return True
+
+
+def _create(
+    place: Target,
+    stage: Stage,
+    named: Mapping[str, Staged],
+    plan: Plan,
+    decided: Decided,
+) -> None:
+    from deltalake import Schema
+    from deltalake.transaction import create_table_with_add_actions
+
+    create_table_with_add_actions(
+        place.path,
+        Schema.from_json(plan.schema),
+        _added(named, plan, decided),
+        mode="error",
+        partition_by=list(stage.by),
+        configuration=_CONFIGURATION,
+        commit_properties=_properties(decided),
+    )
+
+
+def _widen(table: DeltaTable, plan: Plan) -> bool:
+    """Add the columns that a table lacks; return whether it lacked any."""
+    from deltalake import CommitProperties, Schema
+
+    there = columns(table.schema().to_json())
+    lacking = [f for f in Schema.from_json(plan.schema).fields if f.name not in there]
+    if lacking:
+        once = CommitProperties(max_commit_retries=0)
+        table.alter.add_columns(lacking, commit_properties=once)
+    return bool(lacking)
+
+
+def _append(
+    table: DeltaTable,
+    stage: Stage,
+    named: Mapping[str, Staged],
+    plan: Plan,
+    decided: Decided,
+) -> None:
+    table.create_write_transaction(
+        list(_added(named, plan, decided)),
+        "append",
+        table.schema(),
+        list(stage.by),
+        commit_properties=_properties(decided),
+    )
+
+
+def _added(
+    named: Mapping[str, Staged], plan: Plan, decided: Decided
+) -> list[AddAction]:
+    from deltalake.transaction import AddAction
+
+    return [
+        AddAction(
+            path=path,
+            size=file.size,
+            partition_values=_values(file.folder),
+            modification_time=int(decided.time * 1000),
+            data_change=True,
+            stats=stats,
+        )
+        for (path, file), stats in zip(named.items(), plan.stats, strict=True)
+    ]
+
+
+def _values(folder: str) -> dict[str, str | None]:
+    """Return the values that the directories of a file say.
+
+    >>> _values("day=2026-01-02/host=a%2Fb"), _values("")
+    ({'day': '2026-01-02', 'host': 'a/b'}, {})
+    """
+    pairs = (part.split("=", 1) for part in folder.split("/") if part)
+    return {name: None if text == NULL else unquote(text) for name, text in pairs}
+
+
+def _properties(decided: Decided) -> Any:
+    from deltalake import CommitProperties, Transaction
+
+    about = {f"rq_{name}": value for name, value in decided.origin.items()}
+    return CommitProperties(
+        custom_metadata=about,
+        max_commit_retries=0,
+        app_transactions=[Transaction(decided.app_id, 1)],
+    )
+
+
+def _sync(path: Path, since: float) -> None:
+    """Let a commit outlast a power cut: all of the log that is as new as the decision."""
+    log = path / LOG
+    for file in _newer(log, since - _SLACK):
+        files.sync(file)
+    files.sync(log)
+    files.sync(path)
+
+
+def _newer(log: Path, since: float) -> Iterable[Path]:
+    for entry in os.scandir(log):
+        if entry.is_file() and entry.stat().st_mtime >= since:
+            yield Path(entry)
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:300]

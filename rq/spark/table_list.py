@@ -1,0 +1,174 @@
+"""The Delta tables of a root, as people and programs look at them."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypedDict
+
+from rq.errors import BadConfig, BadInput
+from rq.layout import Root
+from rq.spark import delta, writes
+from rq.words.nesting import Json
+
+_NAMED = re.compile(r"([^/]+)/([^/]+)")
+_IDS = "rq_ids"
+
+
+class Summary(TypedDict):
+    """A table in a list."""
+
+    table: str  # QUEUE/NAME
+    version: int
+    files: int
+    rows: int
+    bytes: int
+    written: float  # when its last version was made
+
+
+class Version(TypedDict):
+    """What a commit did."""
+
+    version: int
+    time: float
+    operation: str
+    queue: str | None
+    batch: str | None
+    messages: int | None
+    ids: list[str]
+
+
+class Held(TypedDict):
+    """A batch that is decided and not in its tables."""
+
+    queue: str
+    key: str
+    time: float
+    messages: list[str]
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A table of a queue."""
+
+    queue: str
+    table: str
+
+    @property
+    def text(self) -> str:
+        return f"{self.queue}/{self.table}"
+
+
+def demand() -> None:
+    """Raise BadConfig when what reads tables is not installed."""
+    if importlib.util.find_spec("deltalake") is None:
+        raise BadConfig(
+            "deltalake is not installed: run `rq up --duckdb` or `rq up --spark`"
+        )
+
+
+def every(root: Root, queue: str | None = None) -> Iterator[Name]:
+    """Give the tables of a root, or of a queue, by name."""
+    above = root.spark / writes.TABLES
+    for log in sorted(above.glob(f"{queue or '*'}/*/{delta.LOG}")):
+        yield Name(log.parent.parent.name, log.parent.name)
+
+
+def name(text: str) -> Name:
+    """Return the table that QUEUE/NAME names; BadInput."""
+    parts = _NAMED.fullmatch(text)
+    if parts is None or not delta.NAME.fullmatch(parts[2]):
+        raise BadInput(f"{text!r:.80} names no table: say QUEUE/NAME")
+    return Name(parts[1], parts[2])
+
+
+def summary(root: Root, table: Name) -> Summary:
+    """Return the figures of a table."""
+    lake = load(root, table)
+    files = _files(lake)
+    [newest] = lake.history(1)
+    return {
+        "table": table.text,
+        "version": lake.version(),
+        "files": len(files),
+        "rows": sum(file["num_records"] or 0 for file in files),
+        "bytes": sum(file["size_bytes"] for file in files),
+        "written": newest["timestamp"] / 1000,
+    }
+
+
+def load(root: Root, table: Name) -> Any:
+    """Return a table as it is now; BadInput if there is none."""
+    path = root.spark / writes.TABLES / table.queue / table.table
+    lake = delta.load(str(path))
+    if lake is None:
+        raise BadInput(
+            f"there is no table {table.text}; `rq spark table ls` lists them"
+        )
+    return lake
+
+
+def _files(lake: Any) -> list[Mapping[str, Any]]:
+    actions = lake.get_add_actions(flatten=True)
+    columns = {
+        field: actions.column(field).to_pylist()
+        for field in ("size_bytes", "num_records")
+    }
+    return [
+        {"size_bytes": size, "num_records": rows}
+        for size, rows in zip(
+            columns["size_bytes"], columns["num_records"], strict=True
+        )
+    ]
+
+
+def versions(lake: Any, limit: int) -> list[Version]:
+    """Return the last versions of a table, the newest first."""
+    return [_version(entry) for entry in lake.history(limit)]
+
+
+def _version(entry: Mapping[str, Any]) -> Version:
+    return {
+        "version": entry["version"],
+        "time": entry["timestamp"] / 1000,
+        "operation": entry.get("operation", ""),
+        "queue": entry.get("rq_queue"),
+        "batch": entry.get("rq_batch"),
+        "messages": entry.get("rq_messages"),
+        "ids": list(entry.get(_IDS, ())),
+    }
+
+
+def columns(lake: Any) -> list[dict[str, Json]]:
+    """Return the columns of a table, with their types, and whether they part it."""
+    by = lake.metadata().partition_columns
+    kinds = delta.columns(lake.schema().to_json())
+    return [{"column": n, "type": kind, "by": n in by} for n, kind in kinds.items()]
+
+
+def held(root: Root) -> Iterator[Held]:
+    """Give the batches whose rows are decided and in no table yet."""
+    for path in sorted((root.spark / "writes").glob("*/*/list.json")):
+        own = path.parent
+        if (own / "done").exists():
+            continue
+        decided = json.loads(path.read_bytes())
+        yield {
+            "queue": own.parent.name,
+            "key": own.name,
+            "time": decided["time"],
+            "messages": list(decided.get("messages", ())),
+            "why": _why(own),
+        }
+
+
+def _why(own: Path) -> str:
+    try:
+        return str(json.loads((own / writes.HELD).read_bytes())["why"])
+    except OSError:
+        return "one of its messages must run again to finish it"

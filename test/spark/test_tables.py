@@ -1,0 +1,642 @@
+"""`q.table`: Delta tables, each batch in one once, and read by others."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import shutil
+import threading
+import time
+from pathlib import Path
+
+import duckdb as db
+import polars
+import pytest
+from deltalake import DeltaTable
+from harness.queues import running_queue
+from harness.spark_jobs import HEAD, prepared, tools
+from pyarrow import dataset
+
+from rq.cli import spark as cli
+from rq.errors import BadInput, RQError
+from rq.layout import Root
+from rq.spark import delta, duck, functions, jobs, sending, trial, writes
+from rq.spark.duck_tables import DuckTables
+from rq.spark.given import Batch, Given
+from rq.spark.job_file import Job
+from rq.spark.spark_tables import SparkTables
+
+
+class Desk:
+    """The outlet of a job of these tests."""
+
+    def __init__(self, tables):
+        self._tables = tables
+
+    def tables(self):
+        return self._tables
+
+    def place(self, where):
+        return where
+
+    def table(self, name):
+        return str(writes.tables("logs") / name)
+
+    def failed(self, q):
+        pass
+
+    def say(self, verb, text):
+        pass
+
+
+@pytest.fixture(params=["duckdb", "spark"])
+def tables(request, tmp_path, monkeypatch):
+    """Give tables on each engine."""
+    monkeypatch.setenv("RQ_ROOT", str(tmp_path / "root"))
+    functions.F.use(request.param)
+    if request.param == "spark":
+        yield SparkTables(request.getfixturevalue("spark"))
+    else:
+        session = DuckTables(duck.session(duck.Limits("200MB", 2), []), 2)
+        yield session
+        session.close()
+    functions.F.use(functions.SPARK)
+
+
+@pytest.fixture
+def duck_tables(tmp_path, monkeypatch):
+    monkeypatch.setenv("RQ_ROOT", str(tmp_path / "root"))
+    functions.F.use(functions.DUCKDB)
+    session = DuckTables(duck.session(duck.Limits("200MB", 2), []), 2)
+    yield session
+    session.close()
+    functions.F.use(functions.SPARK)
+
+
+def call(tables, function, publish=True):
+    """Call a job, and let what it has written be seen; return its `q`."""
+    given = (Given("m1", "nowhere"),)
+    q = jobs.call(Job(function), Batch("b1", "logs", given), Desk(tables), given)
+    if publish:
+        publish_all(q)
+    return q
+
+
+def publish_all(q):
+    q.writes.decide(sending.origin("logs", "b1", q.messages))
+    q.writes.publish()
+    q.writes.close()
+
+
+def add(tables, query, publish=True, **how):
+    """Add the rows of a query to the table `flights`."""
+    return call(
+        tables, lambda q: q.table(q.spark.sql(query), "flights", **how), publish
+    )
+
+
+def place():
+    return str(writes.tables("logs") / "flights")
+
+
+def rows(column="n"):
+    """Return what independent readers see of a column: the same."""
+    table = DeltaTable(place())
+    seen = sorted(table.to_pyarrow_table().column(column).to_pylist(), key=str)
+    files = table.file_uris()
+    assert sorted(table.to_pandas()[column].tolist(), key=str) == seen
+    assert sorted(polars.read_delta(place())[column].to_list(), key=str) == seen
+    query = f'SELECT "{column}" FROM lake'
+    with db.connect() as base:
+        base.register("lake", table.to_pyarrow_dataset())
+        assert sorted((v for (v,) in base.sql(query).fetchall()), key=str) == seen
+    assert sum(dataset.dataset(file).count_rows() for file in files) == len(seen)
+    return seen
+
+
+ROWS = """
+SELECT * FROM (VALUES
+(1, 'a', DATE '2026-01-02', TIMESTAMP '2026-01-02 03:04:05.123456', 1.5, true),
+(2, 'b', DATE '2026-01-02', NULL, 2.5, false),
+(3, NULL, DATE '2026-01-03', TIMESTAMP '2026-01-03 00:00:00', 3.5, NULL))
+AS t(n, host, day, seen, price, ok)
+"""
+
+
+def test_rows_are_added_and_seen_by_independent_readers(tables):
+    def job(q):
+        q.table(q.spark.sql(ROWS), "flights")
+        assert not Path(place(), "_delta_log").exists()
+
+    figures = json.loads(call(tables, job).figures([]))
+    assert figures["outputs"] == {"flights": 3}
+    add(tables, ROWS)
+    assert rows() == [1, 1, 2, 2, 3, 3]
+    table = DeltaTable(place())
+    assert table.version() == 1
+    assert delta.columns(table.schema().to_json()) == {
+        "n": "integer",
+        "host": "string",
+        "day": "date",
+        "seen": "timestamp",
+        "price": "decimal(2,1)",
+        "ok": "boolean",
+    }
+    newest = table.history(1)[0]
+    assert (newest["rq_queue"], newest["rq_ids"]) == ("logs", ["m1"])
+
+
+def test_both_engines_write_into_one_table(spark, duck_tables, monkeypatch):
+    add(duck_tables, ROWS)
+    functions.F.use(functions.SPARK)
+    add(SparkTables(spark), ROWS)
+    assert rows() == [1, 1, 2, 2, 3, 3]
+    table = DeltaTable(place()).to_pyarrow_table().to_pylist()
+    assert len({json.dumps(row, default=str) for row in table}) == 3
+
+
+def test_what_the_log_says_of_files_hides_no_row(duck_tables):
+    add(duck_tables, ROWS, by=["day"])
+    midnight = datetime.datetime(2026, 1, 3, tzinfo=datetime.UTC)
+    for wanted in (
+        polars.col("n") > 2,
+        polars.col("host").is_null(),
+        polars.col("day") >= datetime.date(2026, 1, 3),
+        polars.col("seen") >= midnight,
+    ):
+        found = polars.scan_delta(place()).filter(wanted).collect()
+        assert found["n"].to_list() == [3]
+    noon = polars.col("seen") > datetime.datetime(
+        2026, 1, 2, 3, 4, 5, 123450, datetime.UTC
+    )
+    assert polars.scan_delta(place()).filter(noon).collect().height == 2
+
+
+def test_a_table_is_parted_by_columns(tables):
+    for _ in range(2):
+        add(tables, ROWS, by=["day", "host"])
+    assert rows("host") == [None, None, "a", "a", "b", "b"]
+    table = DeltaTable(place())
+    assert table.metadata().partition_columns == ["day", "host"]
+    only = table.to_pyarrow_table(filters=[("day", "=", datetime.date(2026, 1, 3))])
+    assert only.column("n").to_pylist() == [3, 3]
+
+
+def test_values_come_back_from_directories_as_they_were(tables):
+    odd = ["a/b", "..", "a=b", "ü +", "50%", 'q"', "x:y?*[z]^{}", "#", " s ", ""]
+    values = ", ".join(f"({n}, '{text}')" for n, text in enumerate(odd))
+    add(tables, f"SELECT * FROM (VALUES {values}) AS t(n, v)", by="v")
+    assert rows("v") == sorted([text or None for text in odd], key=str)
+
+
+# ---- what does not fit
+
+
+@pytest.mark.parametrize(
+    ("query", "how", "sentence"),
+    [
+        (
+            "SELECT 'x' AS n, 1 AS m",
+            {},
+            "the column n is integer in the table and string",
+        ),
+        ("SELECT 1 AS n", {}, "the column m (integer) of the table is missing here"),
+        (
+            "SELECT 1 AS n, 1 AS M, 1 AS m2",
+            {},
+            "the column M is m in the table: rename it",
+        ),
+        (
+            "SELECT 1 AS n, 1 AS m, 2.5::DOUBLE AS x",
+            {"evolve": "none"},
+            "the table has no column x (double)",
+        ),
+        ("SELECT 1 AS n, 1 AS m", {"by": "m"}, "parted by nothing, these rows by m"),
+        ("SELECT 1 AS n, 1 AS m", {"evolve": "all"}, "is neither 'add' nor 'none'"),
+        (
+            'SELECT 1 AS n, 1 AS m, 2 AS "a b"',
+            {},
+            "'a b' has a name that tables cannot",
+        ),
+        ("SELECT 1 AS n, 1 AS m, TIME '03:04:05' AS x", {}, "x is of type time64[us]"),
+        ("SELECT 1 AS n, 1 AS m, INTERVAL 1 DAY AS x", {}, "which tables do not have"),
+    ],
+)
+def test_rows_that_do_not_fit_are_refused_before_anything_is_seen(
+    duck_tables, query, how, sentence
+):
+    add(duck_tables, "SELECT 1 AS n, 2 AS m")
+    with pytest.raises(BadInput) as failed:
+        add(duck_tables, query, **how)
+    assert sentence in str(failed.value)
+    assert rows() == [1]
+    assert DeltaTable(place()).version() == 0
+    assert files_in(place()) == DeltaTable(place()).file_uris()
+
+
+def files_in(place):
+    return [
+        str(path)
+        for path in Path(place).rglob("*")
+        if path.is_file() and "_delta_log" not in path.parts
+    ]
+
+
+def test_a_refusal_names_the_first_file(duck_tables):
+    add(duck_tables, "SELECT 1 AS n, 'a' AS v", by="v")
+    with pytest.raises(BadInput, match=r"string here: cast it \(first in v=a/0-0\)"):
+        add(duck_tables, "SELECT 'x' AS n, 'a' AS v", by="v")
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "../x", "1a", "a-b", "ü", 7, "a" * 65])
+def test_a_name_of_a_table_leads_nowhere_else(duck_tables, name):
+    with pytest.raises(BadInput, match="is no name of a table"):
+        call(duck_tables, lambda q: q.table(q.spark.sql("SELECT 1 AS n"), name))
+
+
+def test_a_table_is_written_once_by_a_batch(duck_tables):
+    def job(q):
+        for _ in range(2):
+            q.table(q.spark.sql("SELECT 1 AS n"), "flights")
+
+    with pytest.raises(BadInput, match="flights is written twice by this batch"):
+        call(duck_tables, job)
+
+
+def test_new_columns_are_added_and_are_null_in_older_rows(tables):
+    add(tables, "SELECT 1 AS n")
+    add(tables, "SELECT 'x' AS v, 2 AS n")
+    add(tables, "SELECT 3 AS n, 'y' AS v")
+    assert rows() == [1, 2, 3]
+    assert rows("v") == [None, "x", "y"]
+
+
+def test_no_rows_change_nothing(duck_tables):
+    add(duck_tables, "SELECT 1 AS n WHERE false")
+    assert delta.load(place()) is None
+    add(duck_tables, "SELECT 1 AS n")
+    add(duck_tables, "SELECT 1 AS n WHERE false")
+    assert rows() == [1]
+
+
+def test_whole_numbers_without_a_sign_and_long_ones_come_back(duck_tables):
+    query = "SELECT 255::UTINYINT AS a, 4294967295::UINTEGER AS n, 1::UBIGINT AS c"
+    add(
+        duck_tables,
+        f"{query}, sum(2) AS d, [1::UINTEGER] AS e, {{'x': 1::USMALLINT}} AS f",
+    )
+    assert rows() == [4294967295]
+    [row] = DeltaTable(place()).to_pyarrow_table().to_pylist()
+    assert (row["a"], int(row["c"]), int(row["d"])) == (255, 1, 2)
+    assert (row["e"], row["f"]) == ([1], {"x": 1})
+
+
+# ---- several at once, and what came between
+
+
+def begun(duck_tables, query="SELECT 2 AS n", **how):
+    """Return the work of a batch that has put its rows, and decided nothing."""
+    return add(duck_tables, query, publish=False, **how)
+
+
+def test_a_batch_whose_table_has_changed_meanwhile_is_held(duck_tables):
+    late = begun(duck_tables)
+    add(duck_tables, "SELECT 'x' AS n")
+    with pytest.raises(
+        delta.Held, match="the files of this batch are held: the column n"
+    ):
+        publish_all(late)
+    late.writes.close()
+    assert rows() == ["x"]
+    with pytest.raises(delta.Held):
+        writes.finish("logs", late.writes.key)
+    [file] = Path(place(), "_rq", late.writes.key).rglob("0-0")
+    assert dataset.dataset(file).count_rows() == 1
+    # Once the table is as it was the rows go in, and once.
+    DeltaTable(place()).delete()
+    shutil.rmtree(Path(place(), "_delta_log"))
+    for _ in range(2):
+        writes.finish("logs", late.writes.key)
+    assert rows() == [2]
+
+
+def test_a_decision_of_three_weeks_is_not_committed(duck_tables):
+    late = begun(duck_tables)
+    late.writes.decide(sending.origin("logs", "b1", late.messages))
+    late.writes.close()
+    path = writes.above("logs") / late.writes.key / "list.json"
+    decided = json.loads(path.read_text())
+    path.write_text(json.dumps({**decided, "time": time.time() - 21 * 86400}))
+    with pytest.raises(delta.Held, match="decided more than 14 days ago"):
+        writes.finish("logs", late.writes.key)
+    assert delta.load(place()) is None
+
+
+def test_what_was_committed_is_not_committed_again(duck_tables, monkeypatch):
+    late = begun(duck_tables)
+    late.writes.decide(sending.origin("logs", "b1", late.messages))
+    late.writes.close()
+    done = writes.files.write_state
+
+    def killed(path, data):
+        if path.name == "done":
+            raise KeyboardInterrupt
+        done(path, data)
+
+    monkeypatch.setattr(writes.files, "write_state", killed)
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            writes.finish("logs", late.writes.key)
+    add_of_another = DeltaTable(place())
+    assert add_of_another.version() == 0
+    monkeypatch.setattr(writes.files, "write_state", done)
+    add(duck_tables, "SELECT 3 AS n")
+    writes.finish("logs", late.writes.key)
+    assert rows() == [2, 3]
+
+
+def between(monkeypatch, act):
+    """Do something when a table has been loaded for a commit, and not yet committed."""
+    load, passed = delta.load, []
+
+    def loaded(path):
+        table = load(path)
+        passed.append(path)
+        if len(passed) == 2:
+            act()
+        return table
+
+    monkeypatch.setattr(delta, "load", loaded)
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_commit_that_comes_between_is_in_nobodys_way(
+    duck_tables, monkeypatch, is_there
+):
+    if is_there:
+        add(duck_tables, "SELECT 1 AS n")
+    mine, theirs = begun(duck_tables), begun(duck_tables, "SELECT 7 AS n")
+    between(monkeypatch, lambda: publish_all(theirs))
+    publish_all(mine)
+    assert rows() == [1, 2, 7] if is_there else [2, 7]
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_column_that_comes_between_is_null(duck_tables, monkeypatch, is_there):
+    if is_there:
+        add(duck_tables, "SELECT 1 AS n")
+    mine, theirs = begun(duck_tables), begun(duck_tables, "SELECT 7 AS n, 1 AS x")
+    between(monkeypatch, lambda: publish_all(theirs))
+    publish_all(mine)
+    assert rows() == [1, 2, 7] if is_there else [2, 7]
+
+
+def test_a_commit_that_comes_between_may_make_another_table(duck_tables, monkeypatch):
+    mine, theirs = begun(duck_tables), begun(duck_tables, "SELECT 'x' AS n")
+    between(monkeypatch, lambda: publish_all(theirs))
+    with pytest.raises(delta.Held, match="n is string in the table and integer here"):
+        publish_all(mine)
+    assert rows() == ["x"]
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_two_that_finish_one_decision_add_it_once(duck_tables, monkeypatch, is_there):
+    if is_there:
+        add(duck_tables, "SELECT 1 AS n")
+    mine = begun(duck_tables)
+    mine.writes.decide(sending.origin("logs", "b1", mine.messages))
+    own = writes.above("logs") / mine.writes.key
+    between(monkeypatch, lambda: writes._publish(own))
+    writes._publish(own)
+    assert rows() == [1, 2] if is_there else [2]
+
+
+def test_many_that_write_one_table_at_once_lose_nothing(duck_tables):
+    late = [begun(duck_tables, f"SELECT {n} AS n") for n in range(8)]
+    failed = []
+
+    def publish(q):
+        try:
+            publish_all(q)
+        except RQError as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=publish, args=(q,)) for q in late]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+    assert rows() == list(range(8))
+    assert DeltaTable(place()).version() == 7
+
+
+def test_a_commit_outlasts_a_power_cut(duck_tables, monkeypatch):
+    synced, sync = set(), delta.files.sync
+
+    def noted(path):
+        synced.add(str(path))
+        sync(path)
+
+    monkeypatch.setattr(delta.files, "sync", noted)
+    for number in range(2):
+        add(duck_tables, f"SELECT {number} AS n")
+        log = Path(place(), "_delta_log")
+        assert {str(log), f"{log}/{number:020}.json"} <= synced
+
+
+# ---- looked at
+
+
+def command(capsys, *words):
+    """Run `rq spark table`; return what it prints for programs."""
+    root = Root(writes.tables("logs").parent.parent.parent)
+    assert cli.spark(root, ["table", *words, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_commands_tell_of_tables(duck_tables, capsys):
+    assert command(capsys, "ls") == []
+    add(duck_tables, ROWS, by="day")
+    add(duck_tables, ROWS, by="day")
+    [listed] = command(capsys, "ls")
+    assert (listed["table"], listed["rows"], listed["files"]) == ("logs/flights", 6, 4)
+    size = sum(os.path.getsize(file) for file in DeltaTable(place()).file_uris())
+    assert (listed["version"], listed["bytes"]) == (1, size)
+    assert time.time() - 600 < listed["written"] <= time.time()
+    newest, first = command(capsys, "show", "logs/flights")
+    assert (newest["version"], newest["ids"], newest["messages"]) == (1, ["m1"], 1)
+    assert (first["version"], first["queue"], first["batch"]) == (0, "logs", "b1")
+    assert len(command(capsys, "show", "logs/flights", "--limit", "1")) == 1
+    columns = command(capsys, "schema", "logs/flights")
+    assert {"column": "day", "type": "date", "by": True} in columns
+    assert {"column": "n", "type": "integer", "by": False} in columns
+
+
+def test_commands_tell_what_is_held(duck_tables, capsys):
+    late = begun(duck_tables)
+    add(duck_tables, "SELECT 'x' AS n")
+    with pytest.raises(delta.Held):
+        publish_all(late)
+    late.writes.close()
+    [held] = command(capsys, "held")
+    assert (held["queue"], held["key"]) == ("logs", late.writes.key)
+    assert "n is string in the table and integer here" in held["why"]
+
+
+@pytest.mark.parametrize("name", ["flights", "logs/none", "logs/../x", "/", "a/b/c"])
+def test_commands_say_that_there_is_no_such_table(duck_tables, capsys, name):
+    with pytest.raises(BadInput, match=r"names no table|there is no table logs/none"):
+        command(capsys, "show", name)
+
+
+# ---- once, whatever is killed
+
+DYING = """
+import os
+from pathlib import Path
+from rq.spark import delta, sending, staging, writes
+
+ROOT = Path(os.environ["RQ_ROOT"])
+
+def die_once(when):
+    mark = ROOT / f"died-{when}"
+    if when in os.environ["POINTS"].split() and not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), 9)
+
+def dying(place, name, before=None, after=None):
+    does = getattr(place, name)
+
+    def do(*of):
+        if before:
+            die_once(before)
+        result = does(*of)
+        if after:
+            die_once(after)
+        return result
+
+    setattr(place, name, do)
+
+dying(staging._Files, "end", "begun", "staged")
+dying(sending.Sender, "prepare", "planned", "noted")
+dying(writes.Writes, "decide", None, "decided")
+dying(writes, "_name", None, "named")
+dying(delta, "commit", "uncommitted", "synced")
+dying(delta, "_widen", None, "widened")
+dying(delta, "_append", None, "committed")
+dying(sending.Sender, "commit", "published", "sent")
+
+@job(engine="duckdb")
+def run(q):
+    rows = q.lines().select("msg_id", "lineno", "line")
+    if "two" in os.environ["KIND"]:
+        q.table(rows, "second")
+    if (ROOT / "died-named").exists():  # from then on there is one column more
+        rows = rows.withColumn("more", F.lit(1))
+    q.table(rows, "flights", by="line")
+    q.send("box", param1=q.ids[0])
+"""
+BEFORE = ["begun", "staged", "planned", "noted"]
+# After a decision an attempt is not begun again, so each of these needs a message.
+AFTER = [
+    "decided",
+    "named",
+    "uncommitted",
+    "widened",
+    "committed",
+    "synced",
+    "published",
+    "sent",
+]
+POINTS = {
+    "lone": [*BEFORE, *AFTER],
+    "many": ["noted", "named"],
+    "two": ["noted", "synced"],
+}
+PATIENCE = 300.0
+
+
+def seen_of(*paths):
+    """Return what two readers see in each table, sorted: the same."""
+    for path in filter(lambda path: (path / "_delta_log").is_dir(), paths):
+        table = DeltaTable(str(path))
+        found = table.to_pyarrow_table(columns=["msg_id", "line"]).to_pylist()
+        seen = sorted((row["msg_id"], row["line"]) for row in found)
+        frame = polars.read_delta(str(path)).select("msg_id", "line")
+        assert sorted(frame.rows()) == seen
+        yield seen
+
+
+def end(queue, msg_id, places):
+    """Retry a message until it is done; look each time it was killed."""
+    while (ended := queue.ended(msg_id, PATIENCE))["state"] == "err":
+        assert "SIGKILL" in ended["status"]
+        for found in seen_of(*places):
+            assert len(found) == len(set(found))
+        queue.ok("retry_message", {"msg_id": msg_id})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["lone", "many", "two"])
+def test_each_row_is_there_once_whatever_is_killed(tmp_path, kind):
+    above = tmp_path / "spark/tables/logs"
+    places = [above / "flights", *([above / "second"] if kind == "two" else [])]
+    env = {"PATH": f"{tools(tmp_path)}:/usr/bin:/bin", "KIND": kind}
+    env |= {"POINTS": " ".join(POINTS[kind])}
+    # Those that come back find others beside them.
+    batch = {} if kind == "lone" else {"batch": {"max": 3, "wait": 1}}
+    settings = {"exec_prefix": "", "env_vars": env, "num_workers": 1, **batch}
+    with (
+        running_queue(tmp_path, "#!/bin/sh\necho done >&3\n", "box") as box,
+        running_queue(tmp_path, HEAD + DYING, "logs", **settings) as queue,
+    ):
+        log = {"log": b"a\nb\nc\nd\ne\n"}
+        count = 3 if batch else len(AFTER)
+        sent = [prepared(queue, log, max_count=99) for _ in range(count)]
+        for msg_id in sent:
+            end(queue, msg_id, places)
+        sent.append(prepared(queue, log))
+        assert queue.ended(sent[-1], PATIENCE)["state"] == "done"
+        died = {path.name.removeprefix("died-") for path in tmp_path.glob("died-*")}
+        assert died == set(POINTS[kind])
+        wanted = sorted((msg_id, word) for msg_id in sent for word in "abcde")
+        assert list(seen_of(*places)) == [wanted] * len(places)
+        assert "rows to the table flights" in queue.get(sent[0])["status"]
+        boxed = box.ask("num_messages")
+        assert sum(boxed.values()) - boxed["prep"] == (2 if batch else len(sent))
+    check_left(tmp_path, places)
+
+
+def check_left(root, places):
+    """Nothing is left but files that the log names."""
+    for place in places:
+        assert [path for path in (place / "_rq").iterdir() if path.is_dir()] == []
+        assert sorted(files_in(place)) == sorted(DeltaTable(str(place)).file_uris())
+    for path in (root / "spark/writes/logs").iterdir():
+        assert path.name == "lock" or (path / "done").is_file()
+
+
+# ---- tried without a queue
+
+TRIED = """
+@job(engine="duckdb")
+def run(q):
+    q.table(q.lines(), "flights", by="src")
+"""
+
+
+def test_what_is_tried_is_a_table_below_the_directory_of_results(tmp_path, monkeypatch):
+    monkeypatch.setenv("RQ_ROOT", str(tmp_path / "root"))
+    (tmp_path / "logs/web1").mkdir(parents=True)
+    (tmp_path / "logs/web1/log").write_text("a\nb\n")
+    (tmp_path / "run").write_text(HEAD + TRIED)
+    said = []
+    for _ in range(2):  # what an earlier try wrote is not there any more
+        where = tmp_path / "run", tmp_path / "logs", tmp_path / "out"
+        trial.run(*where, said.append, said.append)
+        table = DeltaTable(str(tmp_path / "out/written/tables/flights"))
+        assert table.to_pyarrow_table().num_rows == 2
+    assert f"would write 2 rows, now in {tmp_path}/out/written/tables/flights" in said
+    functions.F.use(functions.SPARK)
