@@ -74,6 +74,12 @@ class Desk:
     def place(self, where: str) -> str:
         return where
 
+    def table(self, name: str) -> str:
+        raise BadInput(
+            f"q.table: {name} is a Delta table, of which no days are made again: only "
+            "those that q.write writes are"
+        )
+
     def close(self) -> None:
         if self._tables is not None:
             self._tables.close()

@@ -326,7 +326,8 @@ def _publish(own: Path) -> list[Table]:
         place = targets.target(table.stage.where)
         with place.translated(), _noted(own):
             _let_be_seen(place, table, name, decided)
-    written = [(table.stage.where, table.files) for table in tables]
+    # Days are those of files: what is in a log of Delta is replaced by its log alone.
+    written = [(t.stage.where, t.files if t.plan is None else []) for t in tables]
     day_files.note(queue, decided, written)
     files.write_state(own / _DONE, {"time": time.time()})
     with contextlib.suppress(OSError):  # what no reader sees
