@@ -216,6 +216,8 @@ PAGES = {
     "/owed/{name}/{key}/confirm/{verb}": "operator",
     "/q/{name}": "viewer",
     "/q/{name}/queue.json": "viewer",
+    "/q/{name}/days": "viewer",
+    "/q/{name}/days.json": "viewer",
     "/q/{name}/history": "viewer",
     "/q/{name}/history.json": "viewer",
     "/q/{name}/confirm/{verb}": "operator",

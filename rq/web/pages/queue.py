@@ -13,6 +13,7 @@ from falcon.asgi import Request, Response
 from rq import names
 from rq.access.roles import Role
 from rq.config import read_json, read_queue, secrets
+from rq.days import Days
 from rq.errors import BadConfig, BadInput, RQError
 from rq.index.rows import ListQuestion
 from rq.layout import QueueDir
@@ -181,6 +182,7 @@ class QueuePage:
                 {"state": tab, **fields, **changes}
             ),
             "quick": quick,
+            "has_days": Days(self._site.root, name).there,
             "shown": _chosen_workers(
                 queue_facts["leases"],
                 queue_facts["queue"].get("elsewhere"),
