@@ -19,7 +19,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import cast
 
 from rq import names
 from rq.errors import BadInput
@@ -38,7 +39,8 @@ NAME_RULE = (
     f"letters, digits, . _ and -, at most {LONGEST_NAME}, not starting with . or -"
 )
 _NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9._-]{{0,{LONGEST_NAME - 1}}}")
-_PARTS = frozenset({"messages", "name", "key"})
+WEBHOOKS = "post_run_webhook"
+_PARTS = frozenset({"messages", "name", "key", WEBHOOKS})
 _SOME_ID = "20260102.0304.05.006.7"
 _SHAPE = (
     'a flow is a list of messages, or {"messages": [...]}, each with a name of its own: '
@@ -81,6 +83,7 @@ class Plan:
     name: str = ""  # for people
     key: str | None = None  # names the request that sends it
     layers: tuple[tuple[Node, ...], ...]
+    webhooks: tuple[str, ...] = ()  # URLs that are told when all of it has ended
 
     @property
     def nodes(self) -> list[Node]:
@@ -98,7 +101,8 @@ class Plan:
     def to_json(self) -> dict[str, Json]:
         """Return the plan as it lies on disk, without its key."""
         messages: list[Json] = [node.to_json() for node in self.nodes]
-        return {"name": self.name, "messages": messages}
+        hooks: dict[str, Json] = {WEBHOOKS: [*self.webhooks]} if self.webhooks else {}
+        return {"name": self.name, **hooks, "messages": messages}
 
 
 # ---- reading one
@@ -114,6 +118,7 @@ def parse(value: object, own: str = "") -> Plan:
         name=_title(parts.get("name")),
         key=_key(parts.get("key")),
         layers=in_layers(nodes),
+        webhooks=_webhooks(parts.get(WEBHOOKS)),
     )
 
 
@@ -125,7 +130,7 @@ def _parts_of(value: object) -> Mapping[str, object]:
     strange = sorted(map(str, value.keys() - _PARTS))
     if strange:
         raise BadInput(
-            f"{strange[0]!r:.60} is no part of a flow: messages, name and key are"
+            f"{strange[0]!r:.60} is no part of a flow: messages, name, key and {WEBHOOKS} are"
         )
     return value
 
@@ -229,6 +234,13 @@ def _key(value: object) -> str | None:
     raise BadInput(f"key is not 1 to {LONGEST_KEY} printable characters")
 
 
+def _webhooks(value: object) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    fields: dict[str, Json] = {"dest": "flow", WEBHOOKS: cast(Json, value)}
+    return from_request(fields, _SOME_ID, 0.0, _SOME_ID, is_new=True).post_run_webhook
+
+
 def _check_edges(nodes: Mapping[str, Node]) -> None:
     """BadInput when a node waits for what the flow has not, or too many are waited for."""
     edges = sum(len(node.after) + len(node.others) for node in nodes.values())
@@ -309,7 +321,7 @@ def part_from(plan: Plan, name: str, ids: Mapping[str, str]) -> Plan:
         if not chosen.isdisjoint(node.after):
             chosen.add(node.name)
     part = {each: _joined(nodes[each], chosen, ids) for each in nodes if each in chosen}
-    return Plan(name=plan.name, layers=in_layers(part))
+    return replace(plan, key=None, layers=in_layers(part))
 
 
 def _joined(node: Node, chosen: set[str], ids: Mapping[str, str]) -> Node:

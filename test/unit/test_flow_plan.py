@@ -147,3 +147,18 @@ def test_a_part_is_a_node_and_all_behind_it(seed: int) -> None:
 def test_a_part_needs_a_node_of_the_flow() -> None:
     with pytest.raises(BadInput, match="no message called 'x'"):
         plans.part_from(plans.parse([FETCH]), "x", {})
+
+
+def test_webhooks_of_a_flow_are_kept_with_its_plan() -> None:
+    hook = "https://shop.example/hook"
+    plan = plans.parse(
+        {"messages": [{"name": "a", "dest": "b"}], "post_run_webhook": [hook]}
+    )
+    assert plan.webhooks == (hook,)
+    assert plans.parse(plan.to_json()).webhooks == (hook,)
+    assert plans.part_from(plan, "a", {}).webhooks == (hook,)
+    for wrong in ("ftp://x", ["x"], 3):
+        with pytest.raises(BadInput):
+            plans.parse(
+                {"messages": [{"name": "a", "dest": "b"}], "post_run_webhook": wrong}
+            )

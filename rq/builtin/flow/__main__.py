@@ -7,9 +7,10 @@ import sys
 from pathlib import Path
 
 from rq import config
-from rq.builtin.flow import record
+from rq.builtin.flow import closing, record
 from rq.builtin.flow.sending import Again, Refused, Sending
 from rq.errors import RQError
+from rq.layout import Root
 from rq.scripts import python as script
 from rq.scripts.pipe import Verb
 
@@ -18,6 +19,8 @@ _PAUSE = 5  # seconds until it is tried again
 
 def main() -> int:
     root, folder = config.find_root(None), Path("..").resolve()
+    if ended := closing.of_env(os.environ):
+        return _tell(root, ended)
     try:
         sending = Sending(
             root=root,
@@ -36,6 +39,14 @@ def main() -> int:
     except (Refused, RQError) as error:
         return _err(str(error))
     script.say(Verb.DONE, f"{len(sending.sent):,} messages are sent")
+    return 0
+
+
+def _tell(root: Root, msg_id: str) -> int:
+    try:
+        closing.tell(root, msg_id)
+    except (RQError, OSError) as error:
+        return _err(str(error))
     return 0
 
 

@@ -66,7 +66,7 @@ def part(flow: Flow, start: str) -> Plan:
     """Return the plan of what is sent again; `start` "": all of it. BadInput; WrongState:
     the flow goes on once what has failed is retried, and would then do the same twice."""
     if not start:
-        return Plan(name=flow.plan.name, layers=flow.plan.layers)
+        return flow.plan
     counted = marks.sums(map(flow.mark, flow.plan.nodes))
     if counted.get(Mark.FAILED) and counted.get(Mark.WAITS):
         raise WrongState(

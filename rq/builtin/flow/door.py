@@ -107,13 +107,18 @@ def _no_queue(root: Root, queue: str, sees: Callable[[str], bool]) -> str:
 def check_webhooks(root: Root, plan: Plan) -> None:
     """BadInput when nothing would be posted to a webhook of a message of a flow."""
     webhooks = Webhooks(root)
+    _check_hooks(webhooks, "the flow", plan.webhooks)
     for node in plan.nodes:
         if node.message.get(_WEBHOOK):
             message = from_request(node.message, _SOME_ID, 0.0, _SOME_ID, is_new=True)
-            try:
-                webhooks.check(message.post_run_webhook)
-            except BadMessage as error:
-                raise BadInput(f"{node.name}: {error}") from None
+            _check_hooks(webhooks, node.name, message.post_run_webhook)
+
+
+def _check_hooks(webhooks: Webhooks, whose: str, urls: tuple[str, ...]) -> None:
+    try:
+        webhooks.check(urls)
+    except BadMessage as error:
+        raise BadInput(f"{whose}: {error}") from None
 
 
 def make(root: Root, plan: Plan, whose: Mapping[str, Json]) -> Sent:
@@ -168,6 +173,8 @@ def _fields(plan: Plan) -> dict[str, Json]:
     fields: dict[str, Json] = {"dest": QUEUE, "deadline": time.time() + PATIENCE}
     if plan.name:
         fields["param1"] = plan.name
+    if plan.webhooks:  # they hear of it itself only that the flow is not begun
+        fields[_WEBHOOK] = [*plan.webhooks]
     if plan.key is not None:
         fields[fieldnames.KEY] = plan.key
     return fields

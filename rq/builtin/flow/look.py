@@ -95,13 +95,15 @@ def newest(root: Root, limit: int) -> list[Flow]:
         each
         for state in COUNTED
         if state is not State.PREP
-        for each in folders.list_state(queue, state, limit)
+        for each in folders.list_state(queue, state, 2 * limit)  # some tell an end
     }
-    flows = []
-    for msg_id in sorted(ids, reverse=True)[:limit]:
+    flows: list[Flow] = []
+    for msg_id in sorted(ids, reverse=True):
         # One that goes meanwhile, or is no flow, is left out.
         with contextlib.suppress(NoSuchMessage, CannotRead):
             flows.append(flow_of(root, msg_id))
+        if len(flows) >= limit:
+            break
     return flows
 
 

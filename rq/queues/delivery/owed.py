@@ -22,6 +22,7 @@ from rq.errors import RQError, Unreachable
 from rq.layout import Root
 from rq.logs import fields
 from rq.message import fieldnames
+from rq.message.after import GATES
 from rq.message.fields import ENV_STRING_LIMIT
 from rq.message.message import URLS_CUT, Message
 from rq.queues.attempts.outcome import Outcome
@@ -103,6 +104,8 @@ def webhooks(
     """Return the messages to the webhook queue that tell how a message has ended."""
     if not message.post_run_webhook:
         return []
+    if queue == GATES and not message.after and facts["outcome"] == "done":
+        return []  # its flow begins now; another message tells when that has ended
     if URLS_CUT in message.extra:
         said = message.extra[URLS_CUT]
         log.warning("%s", fields(queue=queue, msg_id=message.msg_id, reason=said))

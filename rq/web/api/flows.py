@@ -55,6 +55,9 @@ class NewFlow:
     key: Annotated[
         str | None, Limits(shortest=1, longest=LONGEST_KEY), "as Idempotency-Key"
     ] = None
+    post_run_webhook: Annotated[
+        list[str] | None, "URLs that are told when all of it has ended"
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +98,12 @@ class ChangedFlow(TypedDict):
 
 async def send(site: Site, req: Request, body: NewFlow) -> Answer:
     key = key_of(req, body.key)
-    value = {"messages": body.messages, "name": body.name, "key": key}
+    value = {
+        "messages": body.messages,
+        "name": body.name,
+        "key": key,
+        plans.WEBHOOKS: body.post_run_webhook,
+    }
     works_on = attempt_tokens.message_of(req.context.principal)
     plan = await site.pools.file(plans.parse, value, works_on)
     return _sent(site, await flows.send(site, req, plan))
