@@ -26,7 +26,7 @@ from rq.days import Batch, Days, Standing
 from rq.errors import BadInput, Busy, RQError
 from rq.layout import Root
 from rq.scripts.pipe import Verb
-from rq.spark import day_files, given, job_file, jobs, sending, writes
+from rq.spark import day_files, given, job_file, jobs, kept_schemas, sending, writes
 from rq.spark.driver import Driver
 from rq.spark.given import Given
 from rq.spark.job_file import Job
@@ -53,10 +53,11 @@ class Again:
 class Desk:
     """The outlet of a job whose messages have ended: it says nothing of them."""
 
-    def __init__(self, driver: Driver, progress: Progress, messages: Sequence[Given]):
+    def __init__(self, driver: Driver, progress: Progress, batch: given.Batch) -> None:
         self._driver = driver
         self._progress = progress
-        self._batch = given.Batch("again", "again", tuple(messages))
+        self._batch = batch
+        self.schemas = kept_schemas.of_queue(batch.queue)
         self._tables: Tables | None = None
 
     def say(self, _verb: Verb, _text: str) -> None:
@@ -218,7 +219,7 @@ class _Calls:
 
     def _call(self, again: Again, messages: Sequence[Given], whole: Writes) -> None:
         batch = given.Batch(f"day-{again.day}", again.queue, tuple(messages))
-        desk = Desk(self._driver, self._progress, messages)
+        desk = Desk(self._driver, self._progress, batch)
         q = Work(batch, desk, messages)
         q.writes = whole
         try:

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 
 from rq.errors import BadInput
 from rq.spark import schemas
-from rq.spark.schemas import RESCUED, Column
-from rq.words import visible
+from rq.spark.schemas import STRING, Column
+from rq.spark.texts import unix, utf8
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     Misfit = Callable[[arrow_csv.InvalidRow], str]
 
 _LONGEST = 16 * 1024 * 1024  # bytes of a record
-_NAMED = 20  # columns that a sentence names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +110,7 @@ class Piece:
 def pieces(texts: Iterator[bytes], grammar: Grammar, line: int = 1) -> Iterator[Piece]:
     """Cut a text into records and lines that are none."""
     rest = b""
-    for block in _with_end(_unix(texts)):
+    for block in unix(texts):
         data, at = rest + block if block else rest, 0
         if not block and data and not data.endswith(b"\n"):
             data += b"\n"
@@ -137,36 +136,17 @@ def pieces(texts: Iterator[bytes], grammar: Grammar, line: int = 1) -> Iterator[
         rest = data[at:]
 
 
-def _unix(texts: Iterator[bytes]) -> Iterator[bytes]:
-    """Give a text whose lines end with \\n, whatever they ended with."""
-    held = b""
-    for text in texts:
-        data = held + text
-        held = b""
-        if b"\r" in data:
-            if data.endswith(b"\r"):
-                data, held = data[:-1], b"\r"
-            data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        if data:
-            yield data
-    if held:
-        yield b"\n"
-
-
-def _with_end(texts: Iterator[bytes]) -> Iterator[bytes]:
-    """Give nothing at the end."""
-    yield from texts
-    yield b""
-
-
 # ---- records as columns
 
 
 class Reader:
     """Makes columns of the records of one file."""
 
-    def __init__(self, columns: Sequence[Column], dialect: Dialect) -> None:
+    def __init__(
+        self, columns: Sequence[Column], dialect: Dialect, kept: str = ""
+    ) -> None:
         self._columns, self._dialect = columns, dialect
+        self._kept = kept  # what holds the columns, if no others may be there
         self._grammar = Grammar(dialect)
         self._names: list[str] = []
 
@@ -180,6 +160,23 @@ class Reader:
             if data.data:
                 yield self._batch(data)
 
+    def sample(self, texts: Iterator[bytes]) -> Iterator[tuple[list[str], pa.Table]]:
+        """Give names of all columns, and cells of some rows, as texts."""
+        for piece in pieces(texts, self._grammar):
+            data = piece.data if self._names else self._begun(piece)
+            if piece.is_whole and data.strip(b"\n"):
+                self._columns = [Column(name=n, kind=STRING) for n in self._names]
+                yield self._names, self._taken_apart(utf8(data))[0]
+
+    def _begun(self, piece: Piece) -> bytes:
+        """Name the columns; return what is left of a piece."""
+        if self._dialect.header:
+            return self._behind_header(piece).data
+        if record := self._grammar.record.match(piece.data.lstrip(b"\n")):
+            count = len(_header(utf8(record[0]), self._dialect))
+            self._names = [f"c{number}" for number in range(1, count + 1)]
+        return piece.data
+
     def _behind_header(self, piece: Piece) -> Piece:
         """Take the names of columns from the first record; return what follows it."""
         data, at = piece.data, 0
@@ -190,24 +187,13 @@ class Reader:
             if at < len(data):
                 raise BadInput("its first line is no CSV: a quote is not closed there")
             return Piece(b"", piece.line, is_whole=True)
-        self._names = _header(_text(record[0]), self._dialect)
-        self._demand_columns()
+        self._names = _header(utf8(record[0]), self._dialect)
+        schemas.demand_names(self._names, self._columns, self._kept)
         end = record.end()
         return Piece(data[end:], piece.line + data.count(b"\n", 0, end), is_whole=True)
 
-    def _demand_columns(self) -> None:
-        wanted = [column.name for column in self._columns]
-        for name in wanted:
-            count = self._names.count(name)
-            if count != 1:
-                has = f"{count} columns" if count else "no column"
-                raise BadInput(
-                    f"it has {has} {name!r:.60}: its first line names "
-                    f"{visible.line(', '.join(self._names[:_NAMED]))}"
-                )
-
     def _batch(self, piece: Piece) -> pa.RecordBatch:
-        text = _text(piece.data)
+        text = utf8(piece.data)
         if not piece.is_whole:
             return self._without_cells([piece.line], [text])
         table, misfits = self._taken_apart(text)
@@ -271,9 +257,9 @@ class Reader:
 
         cells, spoiled = list[pa.Array](), set[int]()
         for column, texts in zip(self._columns, table.columns, strict=True):
-            text = _whole(texts)
+            text = schemas.whole(texts)
             cells.append(schemas.values(text, column))
-            spoiled.update(_spoiled(text, cells[-1]))
+            spoiled.update(schemas.spoiled(text, cells[-1]))
         numbers = fits or range(records.count)
         rescued = (
             [
@@ -283,7 +269,7 @@ class Reader:
             if spoiled
             else None
         )
-        return self._batch_of(records.lines(fits), cells, rescued)
+        return schemas.batch(self._columns, records.lines(fits), cells, rescued)
 
     def _without_cells(
         self, lines: Sequence[int], texts: Sequence[bytes]
@@ -291,23 +277,7 @@ class Reader:
         import pyarrow as pa
 
         cells = [pa.nulls(len(lines), column.types[0]) for column in self._columns]
-        return self._batch_of(pa.array(lines, pa.int64()), cells, texts)
-
-    def _batch_of(
-        self,
-        lines: pa.Array,
-        cells: Sequence[pa.Array],
-        texts: Sequence[bytes | None] | None,
-    ) -> pa.RecordBatch:
-        import pyarrow as pa
-
-        rescued = (
-            pa.nulls(len(lines), pa.string())
-            if texts is None
-            else pa.array([_as_text(text) for text in texts], pa.string())
-        )
-        names = [schemas.LINE, *(column.in_table for column in self._columns), RESCUED]
-        return pa.RecordBatch.from_arrays([lines, *cells, rescued], names)
+        return schemas.batch(self._columns, pa.array(lines, pa.int64()), cells, texts)
 
 
 class Records:
@@ -347,17 +317,6 @@ class Records:
         return pa.array([self.line(number) for number in wanted], pa.int64())
 
 
-def _spoiled(texts: pa.Array, cells: pa.Array) -> list[int]:
-    """Return which cells have no value though their texts are not empty."""
-    from pyarrow import compute
-
-    if cells.null_count == texts.null_count:
-        return []
-    lost = compute.and_(compute.is_null(cells), compute.is_valid(texts))
-    is_lost = compute.and_(lost, compute.fill_null(compute.not_equal(texts, ""), False))
-    return list(compute.indices_nonzero(is_lost).to_pylist())
-
-
 def _header(text: bytes, dialect: Dialect) -> list[str]:
     lines = io.StringIO(text.decode("utf-8"), newline="")
     mark = dialect.delimiter
@@ -369,23 +328,24 @@ def _header(text: bytes, dialect: Dialect) -> list[str]:
     return [name.strip() for name in next(reader)]
 
 
-def _text(data: bytes) -> bytes:
-    """Return a text as UTF-8: what is none becomes U+FFFD."""
-    if data.isascii():
-        return data
-    return data.decode("utf-8", "replace").encode("utf-8")
-
-
-def _as_text(text: bytes | None) -> str | None:
-    return None if text is None else text.rstrip(b"\n").decode("utf-8")
-
-
-def _whole(texts: pa.ChunkedArray) -> pa.Array:
-    """Return a column as one array."""
-    return texts.combine_chunks() if texts.num_chunks != 1 else texts.chunk(0)
-
-
 def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     import pyarrow as pa
 
     return pa.concat_batches(batches)
+
+
+# ---- inferred
+
+
+def inferred(texts: Iterator[bytes], dialect: Dialect) -> tuple[Column, ...]:
+    """Return the columns of a text by its first rows; none: it has no rows. BadInput."""
+    reader = Reader((), dialect)
+    for names, cells in reader.sample(texts):
+        kinds = [schemas.kind_of(schemas.whole(texts)) for texts in cells.columns]
+        return schemas.stated(
+            [
+                Column(name=name, kind=kind)
+                for name, kind in zip(names, kinds, strict=True)
+            ]
+        )
+    return ()

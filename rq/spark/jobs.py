@@ -22,6 +22,7 @@ from rq.spark import (
     duck,
     failures,
     given,
+    kept_schemas,
     sending,
     writes,
 )
@@ -106,6 +107,10 @@ class Pipe:
         self._turn = threading.Lock()
         self.progress = Progress(self.tell, self._leave)
         self._tables: Tables | None = None
+
+    @property
+    def schemas(self) -> Path:
+        return kept_schemas.of_queue(self.batch.queue)
 
     @property
     def job(self) -> Job:
@@ -255,6 +260,7 @@ def _end(sender: sending.Sender, q: Work, pipe: Pipe) -> str | None:
     q.writes.decide(origin, ids, day_files.of_script(pipe.job.digest, ids))
     q.writes.publish()
     sender.commit(prepared)
+    q.keep_schemas()
     pipe.say(Verb.RESULT, q.figures([entry.name for entry in prepared]))
     return _summary(Result(prepared, q.writes.tables), q.checked)
 

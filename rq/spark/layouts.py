@@ -1,15 +1,16 @@
-"""What is read of files: lines, or rows of columns; and a file as the batches of that."""
+"""What is read of files: lines, or rows of CSV, JSON or Parquet; and a file as that."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, TypedDict
+from urllib.parse import quote
 
 from rq.errors import BadInput, RQError
-from rq.spark import attachments, csv_rows, schemas
+from rq.spark import attachments, csv_rows, json_rows, parquet_rows, schemas
 from rq.spark.attachments import File
 from rq.spark.csv_rows import PLAIN, Dialect
 from rq.spark.remote import Allow
@@ -18,40 +19,47 @@ from rq.spark.schemas import Column
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    Rows = Iterator[pa.RecordBatch]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
     """What is read of files."""
 
-    columns: tuple[Column, ...] = ()  # none: their lines
+    kind: str  # of _KINDS
+    columns: tuple[Column, ...] = ()  # none: they are to be inferred, or it has lines
     dialect: Dialect = PLAIN
     only: str = "*"  # the names of files that are meant
+    kept: str = ""  # where the columns are kept, if they were inferred
 
     @property
     def schema(self) -> pa.Schema:
         return schemas.arrow(self.columns) if self.columns else attachments.schema()
 
     @property
+    def name(self) -> str:
+        """What it is called among those of a queue."""
+        return self.kind if self.only == "*" else f"{self.kind}-{quote(self.only, '')}"
+
+    @property
     def can_be_parted(self) -> bool:
         """Whether a plain file can be read from any line on."""
-        return not self.columns
+        return self.kind == LINES.kind
 
     def takes(self, file: File) -> bool:
         return fnmatchcase(file.name.rpartition("/")[2], self.only)
 
-    def batches(self, file: File, may: Allow) -> Iterator[pa.RecordBatch]:
+    def batches(self, file: File, may: Allow) -> Rows:
         """Give the rows of a file; BadInput or Unreachable when that cannot be."""
-        if not self.columns:
-            yield from attachments.batches(file, may)
-            return
-        with attachments.whole(file, may, self.dialect.encoding) as texts:
-            reader = csv_rows.Reader(self.columns, self.dialect)
-            for rows in reader.rows(texts):
-                yield attachments.attributed(file, rows)
+        return _KINDS[self.kind].rows(self, file, may)
 
-    def checked(self, file: File, may: Allow) -> Iterator[pa.RecordBatch]:
+    def inferred(self, file: File, may: Allow) -> tuple[Column, ...]:
+        """Return the columns of a file by its first rows; none: it has no rows."""
+        return _KINDS[self.kind].inferred(self, file, may)
+
+    def checked(self, file: File, may: Allow) -> Rows:
         """Give a row if a file cannot be read to its end."""
-        if not self.columns:
+        if self.kind == LINES.kind:
             yield from attachments.checked(file, may)
             return
         try:
@@ -68,7 +76,14 @@ class Layout:
         return json.dumps(asdict(self))
 
 
-LINES = Layout()
+LINES = Layout(kind="lines")
+
+
+def parsed(text: str) -> Layout:
+    """Return what `text` gave."""
+    layout = Layout(**json.loads(text))
+    columns = tuple(Column(**dict(column)) for column in layout.columns)  # type: ignore[call-overload]
+    return replace(layout, columns=columns, dialect=Dialect(**dict(layout.dialect)))  # type: ignore[call-overload]
 
 
 class HowCsv(TypedDict, total=False):
@@ -89,14 +104,74 @@ def csv(schema: str, only: str, how: HowCsv) -> Layout:
         raise BadInput(f"q.csv: {min(strange)!r:.40} is not known; these are: {these}")
     dialect = Dialect(**how)
     dialect.demand()
-    return Layout(columns=schemas.parsed(schema), dialect=dialect, only=only)
+    return replace(stated("csv", schema, only), dialect=dialect)
 
 
-def parsed(text: str) -> Layout:
-    """Return what `text` gave."""
-    fields = json.loads(text)
-    return Layout(
-        columns=tuple(Column(**column) for column in fields["columns"]),
-        dialect=Dialect(**fields["dialect"]),
-        only=fields["only"],
-    )
+def stated(kind: str, schema: str, only: str) -> Layout:
+    """Return the layout that a job states, without a schema one whose columns are to be
+    inferred; BadInput."""
+    columns = schemas.parsed(schema) if schema else ()
+    return Layout(kind=kind, columns=columns, only=only)
+
+
+# ---- the kinds
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """How the files of a kind are read."""
+
+    rows: Callable[[Layout, File, Allow], Rows]
+    inferred: Callable[[Layout, File, Allow], tuple[Column, ...]]
+
+
+def _lines(_layout: Layout, file: File, may: Allow) -> Rows:
+    return attachments.batches(file, may)
+
+
+def _no_columns(_layout: Layout, _file: File, _may: Allow) -> tuple[Column, ...]:
+    return ()
+
+
+def _of_csv(layout: Layout, file: File, may: Allow) -> Rows:
+    reader = csv_rows.Reader(layout.columns, layout.dialect, layout.kept)
+    with attachments.whole(file, may, layout.dialect.encoding) as texts:
+        for rows in reader.rows(texts):
+            yield attachments.attributed(file, rows)
+
+
+def _inferred_of_csv(layout: Layout, file: File, may: Allow) -> tuple[Column, ...]:
+    with attachments.whole(file, may, layout.dialect.encoding) as texts:
+        return csv_rows.inferred(texts, layout.dialect)
+
+
+def _of_json(layout: Layout, file: File, may: Allow) -> Rows:
+    reader = json_rows.Reader(layout.columns, layout.kept)
+    with attachments.whole(file, may, "") as texts:
+        for rows in reader.rows(texts):
+            yield attachments.attributed(file, rows)
+
+
+def _inferred_of_json(_layout: Layout, file: File, may: Allow) -> tuple[Column, ...]:
+    with attachments.whole(file, may, "") as texts:
+        return json_rows.inferred(texts)
+
+
+def _of_parquet(layout: Layout, file: File, may: Allow) -> Rows:
+    reader = parquet_rows.Reader(layout.columns, layout.kept)
+    with attachments.seekable(file, may) as data:
+        for rows in reader.rows(data):
+            yield attachments.attributed(file, rows)
+
+
+def _inferred_of_parquet(_layout: Layout, file: File, may: Allow) -> tuple[Column, ...]:
+    with attachments.seekable(file, may) as data:
+        return parquet_rows.inferred(data)
+
+
+_KINDS = {
+    "lines": _Kind(_lines, _no_columns),
+    "csv": _Kind(_of_csv, _inferred_of_csv),
+    "json": _Kind(_of_json, _inferred_of_json),
+    "parquet": _Kind(_of_parquet, _inferred_of_parquet),
+}

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rq.errors import BadInput
+from rq.words import visible
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,6 +40,9 @@ _KINDS = {
     "timestamp": "timestamp",
 }
 STRING = "string"
+TIMES = ("date", "timestamp")
+_INFERRED = ("bigint", "double", *TIMES, "boolean")  # the first that takes all
+_NAMED = 20  # columns that a sentence names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +97,17 @@ def parsed(text: str) -> tuple[Column, ...]:
     return tuple(columns)
 
 
+def stated(columns: Sequence[Column]) -> tuple[Column, ...]:
+    """Return columns that files have; BadInput."""
+    if nameless := [n for n, column in enumerate(columns, 1) if not column.name]:
+        raise BadInput(f"its column {nameless[0]} has no name: say the schema")
+    if columns:
+        _demand_different(columns)
+    if odd := [column.name for column in columns if "`" in column.name]:
+        raise BadInput(f"its column {odd[0]!r:.60} has a backquote in its name")
+    return tuple(columns)
+
+
 def _kind(text: str) -> str:
     kind = "".join(text.lower().split())
     if parts := _DECIMAL.fullmatch(kind):
@@ -135,6 +150,64 @@ def arrow(columns: Sequence[Column]) -> pa.Schema:
     return pa.schema([*own, (LINE, pa.int64()), *in_table, (RESCUED, pa.string())])
 
 
+def demand_names(names: Sequence[str], columns: Sequence[Column], kept: str) -> None:
+    """Raise BadInput unless a file with columns of some names has those of a schema, and
+    no others if the schema is one that was `kept` of an earlier file."""
+    for column in columns:
+        count = names.count(column.name)
+        if count != 1:
+            has = f"{count} columns" if count else "no column"
+            raise BadInput(
+                f"it has {has} {column.name!r:.60}: its columns are {_listed(names)}"
+                f"{hint(kept)}"
+            )
+    wanted = [column.name for column in columns]
+    if kept and (others := [name for name in names if name not in wanted]):
+        raise BadInput(f"it has another column, {others[0]!r:.60}{hint(kept)}")
+
+
+def _listed(names: Sequence[str]) -> str:
+    return visible.line(", ".join(names[:_NAMED]))
+
+
+def hint(kept: str) -> str:
+    """Return what to do about columns that differ from those of earlier files."""
+    return (
+        f"; columns were inferred once and are kept: say a schema, or remove {kept}"
+        if kept
+        else ""
+    )
+
+
+def batch(
+    columns: Sequence[Column],
+    lines: Sequence[int] | pa.Array,
+    cells: Sequence[pa.Array],
+    texts: Sequence[bytes | None] | None,
+) -> pa.RecordBatch:
+    """Return rows: their lines, cells of columns, and the texts of those that do not fit;
+    None: all fit."""
+    import pyarrow as pa
+
+    rescued = (
+        pa.nulls(len(lines), pa.string())
+        if texts is None
+        else pa.array([_as_text(text) for text in texts], pa.string())
+    )
+    names = [LINE, *(column.in_table for column in columns), RESCUED]
+    numbers = lines if isinstance(lines, pa.Array) else pa.array(lines, pa.int64())
+    return pa.RecordBatch.from_arrays([numbers, *cells, rescued], names)
+
+
+def _as_text(text: bytes | None) -> str | None:
+    return None if text is None else text.rstrip(b"\n").decode("utf-8")
+
+
+def whole(texts: pa.ChunkedArray) -> pa.Array:
+    """Return a column as one array."""
+    return texts.chunk(0) if texts.num_chunks == 1 else texts.combine_chunks()
+
+
 def rescued(rows: pa.RecordBatch) -> int:
     """Return how many rows do not fit."""
     if RESCUED not in rows.schema.names:
@@ -156,6 +229,35 @@ def values(texts: pa.Array, column: Column) -> pa.Array:
         if whole is not None:
             return whole.cast(first)
     return _halves(texts, column)
+
+
+def kind_of(texts: pa.Array, kinds: Sequence[str] = _INFERRED) -> str:
+    """Return the type that takes all of some texts. Digits behind a zero are no figure:
+    who writes 00420 means the zeros."""
+    from pyarrow import compute
+
+    some = texts.filter(compute.fill_null(compute.not_equal(texts, ""), False))
+    if (
+        not len(some)
+        or compute.any(compute.match_substring_regex(some, "^[+-]?0[0-9]")).as_py()
+    ):
+        return STRING
+    for kind in kinds:
+        types = Column(name="", kind=kind).types
+        if any(_cast(some, type_) is not None for type_ in types):
+            return kind
+    return STRING
+
+
+def spoiled(texts: pa.Array, cells: pa.Array) -> list[int]:
+    """Return which cells have no value though their texts are not empty."""
+    from pyarrow import compute
+
+    if cells.null_count == texts.null_count:
+        return []
+    lost = compute.and_(compute.is_null(cells), compute.is_valid(texts))
+    is_lost = compute.and_(lost, compute.fill_null(compute.not_equal(texts, ""), False))
+    return list(compute.indices_nonzero(is_lost).to_pylist())
 
 
 def _halves(texts: pa.Array, column: Column) -> pa.Array:

@@ -21,6 +21,7 @@ from pyspark.sql.datasource import (
 from rq.config import files
 from rq.spark import (
     attachments,
+    compression,
     expectations,
     functions,
     layouts,
@@ -268,7 +269,7 @@ def _parts(file: File, size: int) -> list[File]:
     if file.size <= 2 * size or file.where.startswith(remote.ADDRESSES):
         return [file]
     try:
-        if attachments.is_compressed(file.where) or not attachments.is_utf8(file.where):
+        if compression.is_compressed(file.where) or not attachments.is_utf8(file.where):
             return [file]
         cuts = list(_cuts(file, size))
     except OSError:

@@ -30,6 +30,8 @@ Print = Callable[[str], None]
 class Console:
     """The outlet of a job that is tried: a person reads what it says."""
 
+    schemas = None  # it has no queue for which some are kept
+
     def __init__(self, job: Job, batch: Batch, tell: Print) -> None:
         self._driver = Driver(lambda _: job)
         self._batch = batch

@@ -28,6 +28,7 @@ from rq.spark import (
 from rq.spark.attachments import Bad, File
 from rq.spark.expectations import REPLACED, Counts, Most, Parsed, Read, count_of
 from rq.spark.given import Batch, Given
+from rq.spark.kept_schemas import KeptSchemas
 from rq.spark.layouts import LINES, HowCsv, Layout
 from rq.spark.remote import ADDRESSES
 from rq.spark.sending import Letter
@@ -55,6 +56,10 @@ class Outlet(Protocol):
     def failed(self, q: Work) -> None:
         """Hear that a job's function has failed, and what it has done until then."""
 
+    @property
+    def schemas(self) -> Path | None:
+        """Where the columns of files are kept that were inferred; None: nowhere."""
+
     def tables(self) -> Tables:
         """Return Spark, or DuckDB, started now if need be."""
 
@@ -80,6 +85,7 @@ class Work:
         self._layouts: list[Layout] = []  # what was read of files
         self._figures = Figures()
         self.writes = Writes(batch.queue, batch.batch_id)
+        self._schemas: KeptSchemas | None = None
         self.checked: list[str] = []  # what was expected, and holds
         # Messages that name where a table goes, or bring nothing to be read, if that has
         # ended the job's function.
@@ -121,7 +127,7 @@ class Work:
 
     def csv(
         self,
-        schema: str,
+        schema: str = "",
         only: str = "*",
         most_rescued: float | None = None,
         allow_empty: bool = False,
@@ -133,11 +139,31 @@ class Work:
 
         A row that does not fit has its text there, and null for what is no value of its
         column. If none of the rows fits, or more than a share of `most_rescued` does not,
-        the job has failed.
+        the job has failed. Without a schema that of the first file is inferred, and kept
+        for the queue.
         """
-        return self._structured(
-            layouts.csv(schema, only, how), most_rescued, allow_empty
-        )
+        layout = layouts.csv(schema, only, how)
+        return self._structured(layout, most_rescued, allow_empty)
+
+    def json(
+        self,
+        schema: str = "",
+        only: str = "*",
+        most_rescued: float | None = None,
+        allow_empty: bool = False,
+    ) -> DataFrame:
+        """Return the rows of JSON files, as `csv` does: an object on each line, or one
+        array of objects."""
+        layout = layouts.stated("json", schema, only)
+        return self._structured(layout, most_rescued, allow_empty)
+
+    def parquet(
+        self, schema: str = "", only: str = "*", allow_empty: bool = False
+    ) -> DataFrame:
+        """Return the rows of Parquet files, as `csv` does; none is rescued: a file that
+        has other columns ends its message."""
+        layout = layouts.stated("parquet", schema, only)
+        return self._structured(layout, None, allow_empty)
 
     def _structured(
         self, layout: Layout, most_rescued: float | None, allow_empty: bool
@@ -155,15 +181,27 @@ class Work:
 
     def _rows(self, layout: Layout) -> tuple[DataFrame, Counts]:
         allow = remote.texts(os.environ)
-        self._layouts.append(layout)
         every = [
             file
             for file in attachments.files(self.messages, allow)
             if layout.takes(file)
         ]
+        if layout != LINES and not layout.columns:
+            layout = self._kept_schemas().of(layout, every, remote.allow(allow))
+        self._layouts.append(layout)
         table, counts = self.tables.rows(every, allow, layout)
         self._figures.read(every, counts)
         return table, counts
+
+    def _kept_schemas(self) -> KeptSchemas:
+        if self._schemas is None:
+            self._schemas = KeptSchemas(self._outlet.schemas)
+        return self._schemas
+
+    def keep_schemas(self) -> None:
+        """Keep what was inferred, for the next files of the queue."""
+        if self._schemas is not None:
+            self._schemas.keep()
 
     def find_bad(self) -> list[Bad]:
         """Look through all files that were to be read; return which cannot be."""

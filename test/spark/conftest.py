@@ -17,7 +17,7 @@ from rq.spark.duck_tables import DuckTables
 from rq.spark.given import Batch, Given
 from rq.spark.job_file import Job
 
-NEEDED = ("pyspark", "asyncssh", "duckdb", "moto", "psutil")
+NEEDED = ("pyspark", "asyncssh", "deltalake", "duckdb", "moto", "polars", "psutil")
 if any(importlib.util.find_spec(name) is None for name in NEEDED):
     collect_ignore_glob = ["test_*.py"]
 
@@ -104,6 +104,8 @@ def store():
 
 class Desk:
     """The outlet of a job of these tests."""
+
+    schemas = None
 
     def __init__(self, tables):
         self._tables = tables

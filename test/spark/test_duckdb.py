@@ -328,3 +328,36 @@ def test_a_queue_whose_job_needs_no_spark(tmp_path, worker):
         figures = json.loads(queue.get(bad)["result"]["result"])
         assert (figures["rows_in"], figures["rejected"]) == (2, 2)
         assert figures["duckdb_us"] > 0
+
+
+TABLE_JOB = """
+from rq.spark import job
+
+@job(engine="duckdb")
+def run(q):
+    q.expect(q.csv())
+"""
+
+
+def test_columns_that_a_job_has_inferred_are_kept_for_its_queue(tmp_path):
+    env = {"PATH": f"{tools(tmp_path)}:/usr/bin:/bin", "RQ_JAVA_HOME": "/nowhere"}
+    settings = {"exec_prefix": "", "env_vars": env, "spark": {"threads": 1}}
+    with running_queue(tmp_path, HEAD + TABLE_JOB, "sales", **settings) as queue:
+
+        def end(data):
+            msg_id = prepared(queue, {"a.csv": data})
+            queue.ended(msg_id, seconds=PATIENCE)
+            return queue.get(msg_id)
+
+        kept = queue.root.path / "spark/schemas/sales/csv.json"
+        assert end(b"id,id\n1,2\n")["status"].startswith("err - a.csv: ")
+        assert not kept.exists()
+        first = end(b"id,at\n1,2026-01-02\n2,\n")
+        assert json.loads(first["result"]["result"])["rescued"] == 0
+        assert json.loads(kept.read_text())["schema"] == "`id` bigint, `at` date"
+        other = end(b"id,at\none,2026-01-02\n2,\n")
+        figures = json.loads(other["result"]["result"])
+        assert (figures["rows_in"], figures["rescued"]) == (2, 1)
+        bad = end(b"id,when\n")["status"]
+        assert bad.startswith("err - a.csv: it has no column 'at'")
+        assert str(kept) in bad

@@ -30,6 +30,7 @@ from pyarrow import parquet
 from rq.errors import BadInput, Unreachable
 from rq.spark import (
     attachments,
+    compression,
     given,
     jobs,
     parsing,
@@ -265,7 +266,7 @@ def test_results_are_written_as_their_name_says(spark, tmp_path):
     results.write(frame, tmp_path / "r.tsv")
     assert (tmp_path / "r.tsv").read_text().splitlines()[0] == '"n"\t"t"'
     results.write(frame, tmp_path / "r.jsonl.zst")
-    with attachments.opened(str(tmp_path / "r.jsonl.zst")) as stream:
+    with compression.opened(str(tmp_path / "r.jsonl.zst")) as stream:
         found = [json.loads(line) for line in stream.read().splitlines()]
     assert found == [{"n": 1, "t": "a,b"}, {"n": 2, "t": "ü"}]
     results.write(frame, tmp_path / "r.parquet")

@@ -13,7 +13,7 @@ import pytest
 from pyarrow import fs
 
 from rq.errors import BadConfig, BadInput, Refused, RQError, Unreachable
-from rq.spark import attachments, remote
+from rq.spark import attachments, compression, remote
 from rq.spark.given import Given
 from rq.spark.remote import Allow
 
@@ -215,7 +215,7 @@ def test_what_a_file_in_a_store_is_its_bytes_tell_and_not_its_name(store):
     assert len(names) == 2
     texts = set()
     for name in names:
-        with attachments.opened(name, may) as stream:
+        with compression.opened(name, may) as stream:
             texts.add(stream.read(100))
     assert texts == {b"a line", b"packed"}
 
@@ -236,6 +236,6 @@ def test_a_store_that_one_message_names_wrongly_fails_that_message(store, tmp_pa
     assert found.keys() == {"missing", "foreign", "nowhere"}
     assert "may not read s3://secrets" in found["foreign"].why
     assert [name for name, entry in found.items() if entry.is_passing] == ["nowhere"]
-    with attachments.opened(every[0].where, remote.allow(["s3://logs", host])) as one:
+    with compression.opened(every[0].where, remote.allow(["s3://logs", host])) as one:
         assert one.read(100) == b"a line"
     assert Allow() == remote.allow([])

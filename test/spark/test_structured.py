@@ -7,14 +7,20 @@ import codecs
 import gzip
 import json
 import lzma
+from datetime import UTC, date, datetime
 from decimal import Decimal
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
-from rq.errors import BadInput
+from rq.errors import BadConfig, BadInput
 from rq.scripts.pipe import Verb
-from rq.spark import csv_rows, layouts, schemas
+from rq.spark import csv_rows, json_rows, layouts, schemas
+from rq.spark.attachments import File
 from rq.spark.csv_rows import Dialect
+from rq.spark.kept_schemas import KeptSchemas
+from rq.spark.remote import Allow
 
 SCHEMA = "id long, name string, price decimal(10,2), day date, at timestamp, ok boolean"
 HEAD = "id,name,price,day,at,ok\n"
@@ -120,7 +126,7 @@ def test_a_file_without_a_column_ends_its_message_alone(give, on_each):
         assert len(q.kept) == 2
         [(msg_id, (verb, why))] = q.endings.items()
         assert (msg_id, verb) == ("bad", Verb.ERR)
-        assert why == "b.csv: it has no column 'price': its first line names id, name"
+        assert why == "b.csv: it has no column 'price': its columns are id, name"
 
 
 @pytest.mark.parametrize(
@@ -195,3 +201,159 @@ def test_columns_that_are_called_as_those_of_rq_get_another_name():
 def test_a_form_that_cannot_be_is_refused(how):
     with pytest.raises(BadInput, match=r"^q\.csv: "):
         layouts.csv("a text", "*", how)
+
+
+def test_a_job_fails_when_too_many_rows_do_not_fit(give, on_each):
+    message = give("m", "a.csv", b"a,b\n1,2\nx,3\n4,5\n")
+
+    def run(q):
+        table = q.csv("a long, b long", most_rescued=0.5)
+        q.expect(table)
+        why = r"1 of 3 rows .*at most 10% may: a\.csv line 3: 'x,3'"
+        with pytest.raises(BadInput, match=why):
+            q.expect(table, most_rescued=0.1)
+
+    on_each(run, [message])
+    with pytest.raises(
+        BadInput, match=r"^1 of 1 rows do not fit their columns: a\.csv"
+    ):
+        on_each(lambda q: q.csv("a long").collect(), [give("n", "a.csv", b"a\nx\n")])
+
+
+# ---- JSON and Parquet
+
+JSON_SCHEMA = (
+    "id long, n int, name string, x double, price decimal(10,2), day date, ok boolean"
+)
+FIT = b'{"id": 1, "n": 2, "name": "\xc3\xa4\\n", "x": 1, "price": "1.50", "day": "2026-01-02", "ok": true}'
+ODD_JSON = {
+    "plain": FIT + b"\n" + FIT + b"\n",
+    "mark": codecs.BOM_UTF8 + FIT + b"\r\n" + FIT,
+    "utf16": (FIT + b"\n" + FIT + b"\n").decode().encode("utf-16"),
+    "gz": gzip.compress(FIT + b"\n" + FIT + b"\n"),
+    "array": b" [" + FIT + b",\n" + FIT + b"]",
+    "empty": b"",
+    "blank": b"\n \n",
+    "no-columns": b"{}\n{}\n",
+    "others": b'{"more": {"a": [1]}, "id": 5}\n{"id": 6}\n',
+    "nested": b'{"name": {"a": [1, null]}, "id": 1}\n{"name": 1.50}\n{"name": true}\n',
+    "types": b'{"id": 1.0}\n{"id": "1"}\n{"n": 3000000000}\n{"x": "1"}\n{"ok": 1}\n{"day": 5}\n'
+    b'{"price": 1.005}\n{"price": 2.5}\n{"id": 99999999999999999999}\n{"day": "soon"}\n',
+    "broken": b'{"id": 1\n{"id": 2}\n[3]\n4\nnull\n{"id": 5} {"id": 6}\n{"x": NaN}\n',
+    "over-lines": b'{"id": 1,\n"n": 2}\n{"id": 3}{"id": 4}\n',
+    "twice": b'{"id": 1, "id": 2}\n{"id": 3}\n',
+    "bytes": b'{"name": "a\xffb"}\n{"name": "\\ud800"}\n{"name": "\\u0000"}\n',
+}
+
+
+def test_odd_files_of_json_have_the_same_cells_on_both_engines(give, on_each):
+    messages = [
+        give(f"m-{name}", f"{name}.json", data) for name, data in ODD_JSON.items()
+    ]
+    duck, spark = on_each(rows_of(lambda q: q.json(JSON_SCHEMA)), messages)
+    assert duck.endings == spark.endings == {}
+    assert duck.kept == spark.kept
+    by_file = {}
+    for row in duck.kept:
+        by_file.setdefault(row[0].removeprefix("m-"), []).append(row[3:])
+    for name in ("mark", "utf16", "gz", "array"):
+        assert by_file[name] == by_file["plain"], name
+    assert [row[3] for row in by_file["nested"]] == ['{"a":[1,null]}', "1.5", "true"]
+    assert [row[0] for row in by_file["types"] if row[-1] is None] == [8]
+    assert [row[1] for row in by_file["broken"]] == [None, 2, *[None] * 5]
+    assert [row[1] for row in by_file["twice"]] == [2, 3]
+
+
+def test_whether_a_line_of_json_fits_does_not_depend_on_others():
+    lines = [line for data in ODD_JSON.values() for line in data.split(b"\n")]
+    columns = schemas.parsed(JSON_SCHEMA)
+
+    def read(texts):
+        reader = json_rows.Reader(columns)
+        rows = [row for batch in reader.rows(iter(texts)) for row in batch.to_pylist()]
+        return [{**row, "lineno": 0} for row in rows]
+
+    plain = [line for line in lines if not line.lstrip().startswith((b"[", b"\x1f"))]
+    plain = [line for line in plain if b"\0" not in line and b"\r" not in line]
+    alone = [row for line in plain for row in read([line + b"\n"])]
+    assert read([b"\n".join(plain)]) == alone
+
+
+def test_parquet_has_the_same_cells_on_both_engines(give, on_each, tmp_path):
+    moment = datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=UTC)
+    table = pa.table(
+        {
+            "id": pa.array([1, 2], pa.int16()),
+            "name": pa.array(["ä", None]).dictionary_encode(),
+            "at": pa.array([moment, None], pa.timestamp("ns", "Europe/Berlin")),
+            "price": pa.array([Decimal("1.50"), None], pa.decimal128(10, 2)),
+        }
+    )
+    parquet.write_table(table, tmp_path / "t")
+    data = (tmp_path / "t").read_bytes()
+    other = tmp_path / "o"
+    parquet.write_table(table.set_column(0, "id", pa.array(["1", "2"])), other)
+    messages = [
+        give("a", "a.parquet", data),
+        give("b", "b.parquet.gz", gzip.compress(data)),
+        give("c", "c.parquet", other.read_bytes()),
+        give("d", "d.parquet", b"PAR1 is no Parquet"),
+    ]
+    duck, spark = on_each(rows_of(lambda q: q.parquet()), messages)
+    assert duck.kept == spark.kept
+    assert duck.endings == spark.endings
+    assert [row[:1] + row[3:] for row in duck.kept if row[0] == "b"] == [
+        ("b", 1, 1, "ä", moment, Decimal("1.50"), None),
+        ("b", 2, 2, None, None, None, None),
+    ]
+    assert {name: verb for name, (verb, _) in duck.endings.items()} == {
+        "c": Verb.ERR,
+        "d": Verb.ERR,
+    }
+    assert duck.endings["c"][1].startswith(
+        "c.parquet: its column 'id' is string, not int"
+    )
+
+
+# ---- inferred
+
+
+def test_columns_are_inferred_of_the_first_file_and_others_must_have_them(
+    give, on_each
+):
+    first = b"id,zip,day,x,none\n1,00420,2026-01-02,1.5,\n2,10115,2026-01-03,2,\n"
+    messages = [
+        give("a", "a.csv", first),
+        give("b", "b.csv", first.replace(b"2,10115", b"two,10115")),
+        give("c", "c.csv", b"id,zip,day,x\n"),
+        give("d", "d.csv", b"id,zip,day,x,none,more\n"),
+    ]
+    for q in on_each(rows_of(lambda q: q.csv()), messages):
+        assert q.kept[0][3:] == (2, 1, "00420", date(2026, 1, 2), "1.5", None, None)
+        assert [row[-1] for row in q.kept] == [*[None] * 3, "two,10115,2026-01-03,2,"]
+        assert q.endings.keys() == {"c", "d"}
+        assert "it has another column, 'more'" in q.endings["d"][1]
+
+
+def test_inferred_columns_are_kept_once_a_job_has_succeeded(tmp_path):
+    path, may = tmp_path / "schemas", Allow()
+    file = tmp_path / "a.json"
+    file.write_bytes(b'{"id": 1, "name": "x", "at": "2026-01-02T00:00:00Z"}\n')
+    every = [File("m", "", "a.json", str(file), 1)]
+    kept = KeptSchemas(path)
+    layout = kept.of(layouts.stated("json", "", "*.json"), every, may)
+    assert schemas.described(layout.columns) == (
+        "`id` bigint, `name` string, `at` timestamp"
+    )
+    assert not path.exists()
+    kept.keep()
+    file.write_bytes(b'{"id": "one", "more": 1}\n')
+    later = KeptSchemas(path).of(layouts.stated("json", "", "*.json"), every, may)
+    assert later.columns == layout.columns
+    [rows] = later.batches(every[0], may)
+    assert rows.to_pylist()[0]["_rescued"] == '{"id": "one", "more": 1}'
+    [name] = path.iterdir()
+    assert name.name == "json-%2A.json.json"
+    name.write_text("{")
+    with pytest.raises(BadConfig, match="is damaged"):
+        KeptSchemas(path).of(layouts.stated("json", "", "*.json"), every, may)

@@ -1,0 +1,238 @@
+"""Rows of JSON, as both engines get them: an object on each line, or one array of objects.
+
+Arrow reads a block of lines if all of them fit; else each line is read alone, by rules that
+take what Arrow takes: so whether a row fits does not depend on its neighbours.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from rq.errors import BadInput
+from rq.spark import schemas
+from rq.spark.schemas import Column
+from rq.spark.texts import unix, utf8
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_LONGEST = 64 * 1024 * 1024  # bytes of a line, or of an array
+_SAMPLE = 10_000  # rows by which types are inferred
+_AS_TEXT = ("date", "timestamp", "decimal")  # types whose values JSON has as texts
+# What Arrow takes, and JSON does not.
+_NO_JSON = (b"NaN", b"Inf")
+_ENDS = {"int": 2**31, "bigint": 2**63}
+
+
+class Reader:
+    """Makes columns of the objects of one file."""
+
+    def __init__(self, columns: Sequence[Column], kept: str = "") -> None:
+        self._columns = columns
+        self._kept = kept  # what holds the columns, if no others may be there
+        self._names = {column.name for column in columns}
+
+    def rows(self, texts: Iterator[bytes]) -> Iterator[pa.RecordBatch]:
+        """Give the rows of a text: lineno, its columns, `_rescued`. BadInput."""
+        line = 1
+        for data, is_array in _blocks(texts):
+            lines = [orjson.dumps(e) for e in _array(data)] if is_array else None
+            yield self._batch(data, line, lines)
+            line += data.count(b"\n")
+
+    def _batch(
+        self, data: bytes, line: int, lines: list[bytes] | None
+    ) -> pa.RecordBatch:
+        text = utf8(data)
+        table = self._all_that_fit(text) if lines is None else None
+        if table is None:
+            return self._one_by_one(lines or text.split(b"\n"), line)
+        cells: list[pa.Array] = []
+        for column in self._columns:
+            values = schemas.whole(table[column.name])
+            cells.append(schemas.values(values, column) if _is_text(column) else values)
+            if schemas.spoiled(values, cells[-1]):
+                return self._one_by_one(text.split(b"\n"), line)
+        return schemas.batch(self._columns, range(line, line + len(table)), cells, None)
+
+    def _all_that_fit(self, text: bytes) -> pa.Table | None:
+        """Return the cells of lines that all fit; None: one does not."""
+        import pyarrow as pa
+        from pyarrow import json as arrow_json
+
+        count = text.count(b"\n")
+        is_plain = text.startswith(b"{") and text.endswith(b"}\n")
+        if not is_plain or text.count(b"}\n{") != count - 1:
+            return None
+        if any(word in text for word in _NO_JSON):
+            return None
+        fields = [
+            (column.name, pa.string() if _is_text(column) else column.types[0])
+            for column in self._columns
+        ]
+        try:
+            table = arrow_json.read_json(
+                pa.BufferReader(text),
+                arrow_json.ReadOptions(use_threads=False, block_size=len(text) + 1),
+                arrow_json.ParseOptions(
+                    explicit_schema=pa.schema(fields),
+                    unexpected_field_behavior="error" if self._kept else "ignore",
+                ),
+            )
+        except pa.ArrowInvalid:
+            return None
+        return table if len(table) == count else None
+
+    def _one_by_one(self, lines: Sequence[bytes], first: int) -> pa.RecordBatch:
+        import pyarrow as pa
+
+        numbers = [n for n, line in enumerate(lines) if line.strip()]
+        rows = [_object(lines[number]) for number in numbers]
+        rescued = {
+            index
+            for index, row in enumerate(rows)
+            if row is None or (self._kept and row.keys() - self._names)
+        }
+        cells = list[pa.Array]()
+        for column in self._columns:
+            read = [_cell((row or {}).get(column.name), column) for row in rows]
+            rescued.update(index for index, cell in enumerate(read) if cell is _SPOILED)
+            values = [None if cell is _SPOILED else cell for cell in read]
+            if _is_text(column):
+                texts = pa.array(values, pa.string())
+                cells.append(schemas.values(texts, column))
+                rescued.update(schemas.spoiled(texts, cells[-1]))
+            else:
+                cells.append(pa.array(values, column.types[0]))
+        texts = [
+            lines[number] if index in rescued else None
+            for index, number in enumerate(numbers)
+        ]
+        return schemas.batch(
+            self._columns, [first + number for number in numbers], cells, texts
+        )
+
+
+def _is_text(column: Column) -> bool:
+    return column.kind.startswith(_AS_TEXT)
+
+
+_SPOILED: Any = object()  # a value that is none of its column's type
+
+
+def _cell(value: object, column: Column) -> Any:
+    """Return a value as Arrow takes it for a column; of some types its text."""
+    if value is None:
+        return None
+    return _CELLS[column.kind.partition("(")[0]](value, column)
+
+
+def _string(value: object, _column: Column) -> Any:
+    return value if isinstance(value, str) else orjson.dumps(value).decode()
+
+
+def _whole(value: object, column: Column) -> Any:
+    end = _ENDS[column.kind]
+    fits = (
+        isinstance(value, int) and not isinstance(value, bool) and -end <= value < end
+    )
+    return value if fits else _SPOILED
+
+
+def _double(value: object, _column: Column) -> Any:
+    fits = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if fits else _SPOILED  # type: ignore[arg-type]
+
+
+def _boolean(value: object, _column: Column) -> Any:
+    return value if isinstance(value, bool) else _SPOILED
+
+
+def _time(value: object, _column: Column) -> Any:
+    return value if isinstance(value, str) else _SPOILED
+
+
+def _decimal(value: object, _column: Column) -> Any:
+    fits = isinstance(value, int | float | str) and not isinstance(value, bool)
+    return str(value) if fits else _SPOILED
+
+
+_CELLS: Mapping[str, Callable[[object, Column], Any]] = {
+    "string": _string,
+    "int": _whole,
+    "bigint": _whole,
+    "double": _double,
+    "boolean": _boolean,
+    "date": _time,
+    "timestamp": _time,
+    "decimal": _decimal,
+}
+
+
+def _object(line: bytes) -> dict[str, object] | None:
+    try:
+        value = orjson.loads(line)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _array(data: bytes) -> list[object]:
+    try:
+        value = orjson.loads(utf8(data))
+    except ValueError as error:
+        raise BadInput(f"it begins as an array of JSON, and is none: {error}") from None
+    if not isinstance(value, list):
+        raise BadInput("it begins as an array of JSON, and is none")
+    return value
+
+
+def _blocks(texts: Iterator[bytes]) -> Iterator[tuple[bytes, bool]]:
+    """Give lines of a text, some at a time; or all of it if it is an array, and so said."""
+    rest, is_begun, is_array = b"", False, False
+    for block in unix(texts):
+        rest += block
+        if not is_begun and (head := rest.lstrip()):
+            is_begun, is_array = True, head.startswith(b"[")
+        if len(rest) > _LONGEST and (is_array or b"\n" not in rest):
+            raise ValueError(f"it has a line or array of more than {_LONGEST:,} bytes")
+        if is_begun and not is_array:
+            lines, newline, rest = rest.rpartition(b"\n")
+            if newline:
+                yield lines + newline, False
+    if rest.strip():
+        yield rest if is_array else rest + b"\n", is_array
+
+
+def inferred(texts: Iterator[bytes]) -> tuple[Column, ...]:
+    """Return the columns of a text by its first objects; none: it has no objects."""
+    values: dict[str, list[object]] = {}
+    for row in itertools.islice(_objects(texts), _SAMPLE):
+        for name, value in row.items():
+            values.setdefault(name, []).append(value)
+    return schemas.stated(
+        [Column(name=name, kind=_kind(column)) for name, column in values.items()]
+    )
+
+
+def _objects(texts: Iterator[bytes]) -> Iterator[dict[str, object]]:
+    for data, is_array in _blocks(texts):
+        every = _array(data) if is_array else map(_object, utf8(data).split(b"\n"))
+        yield from (row for row in every if isinstance(row, dict))
+
+
+def _kind(values: Sequence[object]) -> str:
+    import pyarrow as pa
+
+    kinds = {type(value) for value in values if value is not None}
+    if kinds == {str}:
+        return schemas.kind_of(pa.array(values, pa.string()), schemas.TIMES)
+    if kinds == {bool}:
+        return "boolean"
+    if kinds == {int}:
+        return "bigint"
+    return "double" if kinds and kinds <= {int, float} else schemas.STRING
