@@ -6,12 +6,13 @@ import argparse
 
 from rq.cli import OK, place, term
 from rq.layout import Root
+from rq.words import moments
 
 _VERSIONS = 20
 
 
 def table(root: Root, words: list[str]) -> int:
-    """Run `rq spark table ls|show|schema|held`."""
+    """Run `rq spark table VERB`."""
     args = _parser().parse_args(words)
     from rq.spark import table_list
 
@@ -21,7 +22,9 @@ def table(root: Root, words: list[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = term.parser("spark table", "Look at the Delta tables that jobs write.")
+    parser = term.parser(
+        "spark table", "Look at the Delta tables that jobs write, and look after them."
+    )
     verbs = parser.add_subparsers(metavar="VERB", required=True)
     for verb, (function, about) in _VERBS.items():
         into = verbs.add_parser(verb, help=about, description=about)
@@ -30,15 +33,28 @@ def _parser() -> argparse.ArgumentParser:
             into.add_argument("queue", nargs="?", metavar="QUEUE")
         elif verb != "held":
             into.add_argument("table", metavar="QUEUE/NAME")
-        if verb == "show":
-            into.add_argument(
-                "--limit",
-                type=term.at_least(1),
-                default=_VERSIONS,
-                help="versions (20)",
-            )
-        term.json_option(into)
+        _OPTIONS.get(verb, _none)(into)
+        if verb in _LISTS:
+            term.json_option(into)
     return parser
+
+
+def _none(_into: argparse.ArgumentParser) -> None:
+    """Take no options of its own."""
+
+
+def _of_show(into: argparse.ArgumentParser) -> None:
+    limit = term.at_least(1)
+    into.add_argument("--limit", type=limit, default=_VERSIONS, help="versions (20)")
+
+
+def _of_restore(into: argparse.ArgumentParser) -> None:
+    into.add_argument("version", metavar="VERSION", type=int)
+
+
+def _of_vacuum(into: argparse.ArgumentParser) -> None:
+    into.add_argument("--keep", default="7d", metavar="TIME", help="(7d, the least)")
+    term.flag(into, "--dry-run", "only say what would be removed")
 
 
 def ls(root: Root, args: argparse.Namespace) -> int:
@@ -111,9 +127,41 @@ def held(root: Root, args: argparse.Namespace) -> int:
     return OK
 
 
+def optimize(root: Root, args: argparse.Namespace) -> int:
+    from rq.spark import table_care, table_list
+
+    before, after = table_care.optimize(root, table_list.name(args.table))
+    print(f"{args.table}: {term.number(before, 'file')} before, {after:,} now")
+    return OK
+
+
+def restore(root: Root, args: argparse.Namespace) -> int:
+    from rq.spark import table_care, table_list
+
+    version = table_care.restore(root, table_list.name(args.table), args.version)
+    print(f"{args.table}: version {version} is what {args.version} was")
+    return OK
+
+
+def vacuum(root: Root, args: argparse.Namespace) -> int:
+    from rq.spark import table_care, table_list
+
+    keep = moments.duration(args.keep)
+    name = table_list.name(args.table)
+    removed = table_care.vacuum(root, name, keep, args.dry_run)
+    what = "would be removed" if args.dry_run else "removed"
+    print(f"{args.table}: {term.number(len(removed), 'file')} {what}")
+    return OK
+
+
+_LISTS = ("ls", "show", "schema", "held")
+_OPTIONS = {"show": _of_show, "restore": _of_restore, "vacuum": _of_vacuum}
 _VERBS = {
     "ls": (ls, "list tables, with their rows, bytes and last write"),
     "show": (show, "list the versions of a table, and the messages that made them"),
     "schema": (schema, "list the columns of a table"),
     "held": (held, "list batches whose rows are decided and not in their tables"),
+    "optimize": (optimize, "join the small files of a table"),
+    "restore": (restore, "make a table what it was in a version"),
+    "vacuum": (vacuum, "remove files that no version of the last days names"),
 }

@@ -26,11 +26,11 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 from urllib.parse import unquote
 
 from rq import back_off
@@ -45,15 +45,17 @@ from rq.words.nesting import Json
 if TYPE_CHECKING:
     import pyarrow as pa
     from deltalake import DeltaTable
-    from deltalake.transaction import AddAction
+    from deltalake.transaction import AddAction, RemoveAction
 
 EVOLVE = {"add": True, "none": False}
+APPEND, REPLACE = "append", "replace_by"
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 LOG = "_delta_log"
 _TRIES = 30  # commits of others that may come between
 _AT_ONCE = 16  # footers
 _OLDEST = 14 * 86400.0  # seconds until a decision is no longer committed
 _SLACK = 60.0  # seconds by which the clock of files may differ
+_PART = "rq replaced "
 _CONFIGURATION = {"delta.setTransactionRetentionDuration": "interval 30 days"}
 
 
@@ -69,6 +71,14 @@ class Goal:
     where: str  # its directory
     by: tuple[str, ...] = ()
     evolve: str = "add"
+    mode: str = APPEND
+
+
+class How(TypedDict, total=False):
+    """How rows go into a table."""
+
+    mode: str  # append, or replace_by
+    evolve: str  # add, or none
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +89,7 @@ class Plan:
     schema: str = ""  # of the rows, as Delta's JSON
     stats: tuple[str, ...] = ()  # of each file, as Delta's JSON
     evolve: str = "add"
+    mode: str = APPEND
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +106,15 @@ def demand(goal: Goal) -> None:
     if goal.evolve not in EVOLVE:
         raise BadInput(
             f"q.table: evolve={goal.evolve!r:.40} is neither 'add' nor 'none'"
+        )
+    if goal.mode not in (APPEND, REPLACE):
+        raise BadInput(
+            f"q.table: mode={goal.mode!r:.40} is neither 'append' nor 'replace_by'"
+        )
+    if goal.mode == REPLACE and not goal.by:
+        raise BadInput(
+            "q.table: replace_by replaces the files of the values of by: name columns, "
+            'as in by="day"'
         )
     if importlib.util.find_spec("deltalake") is None:
         raise BadInput(
@@ -138,7 +158,7 @@ def plan(goal: Goal, place: Target, stage: Stage, staged: Sequence[Staged]) -> P
         why = _against(table, schemas[0], stage.by, goal.evolve)
         _demand(why or lost(table.schema().to_json(), schemas[0]), goal, staged[0])
     stats = tuple(delta_stats.of(meta, stage.by) for meta, _ in footers)
-    return Plan(goal.name, schemas[0], stats, goal.evolve)
+    return Plan(goal.name, schemas[0], stats, goal.evolve, goal.mode)
 
 
 def _difference(first: str, schema: str) -> str:
@@ -251,7 +271,7 @@ def commit(
         if attempt:
             time.sleep(back_off.delay(attempt, 0.02, 1.0))
         if _committed(place, stage, named, plan, decided):
-            _sync(Path(place.path), decided.time)
+            sync(Path(place.path), decided.time)
             return
     raise Busy(f"{plan.name}: others wrote to the table {_TRIES} times meanwhile")
 
@@ -263,7 +283,7 @@ def is_wanted(place: Target, stage: Stage, plan: Plan, decided: Decided) -> bool
     table = load(place.path)
     if table is not None:
         if table.transaction_version(decided.app_id) is not None:
-            _sync(Path(place.path), decided.time)
+            sync(Path(place.path), decided.time)
             return False
         _demand_fit(table, stage, plan)
     if time.time() - decided.time > _OLDEST:
@@ -332,7 +352,7 @@ def _create(
         mode="error",
         partition_by=list(stage.by),
         configuration=_CONFIGURATION,
-        commit_properties=_properties(decided),
+        commit_properties=_properties(decided, _replaced(named, plan)),
     )
 
 
@@ -355,18 +375,27 @@ def _append(
     plan: Plan,
     decided: Decided,
 ) -> None:
+    over = _superseded(table, _replaced(named, plan), decided)
+    added = _added(named, plan, decided, over)
+    if not added:
+        return
+    parts = _replaced(named, plan) - over
     table.create_write_transaction(
-        list(_added(named, plan, decided)),
+        [*_removed(table, parts), *added],
         "append",
         table.schema(),
         list(stage.by),
-        commit_properties=_properties(decided),
+        commit_properties=_properties(decided, parts),
     )
 
 
 def _added(
-    named: Mapping[str, Staged], plan: Plan, decided: Decided
+    named: Mapping[str, Staged],
+    plan: Plan,
+    decided: Decided,
+    but: Collection[str] = (),
 ) -> list[AddAction]:
+    """Return what adds files to a table; none of the directories `but`."""
     from deltalake.transaction import AddAction
 
     return [
@@ -379,7 +408,68 @@ def _added(
             stats=stats,
         )
         for (path, file), stats in zip(named.items(), plan.stats, strict=True)
+        if file.folder not in but
     ]
+
+
+# ---- what is replaced
+#
+# Each commit that replaces the files of some values says of each when it was decided, as a
+# transaction of Delta: so a decision that is finished late does not take the place of a later
+# one.
+
+
+def _replaced(named: Mapping[str, Staged], plan: Plan) -> set[str]:
+    """Return the directories whose files a batch replaces."""
+    is_replacing = plan.mode == REPLACE
+    return {file.folder for file in named.values()} if is_replacing else set()
+
+
+def _superseded(
+    table: DeltaTable, parts: Collection[str], decided: Decided
+) -> set[str]:
+    """Return those of directories that a later decision has replaced already."""
+    last = {part: table.transaction_version(_PART + part) for part in parts}
+    now = int(decided.time * 1000)
+    return {
+        part for part, moment in last.items() if moment is not None and moment > now
+    }
+
+
+def _removed(table: DeltaTable, parts: Collection[str]) -> list[RemoveAction]:
+    """Return what takes all files of some directories out of a table."""
+    import pyarrow as pa
+    from deltalake.transaction import RemoveAction
+
+    if not parts:
+        return []
+    gone = [_values(part) for part in parts]
+    every = pa.table(table.get_add_actions()).select(
+        ["path", "size_bytes", "partition"]
+    )
+    return [
+        RemoveAction(
+            path=unquote(file["path"]),
+            data_change=True,
+            deletion_timestamp=int(time.time() * 1000),
+            size=file["size_bytes"],
+            partition_values=values,
+        )
+        for file in every.to_pylist()
+        if (values := _texts(file["partition"])) in gone
+    ]
+
+
+def _texts(partition: Mapping[str, Any]) -> dict[str, str | None]:
+    """Return the values of a partition as directories write them."""
+    return {
+        name: None if value is None else _word(value)
+        for name, value in partition.items()
+    }
+
+
+def _word(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _values(folder: str) -> dict[str, str | None]:
@@ -392,18 +482,20 @@ def _values(folder: str) -> dict[str, str | None]:
     return {name: None if text == NULL else unquote(text) for name, text in pairs}
 
 
-def _properties(decided: Decided) -> Any:
+def _properties(decided: Decided, parts: Collection[str] = ()) -> Any:
     from deltalake import CommitProperties, Transaction
 
+    moment = int(decided.time * 1000)
+    replaced = [Transaction(_PART + part, moment) for part in sorted(parts)]
     about = {f"rq_{name}": value for name, value in decided.origin.items()}
     return CommitProperties(
         custom_metadata=about,
         max_commit_retries=0,
-        app_transactions=[Transaction(decided.app_id, 1)],
+        app_transactions=[Transaction(decided.app_id, 1), *replaced],
     )
 
 
-def _sync(path: Path, since: float) -> None:
+def sync(path: Path, since: float) -> None:
     """Let a commit outlast a power cut: all of the log that is as new as the decision."""
     log = path / LOG
     for file in _newer(log, since - _SLACK):

@@ -102,10 +102,13 @@ def summary(root: Root, table: Name) -> Summary:
     }
 
 
+def place(root: Root, table: Name) -> Path:
+    return root.spark / writes.TABLES / table.queue / table.table
+
+
 def load(root: Root, table: Name) -> Any:
     """Return a table as it is now; BadInput if there is none."""
-    path = root.spark / writes.TABLES / table.queue / table.table
-    lake = delta.load(str(path))
+    lake = delta.load(str(place(root, table)))
     if lake is None:
         raise BadInput(
             f"there is no table {table.text}; `rq spark table ls` lists them"

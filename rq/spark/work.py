@@ -308,14 +308,16 @@ class Work:
         table: DataFrame,
         name: str,
         by: Sequence[str] | str = (),
-        evolve: str = "add",
+        **how: Unpack[delta.How],
     ) -> None:
         """Add the rows of a DataFrame to the Delta table NAME of this queue, once, when
-        the job has succeeded. `by`: the columns that part it; `evolve`: whether columns
-        that it does not have are added (`add`) or refused (`none`)."""
+        the job has succeeded. `by`: the columns that part it; `mode`: `append`, or
+        `replace_by`, so that they replace all rows with the same values of `by`;
+        `evolve`: whether columns that it does not have are added (`add`) or refused
+        (`none`)."""
         columns = tuple(_columns(by))
         place = self._outlet.table(_table_name(name))
-        goal = delta.Goal(name=name, where=place, by=columns, evolve=evolve)
+        goal = delta.Goal(name=name, where=place, by=columns, **how)
         delta.demand(goal)
         staging.check_columns(columns, table.columns, "q.table")
         tables, listed = self.tables, self.writes.listed

@@ -19,9 +19,9 @@ from harness.spark_jobs import HEAD, prepared, tools
 from pyarrow import dataset
 
 from rq.cli import spark as cli
-from rq.errors import BadInput, RQError
+from rq.errors import BadInput, Refused, RQError
 from rq.layout import Root
-from rq.spark import delta, duck, functions, jobs, sending, trial, writes
+from rq.spark import delta, duck, functions, jobs, sending, table_list, trial, writes
 from rq.spark.duck_tables import DuckTables
 from rq.spark.given import Batch, Given
 from rq.spark.job_file import Job
@@ -290,6 +290,177 @@ def test_whole_numbers_without_a_sign_and_long_ones_come_back(duck_tables):
     [row] = DeltaTable(place()).to_pyarrow_table().to_pylist()
     assert (row["a"], int(row["c"]), int(row["d"])) == (255, 1, 2)
     assert (row["e"], row["f"]) == ([1], {"x": 1})
+
+
+# ---- replaced
+
+
+def day(number, *days):
+    """Return a query of one row a day."""
+    values = ", ".join(f"({number}, DATE '2026-01-{d:02}')" for d in days)
+    return f"SELECT * FROM (VALUES {values}) AS t(n, day)"
+
+
+def of_days():
+    """Return what each day holds."""
+    assert rows() is not None
+    table = DeltaTable(place()).to_pyarrow_table().to_pylist()
+    return sorted((row["day"].day, row["n"]) for row in table)
+
+
+REPLACE = {"by": "day", "mode": "replace_by"}
+
+
+def test_what_is_written_again_replaces_its_days_and_no_other(tables):
+    add(tables, day(1, 2, 3), **REPLACE)
+    add(tables, day(2, 3, 4), **REPLACE)
+    assert of_days() == [(2, 1), (3, 2), (4, 2)]
+    add(tables, day(3, 3), by="day")
+    assert of_days() == [(2, 1), (3, 2), (3, 3), (4, 2)]
+    before = DeltaTable(place()).version()
+    add(tables, day(4, 3), **REPLACE)
+    assert of_days() == [(2, 1), (3, 4), (4, 2)]
+    assert DeltaTable(place()).version() == before + 1  # as one commit
+
+
+def test_values_that_name_odd_directories_are_replaced(duck_tables):
+    how = {"by": ["v", "ok"], "mode": "replace_by"}
+    values = ["'a/b'", "NULL", "'ü +'", "'50%'"]
+    for n in range(2):
+        query = " UNION ALL ".join(
+            f"SELECT {n} AS n, {v}::VARCHAR AS v, {b} AS ok"
+            for v in values
+            for b in ("true", "NULL::BOOLEAN")
+        )
+        add(duck_tables, query, **how)
+    assert rows() == [1] * 8
+    add(duck_tables, "SELECT 7 AS n, 'a/b' AS v, true AS ok", **how)
+    assert rows() == [1] * 7 + [7]
+
+
+def test_a_decision_that_is_finished_late_does_not_replace_a_later_one(duck_tables):
+    add(duck_tables, day(0, 2, 3, 4), **REPLACE)
+    late = begun(duck_tables, day(1, 2, 3), **REPLACE)
+    late.writes.decide(sending.origin("logs", "b1", late.messages))
+    late.writes.close()
+    add(duck_tables, day(2, 3), **REPLACE)
+    writes.finish("logs", late.writes.key)
+    assert of_days() == [(2, 1), (3, 2), (4, 0)]
+    add(duck_tables, day(5, 2), **REPLACE)
+    assert of_days() == [(2, 5), (3, 2), (4, 0)]
+
+
+def test_a_day_that_is_replaced_twice_at_once_is_one_of_both(duck_tables, monkeypatch):
+    add(duck_tables, day(0, 2), **REPLACE)
+    mine = begun(duck_tables, day(1, 2), **REPLACE)
+    theirs = begun(duck_tables, day(2, 2), **REPLACE)
+    mine.writes.decide(sending.origin("logs", "b1", mine.messages))
+    between(monkeypatch, lambda: publish_all(theirs))
+    mine.writes.publish()
+    assert of_days() == [(2, 2)]  # decided later
+
+
+@pytest.mark.parametrize(
+    ("how", "sentence"),
+    [
+        ({"mode": "replace_by"}, 'name columns, as in by="day"'),
+        ({"mode": "merge"}, "is neither 'append' nor 'replace_by'"),
+    ],
+)
+def test_how_rows_cannot_go_into_a_table_is_one_sentence(duck_tables, how, sentence):
+    with pytest.raises(BadInput, match=sentence):
+        add(duck_tables, day(1, 2), **how)
+
+
+# ---- looked after
+
+
+def run_command(capsys, *words):
+    root = Root(writes.tables("logs").parent.parent.parent)
+    assert cli.spark(root, ["table", *words]) == 0
+    return capsys.readouterr().out
+
+
+def test_small_files_are_joined_while_others_read(duck_tables, capsys):
+    for n in range(30):
+        add(duck_tables, day(n, 1 + n % 2), by="day")
+    reader = DeltaTable(place()).to_pyarrow_dataset()
+    said = run_command(capsys, "optimize", "logs/flights")
+    assert said == "logs/flights: 30 files before, 2 now\n"
+    assert rows() == sorted(range(30), key=str)
+    assert reader.to_table().num_rows == 30  # of the version that it has begun with
+    add(duck_tables, day(30, 1), by="day")
+    assert len(rows()) == 31
+
+
+def test_a_commit_that_comes_into_a_compaction_stays(duck_tables, monkeypatch, capsys):
+    for n in range(3):
+        add(duck_tables, day(n, 1), by="day")
+    theirs = begun(duck_tables, day(9, 1), **REPLACE)
+    load, passed = table_list.load, []
+
+    def loaded(root, table):
+        lake = load(root, table)
+        passed.append(lake)
+        if len(passed) == 1:
+            publish_all(theirs)
+        return lake
+
+    monkeypatch.setattr(table_list, "load", loaded)
+    run_command(capsys, "optimize", "logs/flights")
+    assert of_days() == [(1, 9)]
+
+
+def test_an_older_version_is_brought_back(duck_tables, capsys):
+    for n in range(3):
+        add(duck_tables, f"SELECT {n} AS n")
+    said = run_command(capsys, "restore", "logs/flights", "1")
+    assert said == "logs/flights: version 3 is what 1 was\n"
+    assert rows() == [0, 1]
+    with pytest.raises(BadInput, match="has the versions 0 to 3"):
+        run_command(capsys, "restore", "logs/flights", "9")
+    add(duck_tables, "SELECT 4 AS n")
+    assert rows() == [0, 1, 4]
+
+
+def test_files_that_no_version_needs_are_removed_after_a_week(
+    duck_tables, capsys, monkeypatch
+):
+    now = time.time
+    with monkeypatch.context() as past:
+        past.setattr(time, "time", lambda: now() - 8 * 86400)
+        for n in range(3):
+            add(duck_tables, day(n, 1), **REPLACE)
+    said = run_command(capsys, "vacuum", "logs/flights", "--dry-run")
+    assert said == "logs/flights: 2 files would be removed\n"
+    assert len(files_in(place())) == 3
+    assert "2 files removed" in run_command(capsys, "vacuum", "logs/flights")
+    assert files_in(place()) == DeltaTable(place()).file_uris()
+    assert of_days() == [(1, 2)]
+
+
+def test_files_that_a_version_of_this_week_needs_stay(duck_tables, capsys):
+    for n in range(3):
+        add(duck_tables, day(n, 1), **REPLACE)
+    assert "0 files removed" in run_command(capsys, "vacuum", "logs/flights")
+    assert len(files_in(place())) == 3
+    with pytest.raises(BadInput, match="7 days at least"):
+        run_command(capsys, "vacuum", "logs/flights", "--keep", "1d")
+
+
+def test_files_of_a_batch_that_is_not_in_its_table_are_not_removed(duck_tables, capsys):
+    add(duck_tables, "SELECT 1 AS n")
+    late = begun(duck_tables)
+    late.writes.decide(sending.origin("logs", "b1", late.messages))
+    late.writes.close()
+    path = writes.above("logs") / late.writes.key / "list.json"
+    decided = json.loads(path.read_text())
+    path.write_text(json.dumps({**decided, "time": time.time() - 8 * 86400}))
+    with pytest.raises(Refused, match="see `rq spark table held`"):
+        run_command(capsys, "vacuum", "logs/flights")
+    writes.finish("logs", late.writes.key)
+    run_command(capsys, "vacuum", "logs/flights")
+    assert rows() == [1, 2]
 
 
 # ---- several at once, and what came between
