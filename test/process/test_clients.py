@@ -126,7 +126,7 @@ def run(language, text, place, env):
 
 
 @pytest.mark.parametrize("language", PROGRAMS)
-@pytest.mark.parametrize(("page", "number"), [(PAGE, 9), (PAGE_OF_FLOWS, 2)])
+@pytest.mark.parametrize(("page", "number"), [(PAGE, 10), (PAGE_OF_FLOWS, 2)])
 def test_the_examples_of_the_guide_print_what_it_says(
     language, page, number, place, rq
 ):
