@@ -41,6 +41,16 @@ def node_packages(*packages: str) -> Path:
     return made / "node_modules"
 
 
+def debian_packages(*packages: str) -> Path:
+    """Return a directory with packages of Debian, unpacked and not installed; without what
+    they depend on."""
+    need("apt-get", "apt")
+    unpack = 'cd "$1"; shift; apt-get download "$@"; for it in *.deb; do dpkg -x "$it" .; done'
+    return _made(
+        packages, lambda place: ["sh", "-ec", unpack, "sh", str(place), *packages]
+    )
+
+
 def redis_cli() -> str:
     """Return the path of redis-cli."""
     return need("redis-cli", "redis-tools")

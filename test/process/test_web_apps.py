@@ -15,7 +15,12 @@ import pytest
 from harness import documents
 from harness.checkout import CHECKOUT
 from harness.ports import free_port
-from harness.registries import need, node_packages, python_packages
+from harness.registries import (
+    debian_packages,
+    need,
+    node_packages,
+    python_packages,
+)
 from harness.sandboxes import standing
 from harness.waiting import wait_until
 
@@ -25,6 +30,10 @@ from rq.layout import Root
 PAGE = documents.GUIDE / "web-app.md"
 FASTAPI = ("fastapi==0.165.0", "uvicorn==0.54.0")
 EXPRESS = "express@5.3.0"
+SLIM = (
+    *("php-slim", "php-pimple", "php-nikic-fast-route"),
+    *("php-psr-container", "php-psr-http-message"),
+)
 
 
 def fastapi(place, port):
@@ -46,11 +55,22 @@ def web(place, port):
     }
 
 
+def slim(place, port):
+    words, variables = web(place, port)
+    (place / "kept").mkdir()
+    (place / "orders").rmdir()  # its name is that of a route
+    packages = debian_packages(*SLIM) / "usr/share/php"
+    # What Slim 3 does as PHP no longer likes is not of our program.
+    quiet = ["-d", "error_reporting=8191", "-d", f"include_path={packages}"]
+    return [words[0], *quiet, *words[1:-1]], variables
+
+
 # The word behind the block of each app: its file, and what starts it.
 APPS = {
     "fastapi": ("app.py", fastapi),
     "express": ("app.js", express),
     "web": ("app.php", web),
+    "slim": ("index.php", slim),
 }
 
 
