@@ -76,6 +76,83 @@ def test_a_flow_that_is_not_begun_has_failed_and_says_why(language, place, rq):
     ]
 
 
+# ---- a flow that is cancelled while it runs
+
+CANCELLED = {
+    "python": """
+import rq_client
+rq = rq_client.Client()
+flow = rq.send_flow([
+    {"name": "pay", "dest": "greet", "param1": "Kim", "param2": "600"},
+    {"name": "ship", "dest": "greet", "param1": "Lou", "after": ["pay"]},
+]).msg_id
+seen = []
+def look(view):
+    if "runs" in view["sums"] and not seen:
+        seen.append(view["sums"]["waits"])
+        rq.cancel_flow(flow)
+view = rq.wait_flow(flow, timeout=60, on_progress=look)
+print(*seen, view["mark"], view["sums"]["failed"], *[n["mark"] for n in view["nodes"]])
+""",
+    "js": """
+import { Client } from "./rq_client.js";
+const rq = new Client();
+const { msg_id: flow } = await rq.sendFlow([
+  { name: "pay", dest: "greet", param1: "Kim", param2: "600" },
+  { name: "ship", dest: "greet", param1: "Lou", after: ["pay"] },
+]);
+const seen = [];
+const onProgress = ({ sums }) => {
+  if (sums.runs && !seen.length) seen.push(sums.waits, rq.cancelFlow(flow));
+};
+const view = await rq.waitFlow(flow, { timeout: 60, onProgress });
+await seen[1];
+console.log(seen[0], view.mark, view.sums.failed, ...view.nodes.map(({ mark }) => mark));
+""",
+    "php": """<?php
+require "rq_client.php";
+$rq = new RQClient();
+$flow = $rq->sendFlow([
+    ["name" => "pay", "dest" => "greet", "param1" => "Kim", "param2" => "600"],
+    ["name" => "ship", "dest" => "greet", "param1" => "Lou", "after" => ["pay"]],
+])["msg_id"];
+$seen = [];
+$look = function ($view) use ($rq, $flow, &$seen) {
+    if (isset($view["sums"]["runs"]) && !$seen) {
+        $seen[] = $view["sums"]["waits"];
+        $rq->cancelFlow($flow);
+    }
+};
+$view = $rq->waitFlow($flow, timeout: 60, onProgress: $look);
+$marks = array_column($view["nodes"], "mark");
+echo implode(" ", [...$seen, $view["mark"], $view["sums"]["failed"], ...$marks]), "\\n";
+""",
+    "sh": """
+. ./rq_client.sh
+flow=$(rq_send_flow <<PLAN
+{"messages": [{"name": "pay", "dest": "greet", "param1": "Kim", "param2": "600"},
+ {"name": "ship", "dest": "greet", "param1": "Lou", "after": ["pay"]}]}
+PLAN
+)
+until sums=$(rq_flow "$flow" | rq_field sums) && printf '%s' "$sums" | rq_field runs >/dev/null; do
+    sleep 0.2
+done
+rq_cancel_flow "$flow"
+mark=$(rq_wait_flow "$flow" 60 2>why) || [ $? = 8 ]
+view=$(rq_flow "$flow")
+failed=$(printf '%s' "$view" | rq_field sums | rq_field failed)
+marks=$(printf '%s' "$view" | rq_field nodes | grep -o '"mark":"[a-z]*"' | cut -d '"' -f 4 | paste -sd ' ')
+echo "$(printf '%s' "$sums" | rq_field waits) $mark $failed $marks"
+""",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("language", PROGRAMS)
+def test_a_flow_shows_its_progress_and_is_cancelled_while_it_runs(language, place, rq):
+    assert run(language, CANCELLED[language], place, rq) == "1 failed 1 failed gone\n"
+
+
 # ---- a token with an end of line
 
 ASKING = {

@@ -236,7 +236,7 @@ _USES = {
         "shown",
     },
     "js": {"node", "app", "express"},
-    "php": {"app", "web"},
+    "php": {"app", "web", "slim"},
     "json": {
         "notice",
         "root",
