@@ -154,7 +154,8 @@ def test_any_upload_is_taken_or_refused(web, body, target):
     )
     head += "Content-Type: multipart/form-data; boundary=m\r\nConnection: close\r\n"
     asked = f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
-    assert 200 <= status(speak(web.port, asked)) < 500, asked
+    said = speak(web.port, asked)
+    assert 200 <= status(said) < 500, (said, asked)
     lives(web)
 
 

@@ -118,7 +118,11 @@ def _alike(seen: Seen, promised: Seen) -> bool:
     if seen.state == "que":
         wanted = (promised.count, promised.attempt, promised.due, promised.held)
         known = (seen.count, seen.attempt, seen.due, seen.held)
-        return (*known, seen.priority) == (*wanted, promised.priority)
+        more, known_more = (
+            (promised.priority, promised.waits),
+            (seen.priority, seen.waits),
+        )
+        return (*known, *known_more) == (*wanted, *more)
     return True
 
 
@@ -263,7 +267,8 @@ def _known(owner: Owner) -> dict[str, str]:
     keys = owner.spool.keys.items()
     joined = {f"joined {key}": one.msg_id for key, one in keys if one.joined}
     last = {f"last {key}": one.msg_id for key, one in owner.spool.uniques.last.items()}
-    return joined | last
+    stands = {f"stands {one}": word for one, word in owner.spool.standings.items()}
+    return joined | last | stands
 
 
 def _see(owner: Owner, msg_id: str, state: State, key: str) -> Seen:
@@ -275,9 +280,15 @@ def _see(owner: Owner, msg_id: str, state: State, key: str) -> Seen:
             spool.settle(msg_id)  # it gets its files then
     files = tuple(_files(owner.queue.path / (spool.place(msg_id) or ""), message))
     if entry is not None and state is State.QUE:
-        known = (entry.count, entry.attempt, entry.due, entry.held)
+        known = (entry.count, entry.attempt, entry.due, entry.held, entry.after)
         held_there = message.held is not None
-        by_file = (message.count, message.attempt, message.due, held_there)
+        by_file = (
+            message.count,
+            message.attempt,
+            message.due,
+            held_there,
+            message.wait,
+        )
         if (*known, entry.rank.priority) != (*by_file, message.priority):
             raise RQError(f"memory says {known}, the file {message}")
     txn, held = spool.txns.of(msg_id), spool.leases.get(msg_id)
@@ -292,6 +303,7 @@ def _see(owner: Owner, msg_id: str, state: State, key: str) -> Seen:
         "" if held is None else held.token,
         message.held is not None,
         message.priority,
+        0 if message.wait is None else len(message.wait.ids),
     )
 
 

@@ -109,6 +109,37 @@ def held(tale: Tale) -> None:
     tale.commit()
 
 
+def waited(tale: Tale) -> None:
+    """Messages wait for others, some for more than their file `msg` holds; how these stand
+    is told and the messages are freed, before and after a checkpoint."""
+    few, many = tale.submit_after(2), tale.submit_after(150)
+    tale.commit()
+    tale.stand("p/20270115.0800.00.000.1", "done")
+    tale.commit()
+    tale.apply()
+    tale.checkpoint()
+    tale.write_index()
+    more = tale.submit_after(150)
+    tale.commit()
+    tale.stand("p/20270115.0800.00.000.1", "failed")
+    tale.free(few)
+    tale.commit()
+    tale.hold(many)
+    tale.start(few)
+    tale.commit()
+    tale.crash_and_start()
+    tale.free(more)
+    tale.release(many)
+    tale.commit()
+    tale.apply()
+    tale.free(many)
+    tale.checkpoint()
+    tale.start(more)
+    tale.end(more)
+    tale.commit()
+    tale.apply()
+
+
 def ranked(tale: Tale) -> None:
     """A person changes priorities, before and after a checkpoint and an attempt."""
     ids = [tale.submit() for _ in range(4)]
@@ -505,6 +536,7 @@ STORIES: dict[str, Callable[[Tale], None]] = {
         ran,
         hurried,
         held,
+        waited,
         ranked,
         checkpointed,
         lagged,

@@ -22,6 +22,7 @@ from power.trace import MARKS
 from rq.errors import DiskFailed
 from rq.files.durable import content
 from rq.journal import sealing, segments
+from rq.message.after import MOST_INLINE
 from rq.message.causes import Cause
 from rq.message.fields import Attachment
 from rq.message.message import Message
@@ -59,6 +60,7 @@ class Seen:
     lease: str = ""  # digest of the token that holds it
     held: bool = False  # by a person
     priority: int = 0
+    waits: int = 0  # for so many others
 
 
 @contextlib.contextmanager
@@ -155,6 +157,28 @@ class Tale:
         self.known(f"last ={unique_key}", msg_id)
         self.spool.submit(self.message(msg_id, unique_key=unique_key))
         return msg_id
+
+    def submit_after(self, number: int) -> str:
+        """Accept a message that waits for others; a long list is written before its line,
+        into a folder in prep."""
+        msg_id = self.spool.new_id()
+        if number > MOST_INLINE:
+            self.may_be(msg_id, state="prep")
+        self.may_be(msg_id, state="que", waits=number)
+        after = [f"p/20270115.0800.00.000.{one}" for one in range(1, number + 1)]
+        self.spool.submit(self.message(msg_id, after=after))
+        return msg_id
+
+    def stand(self, place: str, word: str) -> None:
+        """Write down what was told of one that others wait for."""
+        self.known(f"stands {place}", word)
+        self.spool.stand([(place, word)])
+
+    def free(self, msg_id: str) -> None:
+        """Decide that a message may run."""
+        due = max(self.now(msg_id).due, self.clock.now)
+        self.may_be(msg_id, waits=0, due=due)
+        self.spool.free(msg_id, {"end": "run", "by": "rule", "at": self.clock.now})
 
     def join(self, msg_id: str, key: str) -> None:
         """Let what was sent under a key join a message."""
@@ -541,8 +565,9 @@ class Tale:
         if state is not State.QUE:
             return True
         entry = self.spool.entries[msg_id]
-        known = (entry.count, entry.attempt, entry.due, entry.held)
-        promised = (seen.count, seen.attempt, seen.due, seen.held)
+        waits = len(entry.after.ids) if entry.after else 0
+        known = (entry.count, entry.attempt, entry.due, entry.held, waits)
+        promised = (seen.count, seen.attempt, seen.due, seen.held, seen.waits)
         return (*known, entry.rank.priority) == (*promised, seen.priority)
 
 

@@ -1,6 +1,7 @@
 """The messages that wait for others: who is asked when, and what follows from the answers."""
 
 import itertools
+import random
 
 import pytest
 
@@ -17,7 +18,7 @@ from rq.message.after import (
     wait_in,
 )
 from rq.queues.schedule.predecessors import Predecessors
-from rq.queues.schedule.rounds import AT_ONCE, Round
+from rq.queues.schedule.rounds import AT_ONCE, Round, Rounds
 
 A, B, C = (f"q/20260102.0304.05.006.{n}" for n in (1, 2, 3))
 DONE, FAILED = str(Standing.DONE), str(Standing.FAILED)
@@ -219,3 +220,81 @@ def test_nothing_of_a_flow_runs_before_its_gate_has_ended(rule):
     counted.add(Standing.WAITING, -1, gate)
     counted.add(Standing.FAILED, place=gate)
     assert verdict(wait, counted) is Verdict.DISCARD
+
+
+@pytest.mark.parametrize("hurry", [True, False])
+def test_a_clock_that_is_put_back_keeps_nobody_waiting(hurry):
+    rounds = Rounds()
+    rounds.of("q").add(A, 10_000.0, hurry=True)
+    assert rounds.due(10_000.0) == ["q"]
+    assert rounds.of("q").take(10_000.0) == [A]
+    rounds.of("q").answered(10_000.0)
+    if hurry:
+        rounds.hurry("q", [A])
+    assert rounds.due(10_000.0 - 3600) == []
+    assert rounds.next_look() <= 10_000.0 - 3600 + 1.0
+    assert rounds.due(10_000.0 - 3600 + 1.0) == ["q"]
+
+
+# ---- who waits for whom, whatever happens
+
+
+PLACES = [f"{queue}/20260102.0304.05.006.{n}" for queue in "qr" for n in range(1, 5)]
+WORDS = [
+    *("waiting", "done", "failed", "deleted", "unknown", "not_run"),
+    *(f"goes_on {place}" for place in (PLACES[3], PLACES[7])),
+]
+
+
+def asked(waits):
+    """Return which predecessors are asked for, by the queue that is asked."""
+    rounds = waits.rounds._of
+    return {(queue, place) for queue, there in rounds.items() for place in there._open}
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_each_predecessor_is_asked_for_where_it_is_and_knows_who_waits(seed):
+    chance, waits, model = random.Random(seed), Predecessors({}), {}
+    for number in range(120):
+        step = chance.choice(["add", "remove", "hear", "hear"])
+        if step == "add":
+            ids = tuple(chance.sample(PLACES, chance.randint(1, 4)))
+            model[f"m{number}"] = ids
+            waits.add(
+                f"m{number}", Wait(ids, Rule.ENDED), 0.0, hurry=chance.random() < 0.5
+            )
+        elif step == "remove" and model:
+            msg_id = chance.choice(list(model))
+            waits.remove(msg_id)
+            del model[msg_id]
+        elif step == "hear":
+            hear_one(waits, chance.choice(PLACES), chance.choice(WORDS))
+        agrees(waits, model)
+
+
+def hear_one(waits, place, word):
+    """Hear of a predecessor as its owner tells it: what lasts is not asked any more, and
+    what goes on is told under the name that it has there."""
+    before, _, name = waits._standings.get(place, "waiting").partition(" ")
+    if before in ("done", "deleted"):
+        return
+    if name and not word.startswith("goes_on"):
+        word = f"{word} {name}"
+    hear(waits, place, word)
+
+
+def agrees(waits, model):
+    wanted = set()
+    for place in PLACES:
+        who = {msg_id for msg_id, ids in model.items() if place in ids}
+        assert set(waits._who(place)) == who
+        said = waits._standings.get(place, "waiting")
+        if who and said.partition(" ")[0] not in ("done", "deleted"):
+            at = said.partition(" ")[2] or place
+            wanted.add((at.partition("/")[0], place))
+        assert who or place not in waits._standings
+    assert asked(waits) == wanted
+    for msg_id, ids in model.items():
+        said = [waits._standings.get(place, "waiting") for place in ids]
+        expected = tally(*(word.partition(" ")[0] for word in said))
+        assert waits.tally(msg_id) == expected

@@ -27,7 +27,7 @@ from rq.errors import (
 from rq.layout import ATTACH
 from rq.message.fields import Attachment, JsonObject
 from rq.message.message import Message
-from rq.proc import peers
+from rq.proc import heap, peers
 from rq.proc.slices import in_slices
 from rq.queues.control import idempotency, message_list, predecessors
 from rq.queues.control.command import (
@@ -49,6 +49,7 @@ from rq.words.states import State
 
 DELETED = "Attachment deleted successfully"
 MOST_AT_ONCE = 5000  # messages of a request
+_MANY = 1000  # predecessors of a message: their texts have filled a part of the memory
 
 # `["ok", ID]`, `["ok", ID, "joined"]`, or as a request for one message would have failed.
 _Row = idempotency.OkOrJoined | list[str]
@@ -83,6 +84,8 @@ async def _create_after(ctx: Context, request: Request) -> OkOrJoined:
         predecessors.write_as_kept(ctx.owner, request)
     reply = _create(ctx, request)
     ctx.asker.hear(said.items())
+    if len(said) >= _MANY:
+        ctx.owner.loop.run_in_executor(ctx.owner.pools.looks, heap.give_back)
     return reply
 
 

@@ -33,7 +33,7 @@ from rq.message.after import (
     queue_of,
     verdict,
 )
-from rq.queues.schedule.rounds import Rounds
+from rq.queues.schedule.rounds import Rounds, Who
 
 
 def standing_in(said: str | None) -> Standing:
@@ -63,7 +63,9 @@ class Predecessors:
         """`standings` are the spool's, which the journal tells."""
         self._standings = standings
         self._waiters: dict[str, _Waiter] = {}
-        self._of: dict[str, str | dict[str, None]] = {}  # predecessor: who waits
+        # Predecessor: who waits. The round over its queue knows it of all that are asked
+        # for there, which are nearly all.
+        self._of: dict[str, Who] = {}
         self._ready: dict[str, None] = {}
         self._named: dict[str, dict[str, None]] = {}  # by where it goes on
         self.edges = 0  # pairs of a message and its predecessor
@@ -97,16 +99,27 @@ class Predecessors:
         """Ask for a predecessor where it goes on, or is."""
         if at != place:
             self._named.setdefault(at, {})[place] = None
-        self.rounds.of(queue_of(at)).add(place, now, hurry=hurry)
+        queue = queue_of(at)
+        who = self._of.pop(place, None) if queue == queue_of(place) else None
+        self.rounds.of(queue).add(place, now, hurry=hurry, who=who)
+
+    def _ask_no_more(self, place: str, at: str) -> None:
+        who = self.rounds.of(queue_of(at)).remove(place)
+        if who is not None:
+            self._of[place] = who
 
     def _join(self, place: str, msg_id: str) -> None:
-        there = self._of.get(place)
-        if there is None:
-            self._of[place] = msg_id  # most have one
-        elif isinstance(there, str):
-            self._of[place] = {there: None, msg_id: None}
-        else:
+        there = self._waiting_for(place)
+        if isinstance(there, dict):
             there[msg_id] = None
+            return
+        who: Who = msg_id if there is None else {there: None, msg_id: None}
+        if not self.rounds.of(queue_of(place)).keep(place, who):
+            self._of[place] = who
+
+    def _waiting_for(self, place: str) -> Who | None:
+        there = self.rounds.who(queue_of(place), place)
+        return self._of.get(place) if there is None else there
 
     def remove(self, msg_id: str) -> None:
         """Forget a message that waits no more, and what it alone has waited for."""
@@ -116,21 +129,21 @@ class Predecessors:
         self._ready.pop(msg_id, None)
         self.edges -= len(waiter.wait.ids)
         for place in waiter.wait.ids:
-            there = self._of.get(place)
+            there = self._waiting_for(place)
             if isinstance(there, dict):
                 there.pop(msg_id, None)
             if there == msg_id or not there:
                 self._forget(place)
 
     def _forget(self, place: str) -> None:
-        self._of.pop(place, None)
         at = place_in(place, self._standings.pop(place, None))
         self._named.pop(at, None)
-        self.rounds.of(queue_of(at)).remove(place)
+        self._ask_no_more(place, at)
+        self._of.pop(place, None)
 
     def forget_strangers(self) -> None:
         """Forget what a start has read of predecessors that no message names any more."""
-        for place in [place for place in self._standings if place not in self._of]:
+        for place in [p for p in self._standings if self._waiting_for(p) is None]:
             del self._standings[place]
 
     # ---- hearing
@@ -146,11 +159,12 @@ class Predecessors:
     def news(self, rows: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
         """Return those rows that tell something new of a predecessor that is waited for;
         they are to be written down, then `hear` takes them."""
-        standings, waited = self._standings, self._of
+        standings, waiting = self._standings, self._waiting_for
         return [
             (place, said)
             for place, said in rows
-            if place in waited and said != standings.get(place, Standing.WAITING)
+            if waiting(place) is not None
+            and said != standings.get(place, Standing.WAITING)
         ]
 
     def hear(self, place: str, before: str | None, now: float) -> None:
@@ -169,7 +183,7 @@ class Predecessors:
         """Ask the queue where a predecessor goes on; none, if it changes no more."""
         standing = standing_in(self._standings.get(place))
         if standing in LASTING or was != at:
-            self.rounds.of(queue_of(was)).remove(place)
+            self._ask_no_more(place, was)
         if standing not in LASTING and was != at:
             self._ask(place, at, now)
 
@@ -184,7 +198,7 @@ class Predecessors:
                 self._look(msg_id, waiter, again=False)
 
     def _who(self, place: str) -> Iterable[str]:
-        there = self._of.get(place, ())
+        there = self._waiting_for(place) or ()
         return (there,) if isinstance(there, str) else there
 
     def _look(self, msg_id: str, waiter: _Waiter, *, again: bool = True) -> None:

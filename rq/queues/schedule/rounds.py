@@ -5,6 +5,9 @@ that may still change is asked for in each round. Rounds over one queue follow e
 after 1, 2, 4 … 60 seconds, one request at a time, at most `AT_ONCE` names in it and so many
 a second. What is new, hinted at or needed for a decision (`hurry`) is asked before that.
 
+A round remembers, beside a predecessor of its own queue, who waits for it: of ten thousand
+predecessors a second table would be as large as this one.
+
 What is hurried while a request for it is on its way is asked once more: that answer may
 tell of a moment before.
 """
@@ -14,8 +17,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from itertools import islice
+from typing import TypeAlias
 
 AT_ONCE = 1000  # names in a request, and a second
+# Who waits for a predecessor: most are waited for by one.
+Who: TypeAlias = str | dict[str, None]
 _LONGEST = 60.0  # seconds between two rounds
 
 
@@ -23,7 +29,7 @@ class Round:
     """The predecessors of one queue that may still change."""
 
     def __init__(self) -> None:
-        self._open: dict[str, None] = {}
+        self._open: dict[str, Who | None] = {}
         self._hurried: dict[str, None] = {}
         self._todo = deque[str]()  # what is left of a round that has begun
         self._flying: frozenset[str] = frozenset()  # on its way
@@ -39,19 +45,32 @@ class Round:
     def __len__(self) -> int:
         return len(self._open)
 
-    def add(self, place: str, now: float, *, hurry: bool) -> None:
+    def add(
+        self, place: str, now: float, *, hurry: bool, who: Who | None = None
+    ) -> None:
         """Take in a predecessor; without `hurry` it was asked just now."""
         if place not in self._open:
-            self._open[place] = None
+            self._open[place] = who
             self._pauses = 0
             self._next = min(self._next, now + 1.0) if self._next > now else now + 1.0
         if hurry:
             self.hurry(place)
 
-    def remove(self, place: str) -> None:
-        """Ask for it no more."""
-        self._open.pop(place, None)
+    def remove(self, place: str) -> Who | None:
+        """Ask for it no more; return who waits for it, if that is known here."""
         self._hurried.pop(place, None)
+        return self._open.pop(place, None)
+
+    def who(self, place: str) -> Who | None:
+        """Return who waits for a predecessor, if that is known here."""
+        return self._open.get(place)
+
+    def keep(self, place: str, who: Who) -> bool:
+        """Remember who waits for a predecessor; False: it is not asked for."""
+        if place not in self._open:
+            return False
+        self._open[place] = who
+        return True
 
     def hurry(self, place: str) -> None:
         """Ask for a predecessor as soon as may be."""
@@ -89,6 +108,11 @@ class Round:
         self._free = now + len(places) / AT_ONCE
         return list(places)
 
+    def put_back(self, seconds: float) -> None:
+        """Take that the clock was put back: what was to be asked soon still is."""
+        self._next -= seconds
+        self._free -= seconds
+
     def answered(self, now: float) -> frozenset[str]:
         """Take the end of a request; return the names whose answer may be too old."""
         again = frozenset(self._again)
@@ -118,6 +142,7 @@ class Rounds:
 
     def __init__(self) -> None:
         self._of: dict[str, Round] = {}
+        self._latest = 0.0  # epoch seconds of the last look
 
     def __len__(self) -> int:
         return sum(map(len, self._of.values()))
@@ -127,6 +152,11 @@ class Rounds:
         if queue not in self._of:
             self._of[queue] = Round()
         return self._of[queue]
+
+    def who(self, queue: str, place: str) -> Who | None:
+        """Return who waits for a predecessor of a queue, if its round knows it."""
+        there = self._of.get(queue)
+        return None if there is None else there.who(place)
 
     def silent_since(self, queue: str) -> float | None:
         """Return since when a queue does not answer; None: it does."""
@@ -141,6 +171,10 @@ class Rounds:
 
     def due(self, now: float) -> list[str]:
         """Return the queues that may be asked now."""
+        if now < self._latest:
+            for there in self._of.values():
+                there.put_back(self._latest - now)
+        self._latest = now
         over = [n for n, there in self._of.items() if not (there or there.is_asked)]
         for name in over:
             del self._of[name]
