@@ -125,7 +125,7 @@ class Events:
             _add_more(record, more)
         has_keys = self._memory.uniques.keys is not None
         unique = self._unique(record, entry, message) if has_keys else None
-        status, ended = entry.status, None
+        status, ended = None, None
         if facts is not None:
             record.update(cast("Record", facts))
             status = status_file(record)
@@ -133,15 +133,15 @@ class Events:
         # What cannot be written fails here, and has changed nothing.
         seq = record["seq"] = self._journal.append(record)
         entry.written = False
-        entry.body, entry.status, entry.due = body, status, due
-        if ended is not None:
-            entry.attempts = attempt_files.add(entry.attempts, ended, status)
+        entry.body, entry.due = body, due
+        if status is not None:
+            _add_attempt(entry, status, ended)
         entry.count, entry.attempt = record["count"], record["attempt"]
         self._follow_key(record, entry, source, unique)
         if message is not None:
             entry.said, entry.rank = seq, rank
-            entry.held = message.held is not None
-            entry.after = message.wait if message.after else None
+            wait = message.wait if message.after else None
+            entry.hold_back(message.held is not None, wait)
         if target is State.QUE:
             entry.seq, entry.since = seq, now
         if spare is not None:
@@ -408,6 +408,13 @@ class Events:
         self._memory.news.take(record)
         if out:
             self._owe(record, record["ts"] / 1e6)
+
+
+def _add_attempt(entry: Entry, status: bytes, number: int | None) -> None:
+    """Keep what is to be written of an attempt; `number`: of a file of its own."""
+    entry.status = status
+    if number is not None:
+        entry.attempts = attempt_files.add(entry.attempts, number, status)
 
 
 def _add_turn(

@@ -59,7 +59,7 @@ class Mover:
             self._make(msg_id, entry)
         else:
             remembered = self._bring(msg_id, entry, spare)
-        entry.body = entry.status = entry.at_new = entry.results = entry.attempts = None
+        entry.wrote()
         entry.at = entry.state
         return remembered
 

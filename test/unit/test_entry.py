@@ -1,5 +1,7 @@
 """What an owner remembers of a message: what its start waits for, and how long it waited."""
 
+import sys
+
 import pytest
 
 from rq.spool.entry import Entry
@@ -25,3 +27,35 @@ def test_a_start_waits_for_the_event_that_told_its_content_last():
 )
 def test_a_message_waits_from_when_it_is_in_que_and_due(due, since, waited):
     assert entry(due=due, since=since).waited_us(105.0) == waited * 1e6
+
+
+MOST_BYTES = 128  # there may be a million
+
+
+def test_a_waiting_message_costs_an_owner_few_bytes():
+    waiting = entry()
+    waiting.hold_back(False, None)
+    waiting.body = b"to be written"
+    waiting.wrote()
+    assert sys.getsizeof(waiting) <= MOST_BYTES
+    assert waiting.rare is entry().rare  # it shares it with all that have nothing
+
+
+def test_what_few_messages_have_is_no_other_messages():
+    waiting, other = entry(), entry()
+    waiting.held, waiting.busy, waiting.status = True, 1, b"{}"
+    assert (other.held, other.busy, other.status) == (False, 0, None)
+    assert not waiting.may_run
+    assert not waiting.settled
+
+
+def test_what_was_written_is_not_kept_and_what_a_person_said_is():
+    waiting = entry()
+    waiting.held, waiting.status, waiting.results = True, b"{}", (1, ("a",))
+    waiting.wrote()
+    assert waiting.settled
+    assert waiting.held
+    waiting.hold_back(False, None)
+    waiting.wrote()
+    assert waiting.may_run
+    assert waiting.rare is entry().rare

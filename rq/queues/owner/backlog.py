@@ -117,7 +117,8 @@ class Backlog:
     def put(self, msg_id: str, message: Message | None = None) -> None:
         """Take a message that has come into que into the schedule."""
         entry = self._spool.entry(msg_id)
-        entry.rider_of = None
+        if entry.rider_of is not None:
+            entry.rider_of = None
         self._ranks.add(msg_id, entry, message)
         if entry.after is not None:
             self.predecessors.add(msg_id, entry.after, self._spool.clock())
