@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypedDict, cast
+from typing import Any, TypedDict
 from zlib import crc32
 
 import orjson
@@ -19,6 +19,7 @@ from rq.files import durable
 from rq.journal.checkpoint import read_whole
 from rq.layout import JOURNAL, QueueDir
 from rq.message.after import Fail, Rule, Wait
+from rq.message.rank import PLAIN, from_json
 from rq.spool.entry import Entry
 from rq.spool.leases import EndedLeases
 from rq.spool.memory import NO_RANKS, Accepted, Ranks
@@ -31,14 +32,9 @@ VERSION = 1
 _CHUNK = 1000
 _TMP = f"{JOURNAL}/.index.tmp"
 
-_Rank = Sequence[object] | None
-
-Indexed = tuple[
-    float, int, int, int, float, str | None, _Rank
-]  # due seq count attempt since key rank
-
-_Row = tuple[str, float, int, int, int, float, str | None, _Rank]  # its message first
-_INDEXED = 7  # columns; an earlier version of RQ writes one less
+# A message, its due, seq, count, attempt, since, key, and its rank, which an earlier
+# version of RQ does not write.
+_Row = Sequence[Any]
 
 
 class _More(TypedDict, total=False):
@@ -61,7 +57,9 @@ class Index:
 
     journal: str
     seq: int
-    entries: dict[str, Indexed] = field(default_factory=dict)
+    # As if each waited: which do is told by the folders. There may be a million, so a
+    # start takes them over as they are, by the very strings that are their ids here.
+    entries: dict[str, Entry] = field(default_factory=dict)
     keys: dict[str, Accepted] = field(default_factory=dict)
     txns: list[list[Any]] = field(default_factory=list)
     preparers: dict[str, str] = field(default_factory=dict)  # by transaction
@@ -125,10 +123,11 @@ def _read_lines(lines: Iterator[bytes]) -> Index | None:
 
 def _take_line(index: Index, line: list[_Row] | _More) -> None:
     if isinstance(line, list):
-        for row in line:
-            values = tuple(row[1:])
-            rest = (None,) * (_INDEXED - len(values))
-            index.entries[row[0]] = cast("Indexed", (*values, *rest))
+        for msg_id, due, seq, count, attempt, since, key, *values in line:
+            rank = from_json(values[0]) if values and values[0] else PLAIN
+            index.entries[msg_id] = Entry(
+                State.QUE, State.QUE, due, seq, count, attempt, since, key, rank
+            )
         return
     index.keys.update((k, Accepted(*v)) for k, v in line.get("keys", {}).items())
     index.last.update((k, Last(*v)) for k, v in line.get("last", {}).items())

@@ -16,7 +16,7 @@ from rq.logs import fields
 from rq.message.causes import Cause
 from rq.message.fields import priority_in
 from rq.message.message import from_disk, to_keep
-from rq.message.rank import UNREAD, from_json, prior
+from rq.message.rank import UNREAD, prior
 from rq.message.table import REBUILT
 from rq.proc import processes
 from rq.spool import after_list, batch_dirs, folders, lost_attempts
@@ -127,13 +127,14 @@ class _Recovery:
         listed = os.listdir(self._spool.queue.path / "new")
         return {doors[name]: name for name in listed if name in doors}
 
-    def take_others(self, places: Mapping[str, State]) -> None:
+    def take_others(self, places: dict[str, State]) -> None:
         """Take the messages of which the journal says nothing."""
         spool, unknown = self._spool, []
+        if self._scan.index is not None:
+            _take_from_index(spool, self._scan.index, places)
         for msg_id, at in places.items():
             if at is State.QUE:
-                if not _take_from_index(spool, self._scan.index, msg_id):
-                    unknown.append(msg_id)
+                unknown.append(msg_id)
             else:
                 self._believe(msg_id, at)
                 spool.commit_when_full()
@@ -206,7 +207,7 @@ class _Recovery:
         index = self._scan.index
         indexed = index.entries.get(msg_id) if index else None
         if indexed is not None:
-            entry.seq, entry.since = indexed[1], indexed[4]
+            entry.seq, entry.since = indexed.seq, indexed.since
 
     def _mark_rider(self, msg_id: str, leader: str) -> None:
         spool = self._spool
@@ -276,8 +277,9 @@ class _Recovery:
         index, point = self._scan.index, self._scan.checkpoint
         indexed = index.entries.get(msg_id) if index else None
         if indexed is not None:
-            entry.due, entry.seq, entry.count, entry.attempt, entry.since = indexed[:5]
-            entry.rank = from_json(indexed[6])
+            entry.due, entry.seq, entry.since = indexed.due, indexed.seq, indexed.since
+            entry.count, entry.attempt = indexed.count, indexed.attempt
+            entry.rank = indexed.rank
             entry.unique = index.uniques.get(msg_id) if index else None
         held = self._scan.leases.get(msg_id)
         if held is not None:
@@ -371,20 +373,16 @@ def _is_half_made(spool: Spool, msg_id: str) -> bool:
 # ---- messages in que of which no line tells
 
 
-def _take_from_index(spool: Spool, index: Index | None, msg_id: str) -> bool:
-    """Take a message from the index; return whether it is in there."""
-    indexed = index.entries.get(msg_id) if index else None
-    if indexed is None:
-        return False
-    due, seq, count, attempt, since, key, values = indexed
-    rank = from_json(values)
-    entry = Entry(State.QUE, State.QUE, due, seq, count, attempt, since, key, rank)
-    entry.held = index is not None and msg_id in index.held
-    entry.after = index.waits.get(msg_id) if index else None
-    entry.unique = None if index is None else index.uniques.get(msg_id)
-    spool.entries[msg_id] = entry
-    spool.counts.moved(State.NOWHERE, State.QUE)
-    return True
+def _take_from_index(spool: Spool, index: Index, places: dict[str, State]) -> None:
+    """Take the messages in que that the index tells of, as they came, out of `places`."""
+    for msg_id, entry in index.entries.items():
+        if places.get(msg_id) is State.QUE:
+            del places[msg_id]
+            entry.hold_back(msg_id in index.held, index.waits.get(msg_id))
+            if (unique := index.uniques.get(msg_id)) is not None:
+                entry.unique = unique
+            spool.entries[msg_id] = entry
+            spool.counts.moved(State.NOWHERE, State.QUE)
 
 
 def _read_waiting(spool: Spool, ids: list[str]) -> None:

@@ -25,8 +25,10 @@ from rq.journal.segments import Position
 from rq.layout import ATTACH, QueueDir
 from rq.logs import fields
 from rq.message.after import Wait
+from rq.message.rank import rank
 from rq.spool import after_list, checkpoint, folders, index, transactions
 from rq.spool.bulk import Bulks
+from rq.spool.entry import Entry
 from rq.spool.fold import Fold, Folded, fold, pack
 from rq.spool.leases import EndedLeases, Held
 from rq.spool.memory import Accepted
@@ -228,15 +230,16 @@ def _freshen(old: index.Index, record: Record, queue: QueueDir) -> None:
     if record["state"] == State.QUE:
         before = old.entries.get(msg_id)
         arrival = before if record["ev"] == Event.RESCHEDULE else None
-        old.entries[msg_id] = (
+        entry = old.entries[msg_id] = Entry(
+            State.QUE,
+            State.QUE,
             record["due"],
-            arrival[1] if arrival else record["seq"],
+            arrival.seq if arrival else record["seq"],
             record["count"],
             record["attempt"],
-            arrival[4] if arrival else record["ts"] / 1e6,
-            None,
-            [record.get("priority", 0), None, None],
+            arrival.since if arrival else record["ts"] / 1e6,
         )
+        entry.rank = rank(record.get("priority", 0))
     elif record["state"] != State.RUN:
         old.entries.pop(msg_id, None)
 

@@ -1,5 +1,8 @@
 """Checkpoint, index, outbox and keys: what recovery need not read again."""
 
+import gc
+import tracemalloc
+
 import orjson
 import pytest
 from harness.limits import no_descriptors
@@ -127,9 +130,29 @@ def test_an_index_comes_back_as_it_was(owner):
     read = index.read(owner.queue)
     assert read.seq == 4
     assert read.keys["j/1/0"][1] == NOW
-    assert {i: one[0] for i, one in read.entries.items() if i in ids} == dict(
+    assert {i: entry.due for i, entry in read.entries.items() if i in ids} == dict(
         zip(ids, [0.0, 1.0, 2.0], strict=True)
     )
+
+
+MOST_BYTES = (
+    400  # its id, its moments, what the owner keeps of it: of each of a million
+)
+
+
+def test_a_start_keeps_few_bytes_of_a_waiting_message(owner):
+    ids = [owner.submit(due=n) for n in range(2000)]
+    write_index(owner)
+    owner.stop()
+    tracemalloc.start()
+    try:
+        owner.open()
+        gc.collect()
+        kept = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert kept / len(ids) <= MOST_BYTES
+    assert owner.spool.live() == ids  # as they came
 
 
 @pytest.mark.parametrize(

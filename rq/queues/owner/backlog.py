@@ -3,7 +3,7 @@ for."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from typing import Unpack
 
@@ -65,35 +65,39 @@ class Backlog:
 
     def _fill(self) -> None:
         """Take all messages in que into the schedule and into groups."""
-        que = self._schedule()
+        self._schedule()
         self._groups.clear()
         compared = self._spool.compares
         self._spool.compares = self._config.coalesce_params
         if not self._config.coalesce_params:
             return
+        que = [pair for pair in self._in_que() if pair[1].may_run]
         for msg_id, entry in sorted(que, key=lambda pair: pair[1].seq):
             if entry.key is not None and compared == self._spool.compares:
                 self._join(entry.key, msg_id, entry)  # its file need not be read
             else:
                 self._group(msg_id, entry)
 
-    def _schedule(self) -> list[tuple[str, Entry]]:
-        """Take all messages in que into the schedule; return them."""
-        in_que = list(self._spool.in_state(State.QUE))
-        self._ranks.fill(in_que)
-        que = [(msg_id, entry) for msg_id, entry in in_que if entry.may_run]
-        self._held = {msg_id: None for msg_id, entry in in_que if not entry.may_run}
+    def _in_que(self) -> Iterator[tuple[str, Entry]]:
+        """Give all messages in que. There may be a million: a list of pairs would leave
+        holes in memory where it was."""
+        return self._spool.in_state(State.QUE)
+
+    def _schedule(self) -> None:
+        """Take all messages in que into the schedule."""
+        self._ranks.fill(self._in_que())
+        self._held = {msg_id: None for msg_id, e in self._in_que() if not e.may_run}
         now = self._spool.clock()
-        for _, entry in que:
-            if entry.due > now:
+        for _, entry in self._in_que():
+            if entry.due > now and entry.may_run:
                 entry.due = turn(entry.due, entry.since, entry.attempt > 0, now)
         self.waiting = self._new_waiting()
         self.waiting.fill(
             (Item(entry.due, entry.seq, msg_id), self._ranks.of(msg_id))
-            for msg_id, entry in que
+            for msg_id, entry in self._in_que()
+            if entry.may_run
         )
         self.gathering = Gathering(batch_rule.rule(self._config.batch) or _NO_BATCHES)
-        return que
 
     def reload(self, config: QueueConfig) -> None:
         """Go on by other settings."""

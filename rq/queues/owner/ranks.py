@@ -7,6 +7,7 @@ them at a claim. Those that are not known by then are read when they are asked f
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable
 
 from rq.config.settings import QueueConfig
 from rq.errors import BadMessage, NoSuchMessage, Unread
@@ -67,7 +68,7 @@ class Ranks:
         own = entry.rank
         return prior(highest, own) if highest > own.priority else None
 
-    def fill(self, que: list[tuple[str, Entry]]) -> None:
+    def fill(self, que: Iterable[tuple[str, Entry]]) -> None:
         """Bring the ranks of messages up to the settings in force; those that take turns
         by a key that is not known are read."""
         trusted = self._spool.ranks == (self._of_key, self._of_fair)
