@@ -17,6 +17,7 @@ final name is nothing before a commit has named it, and whole batches are seen o
   these rows. What else does not fit is held: the files stay, the table stays as it is, and
   the sentence says what to do.
 - delta-rs does not sync what it writes here: `commit` does, before the batch counts as done.
+  A last commit that a power cut has torn is taken away, and what it said is committed again.
 """
 
 from __future__ import annotations
@@ -127,14 +128,34 @@ def load(path: str) -> DeltaTable | None:
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError, TableNotFoundError
 
-    if not Path(path, LOG).is_dir():
+    log = Path(path, LOG)
+    if not log.is_dir():
         return None
     try:
         return DeltaTable(path)
     except TableNotFoundError:
         return None
     except DeltaError as error:
+        if _take_torn(log):
+            return load(path)
         raise BadInput(f"{path}: its log cannot be read: {_line(error)}") from None
+
+
+def _take_torn(log: Path) -> bool:
+    """Take away the last commit of a log if a power cut has torn it; return whether. No
+    process sees half a commit otherwise, for each is linked when it is written; and none
+    that RQ said to be done is torn, since it was synced before."""
+    commits = sorted(log.glob("*.json"))
+    if not commits:
+        return False
+    try:
+        lines = commits[-1].read_bytes().splitlines()
+        if lines and all(isinstance(json.loads(line), dict) for line in lines):
+            return False
+    except ValueError:
+        pass  # torn, or zeros
+    commits[-1].unlink(missing_ok=True)
+    return True
 
 
 # ---- what a batch adds

@@ -581,6 +581,42 @@ def test_two_that_finish_one_decision_add_it_once(duck_tables, monkeypatch, is_t
     between(monkeypatch, lambda: writes._publish(own))
     writes._publish(own)
     assert rows() == [1, 2] if is_there else [2]
+    assert DeltaTable(place()).version() == int(is_there)
+
+
+def test_rows_that_come_between_are_replaced(duck_tables, monkeypatch):
+    add(duck_tables, day(0, 2), **REPLACE)
+    mine = begun(duck_tables, day(1, 2), **REPLACE)
+    theirs = begun(duck_tables, day(2, 2, 3), by="day")
+    between(monkeypatch, lambda: publish_all(theirs))
+    publish_all(mine)
+    assert of_days() == [(2, 1), (3, 2)]
+
+
+@pytest.mark.parametrize("version", [0, 1])
+@pytest.mark.parametrize("left", [0, 100])
+def test_a_commit_that_a_power_cut_has_torn_is_done_again(duck_tables, version, left):
+    late = begun(duck_tables)
+    if version:
+        add(duck_tables, "SELECT 1 AS n")
+    late.writes.decide(sending.origin("logs", "b1", late.messages))
+    late.writes.publish()
+    late.writes.close()
+    log = Path(place(), "_delta_log", f"{version:020}.json")
+    log.write_bytes(log.read_bytes()[:left])
+    (writes.above("logs") / late.writes.key / "done").unlink()
+    writes.finish("logs", late.writes.key)
+    assert rows() == ([1, 2] if version else [2])
+
+
+def test_a_log_that_is_damaged_elsewhere_is_named_and_left(duck_tables):
+    for n in range(2):
+        add(duck_tables, f"SELECT {n} AS n")
+    log = Path(place(), "_delta_log", f"{0:020}.json")
+    log.write_bytes(b"{")
+    with pytest.raises(BadInput, match="its log cannot be read"):
+        add(duck_tables, "SELECT 3 AS n")
+    assert len(list(log.parent.glob("*.json"))) == 2
 
 
 def test_many_that_write_one_table_at_once_lose_nothing(duck_tables):
