@@ -55,8 +55,19 @@ def seal_left(place: JournalDir, dir_fd: int, journal: str, but: str) -> None:
     for segment in history.active_segments(place):
         if segment.path not in paths:  # sealed again, and its old file came back
             durable.unlink(f"{JOURNAL}/{segment.name}", dir_fd)
+    _seal_all(place, dir_fd, every, but)
+
+
+def seal_parked(place: JournalDir, dir_fd: int, journal: str, but: str) -> None:
+    """As `seal_left`, beside a process that writes on: what it makes meanwhile is its own."""
+    _seal_all(place, dir_fd, history.segments(place, journal), but)
+
+
+def _seal_all(
+    place: JournalDir, dir_fd: int, every: list[Segment], before: str
+) -> None:
     for segment, following in itertools.pairwise(every):
-        if segment.last is not None or segment.name == but:
+        if segment.last is not None or segment.name >= before:
             continue
         content = read_segment(segment, bare)
         header = read_header(following.path)

@@ -89,6 +89,8 @@ class Segments:
         self._reserve = reserve  # bytes; 0: none is kept
         self._keeping: Future[bool] | None = None
         self._keep_at = 0.0
+        # Segments before it are no history yet: their queue was parked.
+        self.left = False
         self.current = self._open(self._next_file(SMALLEST), last)
 
     def switch(
@@ -102,12 +104,46 @@ class Segments:
             self._size = min(self._size * 2, LARGEST)
         self.current = self._open(self._take(needed + 4096), last)
         old.close()
-        if old.empty:
+        if old.empty and not self.left:
             return None
-        return self._in_thread(lambda: self._retire(old, last))
+        return self._in_thread(self._to_retire(old, None if old.empty else last))
+
+    def retire_left(self) -> Future[None]:
+        """Make history of the segments before this one that are none yet."""
+        return self._in_thread(self._to_retire(self.current, None))
+
+    def _to_retire(
+        self, segment: OpenSegment, last: Position | None
+    ) -> Callable[[], None]:
+        """Return what makes history of the segments before one, which only one may do, and
+        of itself up to `last`."""
+        left, self.left = self.left, False
+
+        def work() -> None:
+            if left:
+                sealing.seal_parked(
+                    self._place, self._dir_fd, self._author.journal, segment.name
+                )
+            if last is not None:
+                self._retire(segment, last)
+
+        return work
+
+    def park(self, last: Position) -> None:
+        """Close the segment, which is durable up to `last`, and leave it where it is: one
+        file of history for each time that a queue is parked would be too many."""
+        self._end()
+        if self.current.empty:
+            durable.unlink(f"{JOURNAL}/{self.current.name}", self._dir_fd)
+        else:
+            durable.cut(f"{JOURNAL}/{self.current.name}", last.offset, self._dir_fd)
 
     def close(self, last: Position) -> None:
         """Make history of the segment, which is durable up to `last`."""
+        self._end()
+        self._to_retire(self.current, None if self.current.empty else last)()
+
+    def _end(self) -> None:
         self._wait_ahead()
         if self._keeping is not None:
             self._keeping.exception()  # waits
@@ -116,8 +152,6 @@ class Segments:
             self._next = None
         durable.unlink(NEXT, self._dir_fd)
         self.current.close()
-        if not self.current.empty:
-            self._retire(self.current, last)
 
     def _retire(self, segment: OpenSegment, last: Position) -> None:
         journal, end = self._author.journal, last.offset

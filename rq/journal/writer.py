@@ -273,11 +273,26 @@ class Journal:
     def seal(self) -> Future[None] | None:
         """Make history of the segment, and begin a new one; None when it is empty or
         not all of it is durable."""
-        if self._segments.current.empty or self.pending or self.failed:
+        if self.pending or self.failed or not self._is_in_place():
             return None
-        if not self._is_in_place():
+        if self.is_sealed:
             return None
+        if self._segments.current.empty:
+            return self._segments.retire_left()
         return self._segments.switch(0, self._durable)
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether all events so far are history."""
+        return self._segments.current.empty and not self._segments.left
+
+    def leave(self, unsealed: bool) -> None:
+        """Take note that segments of earlier processes are no history yet."""
+        self._segments.left = unsealed
+
+    def park(self) -> None:
+        """Leave the last segment as it is; nothing is appended afterwards."""
+        self._segments.park(self._durable)
 
     def close(self) -> None:
         """Seal the last segment; nothing is appended afterwards."""
@@ -320,6 +335,11 @@ class DryRun:
 
     def seal(self) -> Future[None] | None:
         return None
+
+    def park(self) -> None:
+        """Nothing is open."""
+
+    is_sealed = True
 
     def close(self) -> None:
         """Nothing is open."""

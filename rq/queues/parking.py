@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -20,7 +21,7 @@ from rq.config.notices import Matter
 from rq.config.parked import Parked
 from rq.queues.asking.asker import Asker
 from rq.queues.control.connections import Connections
-from rq.queues.housekeeping import TICK, Housekeeping
+from rq.queues.housekeeping import HOUR, TICK, Housekeeping
 from rq.queues.leases.desk import Desk
 from rq.queues.maintenance.checkpoints import Checkpoints
 from rq.queues.owner.owner import Owner
@@ -28,6 +29,7 @@ from rq.words.states import HASHED, State
 
 NOW = 0.0
 SOON = 60.0  # seconds; what lies ahead so near is waited for
+SPREAD = 600  # seconds over which the hourly chores of all queues are spread
 CHORES = 12 * 3600.0  # seconds; retention counts days
 LONGEST = 600.0  # seconds of nothing to do, of a queue that is woken often
 OFTEN = 4  # times that it had waited to be parked: woken sooner, it waits twice as long
@@ -120,6 +122,15 @@ def _retention(rooms: Rooms) -> float | None:
     return spool.clock() + CHORES if is_any else None
 
 
+def _history(rooms: Rooms) -> float | None:
+    """What was written becomes history when the hour is over; not of all queues at once."""
+    spool = rooms.owner.spool
+    if spool.is_sealed:
+        return None
+    spread = zlib.crc32(rooms.owner.name.encode()) % SPREAD
+    return (spool.clock() // HOUR + 1) * HOUR + spread
+
+
 def _chores(rooms: Rooms) -> float | None:
     is_busy = rooms.housekeeping.is_busy or rooms.checkpoints.is_busy
     return NOW if is_busy else None
@@ -142,6 +153,7 @@ ROOMS: Final[dict[str, Callable[[Rooms], float | None]]] = {
     "transactions": _transactions,
     "notices": _notices,
     "retention": _retention,
+    "history": _history,
     "chores": _chores,
     "connections": _connections,
 }

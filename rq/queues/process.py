@@ -226,7 +226,7 @@ class Process:
                 self.server.close()
             if self.checkpoints.syncing is not None:
                 await asyncio.wrap_future(self.checkpoints.syncing)
-            self._close_cleanly()
+            self._close_cleanly(parks=answers is not None)
             if answers is not None:
                 self._hand_over(answers)
             self._end(0)
@@ -237,7 +237,7 @@ class Process:
             )
             self._end(FAILED)
 
-    def _close_cleanly(self) -> None:
+    def _close_cleanly(self, parks: bool) -> None:
         self.checkpoints.abandon_index()
         if self.owner.admission.restored:
             return  # nothing was changed
@@ -248,7 +248,12 @@ class Process:
         spool.settle_all()
         self.leases.save_left()
         self.owner.threads.submit(lambda: None).result()
-        checkpoint.stop(spool)
+        if not parks:
+            checkpoint.stop(spool)
+        elif self.owner.opened.is_as_found:
+            spool.journal.park()
+        else:
+            checkpoint.park(spool)
 
     def open_again(self) -> None:
         """Open the queue once more, from what lies on disk now."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -159,14 +159,25 @@ def stop(spool: Spool) -> None:
     """
     spool.note(Note.STOPPED)
     spool.commit()
+    _end(spool, spool.journal.close)
+
+
+def _end(spool: Spool, close: Callable[[], None]) -> None:
     writing = index.Writing(spool.dir_fd, index.lines_of(spool))
     while writing.write_slice(1000):
         pass
     writing.finish()
     durable.crash_point("stop:before-checkpoint")
     point = begin(spool, processes.boot_id(), clean=True)
-    spool.journal.close()
+    close()
     finish(spool.dir_fd, spool.queue, point)
+
+
+def park(spool: Spool) -> None:
+    """As `stop`, of a queue that is parked: what it wrote is no history yet."""
+    spool.note(Note.STOPPED)
+    spool.commit()
+    _end(spool, spool.journal.park)
 
 
 def turn_file(queue: QueueDir) -> Path:

@@ -53,10 +53,10 @@ from dataclasses import dataclass
 from rq.errors import BadConfig, Busy, Refused
 from rq.files import durable
 from rq.journal import history, mark, sealing
-from rq.journal.segment_file import read_segment
+from rq.journal.segment_file import read_header, read_segment
 from rq.journal.segments import Author
 from rq.journal.writer import DryRun, Journal
-from rq.layout import QUEUE_DIRS, QueueDir
+from rq.layout import QUEUE_DIRS, JournalDir, QueueDir
 from rq.message.causes import Cause
 from rq.message.fields import JsonObject
 from rq.proc import lease_holders, locks, processes
@@ -81,6 +81,8 @@ from rq.spool.store import Rule, Spool
 from rq.spool.uniques import Keys, Uniques
 from rq.words.states import HASHED, State
 
+HOUR = 3600.0
+MOST_UNSEALED = 100  # segments
 QUE_BYTES = 8 * 1024 * 1024  # of an empty directory que/
 
 _log = logging.getLogger(__name__)
@@ -223,6 +225,8 @@ class _Opening:
         if opened.clean:
             _go_on_with_leases(opened.spool)
         opened.spool.commit()
+        if opened.spool.last_seq == scan.last.seq:
+            opened.seq = scan.last.seq
         self._clear(opened, scan, {process.msg_id for process in left})
         return opened
 
@@ -236,16 +240,22 @@ class _Opening:
         return left
 
     def _begin_journal(self, scan: Scan) -> Journal:
-        """Open a new segment; those of earlier processes become history. In this order:
+        """Open a new segment; those of earlier processes become history, those of a parked queue later. In this order:
         what the new one says that it follows has to be on disk before it says so."""
         place = self.queue.journal_dir
-        sealing.seal_last(place, self.dir_fd, scan.journal)
+        stays = _stays_unsealed(scan, place, self.clock())
+        if not stays:
+            sealing.seal_last(place, self.dir_fd, scan.journal)
         journal_id = mark.goes_on_as(place, scan.journal)
-        mark.write(place, self.dir_fd, journal_id, scan.journal)
+        if not (stays and mark.is_written(place, journal_id)):
+            mark.write(place, self.dir_fd, journal_id, scan.journal)
         author = Author(journal_id, scan.start, processes.boot_id())
         journal = Journal(place, self.dir_fd, author, scan.last, self.threads)
         durable.crash_point("recovery:before-retire")
-        sealing.seal_left(place, self.dir_fd, scan.journal, journal.segment)
+        if stays:
+            journal.leave(unsealed=True)
+        else:
+            sealing.seal_left(place, self.dir_fd, scan.journal, journal.segment)
         return journal
 
     def _opened(
@@ -299,6 +309,18 @@ class _Opening:
         opened = self._opened(scan, DryRun(scan.journal, scan.start, scan.last), why)
         apply(opened, scan, Cause.CRASH)
         return opened
+
+
+def _stays_unsealed(scan: Scan, place: JournalDir, now: float) -> bool:
+    """Whether the segments of a queue that was parked stay where they are until the hour is
+    over: they were closed whole, and are on disk."""
+    if not was_clean(scan) or not _is_same_boot(scan):
+        return False
+    active = history.active_segments(place)
+    header = read_header(active[-1].path) if active else None
+    if header is None or len(active) > MOST_UNSEALED:
+        return False
+    return int(header["ts"] / 1e6 // HOUR) == int(now // HOUR)
 
 
 def _is_same_boot(scan: Scan) -> bool:

@@ -48,6 +48,12 @@ class Opened:
     left_processes: list[processes.Holder] = field(default_factory=list)
     reports: list[str] = field(default_factory=list)
     restored: str | None = None  # why a person must decide first
+    seq: int = 0  # of the last event when it was ready
+
+    @property
+    def is_as_found(self) -> bool:
+        """Whether nothing has happened since a clean stop, which still says all."""
+        return self.clean and self.trusted and self.spool.last_seq == self.seq > 0
 
 
 def apply(opened: Opened, scan: Scan, lost: Cause) -> None:

@@ -280,6 +280,11 @@ class Spool:
         self.commit()
         return self.journal.seal()
 
+    @property
+    def is_sealed(self) -> bool:
+        """Whether all events so far are history."""
+        return self.journal.is_sealed
+
     def look_for_space(self) -> None:
         """Try again to make what the journal will need next, when that has failed."""
         self.journal.look_again()
