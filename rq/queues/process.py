@@ -346,6 +346,7 @@ def _serve(
             owes=owes,
             retry=lambda: settings.queue.retry,
             keys=uniqueness.keys(settings.queue),
+            was_parked=listens is not None,
         )
         loop = asyncio.new_event_loop()
         owner = Owner(opened, settings, loop, threads)

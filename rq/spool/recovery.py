@@ -143,11 +143,13 @@ def open_spool(
     owes: Owes = owes_nothing,
     retry: Rule = lambda: None,
     keys: Keys | None = None,
+    was_parked: bool = False,
 ) -> Opened:
     """Take the lock of a queue and recover it; `owes` tells what messages owe others
     whose attempts were lost once too often, `retry` when lost ones are made again.
     `grace` is how many seconds processes that an earlier owner left have for their end.
-    `keys` makes unique keys.
+    `keys` makes unique keys. `was_parked`: its last process had no child when it ended, if
+    its end was clean.
 
     Busy: another process owns it. Damaged: its journal cannot be believed.
     """
@@ -160,7 +162,7 @@ def open_spool(
     dir_fd = os.open(queue.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         opening = _Opening(queue, lock, dir_fd, threads, clock, owes, retry, keys)
-        return opening.open(grace)
+        return opening.open(grace, was_parked)
     except BaseException:
         os.close(dir_fd)
         os.close(lock)
@@ -203,13 +205,14 @@ class _Opening:
     retry: Rule
     keys: Keys | None
 
-    def open(self, grace: float) -> Opened:
+    def open(self, grace: float, was_parked: bool) -> Opened:
         """Recover the queue, or show what recovery would do."""
         _check_device(self.queue)
         scan = scan_queue(self.queue, self.clock())
         if (why := restored.why_waiting(self.queue)) is not None:
             return self._open_waiting(scan, why)
-        left = self._end_left(scan, grace)
+        is_alone = was_parked and was_clean(scan)
+        left = [] if is_alone else self._end_left(scan, grace)
         if scan.fresh:
             adoption.adopt_modes(self.queue)
             adoption.adopt_files(self.queue)
