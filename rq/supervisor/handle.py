@@ -25,6 +25,10 @@ MIND_TIMEOUT = 3.0  # seconds for a live queue to answer a new supervisor
 _LOG_TAIL = 2048  # bytes
 
 
+def _nothing() -> None:
+    """There is nothing to hear."""
+
+
 @dataclass(slots=True)
 class Handle:
     """What the supervisor holds of a running child; `close` gives it back."""
@@ -38,6 +42,7 @@ class Handle:
     )
     parks: bool = False  # it ends because it has nothing to do …
     wakes_in: float | None = None  # … for so many seconds; None: until it is woken
+    hear: Callable[[], None] = _nothing  # what a queue has said and was not read yet
     error: str = ""  # why it is not, in its own words
     popen: subprocess.Popen[bytes] | None = None  # of children that were exec'ed
     line: client.Connection | None = None  # to an adopted queue, its sign of our life
@@ -50,6 +55,7 @@ class Handle:
                 os.close(fd)
         self.pidfd = self.ready = None
         if self.talk is not None:
+            self.hear = _nothing
             loop.remove_reader(self.talk)
             self.talk.close()
         if self.listener is not None:
@@ -120,7 +126,9 @@ class Handle:
                 call(data.decode("utf-8", "replace"))
             else:
                 loop.remove_reader(talk)
+                self.hear = _nothing
 
+        self.hear = heard
         loop.add_reader(talk, heard)
 
     def send(self, number: signal.Signals) -> None:

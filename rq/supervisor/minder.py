@@ -295,6 +295,8 @@ class Minder:
 
     def _ended(self, key: Key, status: int | None, reason: str) -> None:
         process = self.table.children[key]
+        if key in self._handles:  # its last word may come behind the news of its end
+            self._handles[key].hear()
         held = self._handles.pop(key, None)
         if self._parked(key, held, status):
             return
