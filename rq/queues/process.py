@@ -248,12 +248,10 @@ class Process:
         spool.settle_all()
         self.leases.save_left()
         self.owner.threads.submit(lambda: None).result()
-        if not parks:
-            checkpoint.stop(spool)
-        elif self.owner.opened.is_as_found:
-            spool.journal.park()
+        if parks:
+            checkpoint.park(spool, self.owner.opened.is_as_found)
         else:
-            checkpoint.park(spool)
+            checkpoint.stop(spool)
 
     def open_again(self) -> None:
         """Open the queue once more, from what lies on disk now."""

@@ -173,8 +173,12 @@ def _end(spool: Spool, close: Callable[[], None]) -> None:
     finish(spool.dir_fd, spool.queue, point)
 
 
-def park(spool: Spool) -> None:
-    """As `stop`, of a queue that is parked: what it wrote is no history yet."""
+def park(spool: Spool, is_as_found: bool) -> None:
+    """As `stop`, of a queue that is parked: what it wrote is no history yet. One that is as
+    it was found writes nothing: the checkpoint of before says all."""
+    if is_as_found:
+        spool.journal.park()
+        return
     spool.note(Note.STOPPED)
     spool.commit()
     _end(spool, spool.journal.park)

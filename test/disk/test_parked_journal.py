@@ -27,10 +27,7 @@ def park(owner):
     opened = owner.opened
     opened.spool.commit()
     opened.spool.settle_all()
-    if opened.is_as_found:
-        opened.spool.journal.park()
-    else:
-        checkpoint.park(opened.spool)
+    checkpoint.park(opened.spool, opened.is_as_found)
     owner._opened = None
     os.close(opened.lock)
     opened.spool.close()
