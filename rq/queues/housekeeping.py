@@ -149,6 +149,7 @@ class Housekeeping:
         if self.owner.admission.restored:
             return (self._connections.drop_silent, self._look_whether_it_waits)
         return (
+            *self.others,  # before those that go on for a moment have begun
             self._look_at_place,
             self._watch_clocks,
             self.owner.spool.remove_again,
@@ -165,7 +166,6 @@ class Housekeeping:
             self._save_rates,
             self._tell,
             self._housekeep,
-            *self.others,
         )
 
     def _look_at_place(self) -> None:

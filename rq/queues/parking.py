@@ -30,7 +30,8 @@ from rq.words.states import HASHED, State
 NOW = 0.0
 SOON = 60.0  # seconds; what lies ahead so near is waited for
 SPREAD = 600  # seconds over which the hourly chores of all queues are spread
-CHORES = 12 * 3600.0  # seconds; retention counts days
+RETAINED = 12 * 3600.0  # seconds between looks for old messages; retention counts days
+CHORES = "chores"
 LONGEST = 600.0  # seconds of nothing to do, of a queue that is woken often
 OFTEN = 4  # times that it had waited to be parked: woken sooner, it waits twice as long
 
@@ -119,7 +120,7 @@ def _retention(rooms: Rooms) -> float | None:
     spool = rooms.owner.spool
     ages = [*HASHED, State.DISMISSED, State.PREP]
     is_any = any(spool.counts.of(state) for state in ages)
-    return spool.clock() + CHORES if is_any else None
+    return spool.clock() + RETAINED if is_any else None
 
 
 def _history(rooms: Rooms) -> float | None:
@@ -154,8 +155,8 @@ ROOMS: Final[dict[str, Callable[[Rooms], float | None]]] = {
     "notices": _notices,
     "retention": _retention,
     "history": _history,
-    "chores": _chores,
     "connections": _connections,
+    CHORES: _chores,  # last: any other that is busy, too, is named before it
 }
 
 
@@ -190,11 +191,12 @@ class Idle:
         after = self.after
         if after is None:
             return False
-        _, self.wakes_at = ahead(self._rooms)
+        room, self.wakes_at = ahead(self._rooms)
         seen = self._rooms.owner.spool.last_seq, self._rooms.connections.requests
         now, soon = time.monotonic(), time.time() + min(SOON, 2 * after)
         is_busy = self.wakes_at is not None and self.wakes_at < soon
-        if is_busy or seen != self._seen:
+        # Chores that go on for a moment put it off, and are no reason to wait anew.
+        if seen != self._seen or (is_busy and room != CHORES):
             self._seen, self._since = seen, now
         return not is_busy and now - self._since >= after
 

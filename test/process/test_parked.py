@@ -97,6 +97,12 @@ def test_a_crowd_that_connects_at_once_is_answered_by_one_process(daemon):
 
 
 @pytest.mark.slow
+def test_its_own_chores_do_not_keep_its_process(daemon):
+    daemon.create("q", park=11)  # longer than from one round of chores to the next
+    until_parked(daemon)
+
+
+@pytest.mark.slow
 def test_a_message_that_becomes_due_starts_it(daemon):
     daemon.create("q", park="1s")
     send(daemon, due=time.time() + 8)
