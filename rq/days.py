@@ -18,7 +18,7 @@ import os
 import re
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from enum import StrEnum
@@ -50,6 +50,7 @@ CREATE TABLE IF NOT EXISTS runs (
     day TEXT PRIMARY KEY, state TEXT NOT NULL, text TEXT NOT NULL, at REAL NOT NULL
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS pending (key TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS marks (name TEXT PRIMARY KEY, until REAL NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS wanted (day TEXT PRIMARY KEY) WITHOUT ROWID;
 """
 
@@ -153,15 +154,38 @@ class Days:
                     f"DELETE FROM parts WHERE {where}", (instead, place, manifest)
                 )
             row = (batch.name, batch.decided, batch.script, json.dumps(batch.groups))
-            db.execute("INSERT OR REPLACE INTO batches VALUES (?, ?, ?, ?)", row)
-            for part in batch.parts:
+            added = db.execute("INSERT OR IGNORE INTO batches VALUES (?, ?, ?, ?)", row)
+            # What is noted once more may have been replaced since then.
+            for part in batch.parts if added.rowcount else ():
                 values = (part.day, part.place, part.manifest, batch.name, part.rows)
                 db.execute(
                     "INSERT OR REPLACE INTO parts VALUES (?, ?, ?, ?, ?)", values
                 )
-            db.execute(
-                "DELETE FROM batches WHERE name NOT IN (SELECT batch FROM parts)"
+
+    def mark(self, marks: Mapping[str, float]) -> None:
+        """Note up to when increments were taken, by their names."""
+        with self._writing() as db:
+            rows = list(marks.items())
+            # The later one holds: an earlier decision may be carried out once more.
+            query = (
+                "INSERT INTO marks VALUES (?, ?) ON CONFLICT (name)"
+                " DO UPDATE SET until = max(until, excluded.until)"
             )
+            db.executemany(query, rows)
+
+    def marked(self, name: str) -> float | None:
+        """Return up to when an increment was taken last, in epoch seconds."""
+        if not self.there:
+            return None
+        with self._writing() as db:  # it may be a file of before there were marks
+            query = "SELECT until FROM marks WHERE name = ?"
+            row = db.execute(query, (name,)).fetchone()
+        return float(row[0]) if row else None
+
+    def lock_mark(self, name: str) -> int:
+        """Hold an increment, waiting for the batch that takes one now."""
+        files.make_dir(self._above / self._queue.name)
+        return locks.lock_waiting(self._above / self._queue.name / f"{name}.mark")
 
     def expect(self, key: str) -> None:
         """Note durably that something is about to be decided that replaces files."""

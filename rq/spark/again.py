@@ -149,7 +149,7 @@ def _commit(
     again: Again, noted: Days, inputs: Sequence[Batch], calls: _Calls
 ) -> str | None:
     """Make a day again of batches; None if it is made of others by now."""
-    whole = Writes(again.queue, f"day-{again.day}")
+    whole = _Whole(again.queue, f"day-{again.day}")
     with contextlib.closing(whole):
         calls.make(again, inputs, whole)
         whole.tables = of_day(whole, again.day)
@@ -182,6 +182,15 @@ def of_day(whole: Writes, day: str) -> list[writes.Table]:
         for table in parted
     ]
     return [table for table in mine if table.files] or mine[:1]
+
+
+class _Whole(Writes):
+    """The writes of all calls of a day."""
+
+    def since(self, name: str) -> tuple[float | None, float]:
+        raise BadInput(
+            f"q.since_last: {name}: a day is made again of its messages, not of a time"
+        )
 
 
 class _Calls:
@@ -257,20 +266,26 @@ def main(words: Sequence[str]) -> int:
     def tell(text: str) -> None:
         os.write(lines, f"{' '.join(text.split())}\n".encode())
 
+    try:
+        tell(f"done {_in_its_place(queue, day, tell)}")
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - the end of a process
+        tell(f"failed {reason(error)}")
+        return 1
+    return 0
+
+
+def _in_its_place(queue: str, day: str, tell: Tell) -> str:
+    """Make a day again in a directory of its own, which is removed."""
     root = config.find_root(None)
     script = root.path / config.read_queue(root.queue(queue)).script
     work = root.spark / "days" / queue / f"{day}.work"
     files.make_dir(work)
     os.chdir(work)
     try:
-        tell(f"done {run(Again(root=root, queue=queue, day=day, script=script), tell)}")
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - the end of a process
-        tell(f"failed {reason(error)}")
-        return 1
+        return run(Again(root=root, queue=queue, day=day, script=script), tell)
     finally:
         os.chdir("/")
         files.remove_dir(work)
-    return 0
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from rq.spark.targets import OURS
 
 Tables = Sequence[tuple[str, Sequence[Staged]]]  # where each is, and its files
 SCRIPT, DAY, CALLS, REMOVES = "script", "day", "calls", "removes"  # of a decision
+MARKS = "marks"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,9 +87,13 @@ def _take(removal: Removal) -> None:
         place.remove(removal.files)
 
 
-def note(queue: str, decided: Mapping[str, Any], tables: Tables) -> None:
+def note(queue: str, key: str, decided: Mapping[str, Any], tables: Tables) -> None:
     """Note which days have got rows by a decision that was carried out; by one of an
     older RQ, whose script is not known, none."""
+    noted = Days(config.find_root(None), queue)
+    if decided.get(MARKS):
+        noted.mark(decided[MARKS])
+        noted.settle(key)
     if not decided.get(SCRIPT):
         return
     day = decided.get(DAY, "")
@@ -101,7 +106,7 @@ def note(queue: str, decided: Mapping[str, Any], tables: Tables) -> None:
     )
     gone = [(entry["where"], entry["manifest"]) for entry in decided.get(REMOVES, ())]
     try:
-        Days(config.find_root(None), queue).note(batch, day, gone)
+        noted.note(batch, day, gone)
     except Damaged as error:
         if day:
             raise

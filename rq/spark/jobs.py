@@ -254,7 +254,7 @@ def _end(sender: sending.Sender, q: Work, pipe: Pipe) -> str | None:
     if not q.remaining:  # nothing to note a result beside, and nothing to tell
         return None
     origin = sending.origin(q.queue, q.batch_id, q.remaining)
-    wrote = q.writes.key if q.writes.tables else ""
+    wrote = q.writes.key if q.writes.is_any else ""
     prepared = sender.prepare(q.letters, q.remaining, origin, wrote)
     ids = [message.msg_id for message in q.remaining]
     q.writes.decide(origin, ids, day_files.of_script(pipe.job.digest, ids))

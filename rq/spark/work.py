@@ -8,10 +8,12 @@ import os
 import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from rq import names
 from rq.errors import BadInput
 from rq.message.table import PARAMS
 from rq.scripts.pipe import Verb
@@ -236,6 +238,18 @@ class Work:
             )
         tables = (parsed.rejects for parsed in self._parsed)
         return reduce(lambda rows, more: rows.unionByName(more), tables)
+
+    def since_last(self, name: str = "last") -> tuple[datetime | None, datetime]:
+        """Return from when to when an increment goes: from the end of that which the last
+        batch that succeeded has taken (None: none has) to now. Of one NAME a batch at a
+        time; if this one fails, the next begins where it did."""
+        if not names.is_queue_name(name):
+            raise BadInput(
+                f"q.since_last: {name!r:.60} is no name: letters, digits, - _"
+            )
+        before, now = self.writes.since(name)
+        begin = None if before is None else datetime.fromtimestamp(before, UTC)
+        return begin, datetime.fromtimestamp(now, UTC)
 
     # ---- expecting
 

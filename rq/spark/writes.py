@@ -95,9 +95,13 @@ class Writes:
         self._name = f"{queue}-{batch_id}-{self.key[:8]}"  # how its files begin
         self._stages: list[Stage] = []
         self._lock: int | None = None
+        self._marks: dict[str, float] = {}  # up to when increments are taken
+        self._mark_locks: list[int] = []
 
     def close(self) -> None:
         """Remove what was not decided, as far as that can be."""
+        while self._mark_locks:
+            os.close(self._mark_locks.pop())
         lock, self._lock = self._lock, None
         if lock is None:
             return
@@ -137,6 +141,22 @@ class Writes:
         self.tables.append(table)
         return table
 
+    @property
+    def is_any(self) -> bool:
+        """Whether there is something to be decided."""
+        return bool(self.tables or self._marks)
+
+    def since(self, name: str) -> tuple[float | None, float]:
+        """Return up to when the increment of before was taken, None without one, and up
+        to when this one is, if it is decided; until then no other batch takes one."""
+        noted = Days(config.find_root(None), self._queue)
+        if name not in self._marks:
+            self._mark_locks.append(noted.lock_mark(name))
+            carry_out(self._queue)
+        before = noted.marked(name)
+        self._marks.setdefault(name, max(time.time(), before or 0.0))
+        return before, self._marks[name]
+
     def decide(
         self,
         origin: Mapping[str, Json],
@@ -146,8 +166,12 @@ class Writes:
         """From now on all tables are written, whatever happens; `origin`: what readers
         see of the messages that they are made of, `messages`: their ids, `about`: what
         it does to days (`day_files`)."""
-        if not self.tables:
+        if not self.is_any:
             return
+        if self._marks:
+            self._begin()
+            Days(config.find_root(None), self._queue).expect(self.key)
+            about = {**(about or {}), day_files.MARKS: self._marks}
         decision: _Decision = {
             "name": self._name,
             "from": origin,
@@ -159,7 +183,7 @@ class Writes:
 
     def publish(self) -> None:
         """Let all tables be seen. What is decided may be done again."""
-        if self.tables:
+        if self.is_any:
             _publish(self._own)
 
     @property
@@ -328,7 +352,7 @@ def _publish(own: Path) -> list[Table]:
             _let_be_seen(place, table, name, decided)
     # Days are those of files: what is in a log of Delta is replaced by its log alone.
     written = [(t.stage.where, t.files if t.plan is None else []) for t in tables]
-    day_files.note(queue, decided, written)
+    day_files.note(queue, own.name, decided, written)
     files.write_state(own / _DONE, {"time": time.time()})
     with contextlib.suppress(OSError):  # what no reader sees
         _discard([table.stage for table in tables])

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
+from pathlib import Path
 
 import duckdb as db
 import pytest
 from harness.checkout import CHECKOUT
 from harness.spark_jobs import HEAD
+from harness.waiting import wait_until
 
 from rq import days
 from rq.config import files
@@ -241,6 +245,99 @@ def test_what_a_job_would_send_is_not_sent(two):
     assert two.again(MON).endswith("; 2 messages were not sent: a day is tables only")
 
 
+def test_a_batch_that_is_noted_once_more_does_not_come_back(two):
+    first = two.noted.inputs(MON)
+    two.code(tenfold)
+    two.again(MON)
+    for batch in first:  # as its message does that was killed before it was done
+        two.noted.note(batch)
+    two.again(MON)
+    assert two.rows() == NEW
+
+
+@pytest.mark.slow
+def test_a_day_is_made_again_on_spark(two, spark_env, monkeypatch):
+    for name, value in spark_env.items():
+        if name != "RQ_ROOT":
+            monkeypatch.setenv(name, value)
+    monkeypatch.setenv("RQ_SPARK_ENGINE", "spark")
+    two.code(tenfold)
+    words = [sys.executable, "-m", "rq.spark.again", "logs", MON]
+    (two.root.queue("logs").path / "config.json").write_text(
+        json.dumps({"script": str(two.script)})
+    )
+    path = os.pathsep.join([str(CHECKOUT), str(CHECKOUT / "test")])
+    env = {**os.environ, "PYTHONPATH": path}
+    ended = subprocess.run(words, env=env, check=False, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.endswith("done 4 rows of 4 messages in 2 batches\n")
+    assert two.rows() == NEW
+
+
+# ---- increments
+
+
+def increment(*, fails=False, killed=""):
+    """Take an increment as a batch does; return from when to when it goes."""
+    taken = writes.Writes("logs", "b")
+    with contextlib.closing(taken):
+        span = taken.since("last")
+        if not fails:
+            taken.decide({})
+        if not fails and not killed:
+            taken.publish()
+    return span
+
+
+def test_an_increment_begins_where_the_last_that_succeeded_has_ended(place):
+    before, first = increment()
+    assert before is None
+    assert increment(fails=True)[0] == first
+    begun, second = increment()
+    assert (begun, second > first) == (first, True)
+    # Decided, and killed before it was carried out: the next one knows of it.
+    begun, third = increment(killed="decided")
+    assert begun == second
+    assert increment()[0] == third
+    # A decision that is carried out once more puts nothing back.
+    place.noted.mark({"last": first})
+    assert place.noted.marked("last") > third
+
+
+def test_two_batches_do_not_take_one_increment(place):
+    taken = writes.Writes("logs", "b")
+    first = taken.since("last")
+    spans = []
+    other = threading.Thread(target=lambda: spans.append(increment()))
+    other.start()
+    wait_until(lambda: spans or "-> FLOCK" in Path("/proc/locks").read_text())
+    assert spans == []
+    taken.decide({})
+    taken.publish()
+    taken.close()
+    other.join()
+    assert spans[0][0] == first[1]
+
+
+def test_a_batch_that_only_sends_keeps_its_increment(place):
+    taken = writes.Writes("logs", "b")
+    taken.since("last")
+    assert taken.is_any
+    taken.decide({})
+    taken.close()
+    assert writes.finish("logs", taken.key) == []
+    assert place.noted.marked("last") is not None
+    assert place.noted.expected() == []
+
+
+def test_a_job_reads_its_increment_as_times(place):
+    place.code(lambda text: f"{text}    q.run('{{}} {{}}'.format(*q.since_last()))\n")
+    place.batch(place.message(f"{MON} 1"))
+    assert place.noted.marked("last") is not None
+    with pytest.raises(BadInput, match=r"q\.since_last: last: a day is made again of"):
+        place.again(MON)
+
+
 KILLED = """
 import os, signal, sys
 from pathlib import Path
@@ -290,6 +387,10 @@ def test_a_kill_at_any_step_leaves_the_day_old_or_new(two, point, is_decided):
     words = [sys.executable, "-c", KILLED, point, str(two.script)]
     ended = subprocess.run(words, env={**os.environ, "PYTHONPATH": path}, check=False)
     assert ended.returncode == -signal.SIGKILL
+    query = f"SELECT CAST(n AS INT) FROM read_parquet('{two.out}/day={MON}/*.parquet')"
+    if any(two.out.glob(f"day={MON}/*.parquet")):  # no row is seen twice
+        numbers = {n for (n,) in db.connect().execute(query).fetchall()}
+        assert numbers <= {1, 2, 3, 4} or numbers <= {10, 20, 30, 40}
     # Whatever of this queue writes next carries out what was decided.
     writes.carry_out("logs")
     assert two.rows() == (NEW if is_decided else ALL)
