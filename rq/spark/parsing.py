@@ -45,6 +45,8 @@ REQUEST = (
     r"^(?P<method>[A-Za-z][A-Za-z-]*) (?P<url>[^\n]*?)"
     r"(?: (?P<protocol>HTTP/[0-9]+(?:\.[0-9]+)?))? ?\z"
 )
+_MARK = "\x1e"  # between the parts of a line
+_PARTS, _ODD_PARTS = "_rq_parts", "_rq_odd_parts"  # columns beside lines
 FLAG = "malformed"  # the column of the forms above that says so
 # What is escaped comes first: it begins no group.
 _NAMED = re.compile(r"\\.|\(\?P<(?P<group>\w+)>|\(\?P=(?P<again>\w+)\)", re.DOTALL)
@@ -66,40 +68,80 @@ def split(
     from pyspark.sql import functions
 
     expression = FORMS.get(form, form)
-    pattern = _by_number(expression, names(expression))
-    _demand(lines.sparkSession, pattern, expression)
-    line = functions.col("line")
-    fits, malformed = line.rlike(pattern), functions.lit(False)
-    columns = _groups(line, expression)
+    _demand(lines.sparkSession, expression)
+    apart = lines.withColumn(_PARTS, _taken_apart(functions.col("line"), expression))
+    fits, malformed = _does_fit(_PARTS), functions.lit(False)
+    columns = _parts_of(_PARTS, expression)
     if form in FORMS:
-        malformed = ~fits & line.rlike(_by_number(MALFORMED[form], {}))
-        columns = _either(columns, _of_malformed(line, MALFORMED[form]))
+        odd = _taken_apart(functions.col("line"), MALFORMED[form])
+        apart = apart.withColumn(_ODD_PARTS, functions.when(~fits, odd))
+        malformed = _does_fit(_ODD_PARTS)
+        columns = _either(columns, _of_malformed(MALFORMED[form]))
     kept = [name for name in KEPT if name in lines.columns]
-    counted = expectations.marked(lines, fits, malformed)
+    counted = expectations.marked(apart, fits, malformed)
     table = expectations.fitting(counted.observed).select(
         *kept, *(column.alias(name) for name, column in columns.items())
     )
-    rejects = expectations.rejected(counted.observed)
+    rejects = expectations.rejected(counted.observed).drop(_PARTS, _ODD_PARTS)
     return table, Parsed(form, rejects, counted, most_rejects, form in FORMS)
 
 
-def _groups(text: Column, expression: str) -> dict[str, Column]:
-    """Return what the groups of an expression have taken of a text."""
+# Spark has no function that gives all groups of a match: `regexp_extract` looks for it
+# anew for each of them. So the match, and what follows it, is replaced by its groups, and
+# that is cut where a mark stands which a line holds hardly ever; if it does, its groups are
+# taken one by one.
+
+
+def _taken_apart(text: Column, expression: str) -> Column:
+    """Return an array of a text: what comes before the match of an expression, and what
+    its named groups have taken; of a text that does not match something alone."""
     from pyspark.sql import functions
 
     groups = names(expression)
-    pattern = _by_number(expression, groups)
-    return {
-        name: functions.regexp_extract(text, pattern, index)
-        for name, index in groups.items()
-    }
+    pattern, numbers = _by_number(expression, groups), groups.values()
+    replaced = functions.regexp_replace(
+        text,
+        functions.lit(_and_rest(pattern, expression)),
+        functions.lit("".join(f"{_MARK}${number}" for number in numbers)),
+    )
+    singly = functions.array(
+        functions.lit(""),
+        *(functions.regexp_extract(text, pattern, number) for number in numbers),
+    )
+    none = functions.array(functions.lit(""))
+    return functions.when(
+        text.contains(_MARK),
+        functions.when(text.rlike(pattern), singly).otherwise(none),
+    ).otherwise(functions.split(replaced, _MARK))
 
 
-def _of_malformed(line: Column, expression: str) -> dict[str, Column]:
+def _and_rest(pattern: str, expression: str) -> str:
+    """Return an expression that takes all that follows, too."""
+    # A comment may stand at the end of a verbose one.
+    end = "\n" if re.compile(expression).flags & re.VERBOSE else ""
+    return rf"(?:{pattern}{end})[\s\S]*"
+
+
+def _does_fit(name: str) -> Column:
+    """Whether a text was matched of which a column has the parts."""
+    from pyspark.sql import functions
+
+    return functions.coalesce(functions.size(name) > 1, functions.lit(False))
+
+
+def _parts_of(name: str, expression: str) -> dict[str, Column]:
+    """Return what the groups of an expression have taken, of a column of parts."""
+    from pyspark.sql import functions
+
+    groups = enumerate(names(expression), 1)
+    return {group: functions.get(name, functions.lit(n)) for n, group in groups}
+
+
+def _of_malformed(expression: str) -> dict[str, Column]:
     """Return what is known of a malformed line; null is what is not."""
     from pyspark.sql import functions
 
-    columns = _groups(line, expression)
+    columns = _parts_of(_ODD_PARTS, expression)
     request, pattern = columns.pop("request"), _by_number(REQUEST, {})
     for index, name in enumerate(REQUEST_PARTS, 1):
         columns[name] = functions.regexp_extract(request, pattern, index)
@@ -140,11 +182,12 @@ def _by_number(expression: str, names: dict[str, int]) -> str:
     return _NAMED.sub(plain, expression)
 
 
-def _demand(session: SparkSession, pattern: str, expression: str) -> None:
-    """Raise BadInput unless Java can use a pattern: an action would not name it."""
+def _demand(session: SparkSession, expression: str) -> None:
+    """Raise BadInput unless Java can use an expression: an action would not name it."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
+    pattern = _by_number(expression, names(expression))
     try:
         session._jvm.java.util.regex.Pattern.compile(pattern)
     except (Py4JJavaError, PySparkException) as error:

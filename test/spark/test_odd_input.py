@@ -9,7 +9,7 @@ import pytest
 
 from rq.errors import BadInput
 from rq.scripts.pipe import Verb
-from rq.spark import bronze, literal, remote
+from rq.spark import bronze, functions, literal, remote
 from rq.spark.given import Given
 
 HEAD = "10.0.0.1 - - [02/Jan/2026:03:04:05 +0100]"
@@ -115,6 +115,29 @@ def test_an_expression_of_ones_own_knows_no_malformed_lines(give, on_each):
 
     for ended in on_each(job, [give("m", "log", b"x\na b\n")]):
         assert ended.counted == {"rejected": 1, "malformed": None}
+
+
+def test_groups_are_taken_of_a_line_with_any_signs_and_of_its_first_match(
+    give, on_each
+):
+    data = "x a=1 b=\x1e a=2 b=3\nx a=1 b=2 a=3 b=4\na=5 b=$1\\\n\x1e\nno\na= b=\n"
+    form = r" ?a=(?P<a>(\d)*) b=(?P<b>\S*|\x1e)"
+    verbose = r"(?x)\x20?a=(?P<a>(\d)*)\x20b=(?P<b>\S*|\x1e) # only Java knows such"
+
+    def job(q):
+        is_spark = q.tables.engine == functions.SPARK
+        rows = (
+            q.parse(q.lines(), verbose if is_spark else form)
+            .orderBy("lineno")
+            .collect()
+        )
+        q.kept = [(row["lineno"], row["a"], row["b"]) for row in rows]
+
+    for q in on_each(job, [give("m", "log", data.encode())]):
+        assert q.kept == [
+            *((1, "1", "\x1e"), (2, "1", "2"), (3, "5", "$1\\"), (6, "", "")),
+        ]
+        assert q.counted == {"rejected": 2, "malformed": None}
 
 
 # ---- names of files
