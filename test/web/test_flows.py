@@ -1,6 +1,7 @@
 """Flows over HTTP and on the command line: who may send and see what of them."""
 
 import json
+import time
 
 import pytest
 from harness.cli import rq
@@ -234,6 +235,27 @@ def test_a_list_tells_when_a_flow_was_sent_and_by_whom(web):
     page = web.page("/flows", **web.asks["viewer"])
     assert "token:producer" in page
     assert f'data-when="{int(row["sent"])}"' in page
+
+
+def test_the_page_tells_where_a_message_was_moved_and_how_far_one_is(stage, web):
+    says = f'echo "run 12 of 40 files" >&3; {GO}'
+    msg_id = sent(
+        web, [node("moved", due=time.time() + 3600), node("runs", param2=says)]
+    )
+    wait_until(lambda: shown(web, msg_id).json["is_begun"])
+    was = shown(web, msg_id).json["nodes"][0]["msg_id"]
+    stage.work.ok("move_message", {"msg_id": was, "to": "other", "who": "ann"})
+    wait_until(lambda: "was" in shown(web, msg_id).json["nodes"][0])
+    wait_until(lambda: "text" in shown(web, msg_id).json["nodes"][1])
+    page = web.page(f"/flows/{msg_id}", **web.asks["viewer"])
+    assert f'was <a href="/q/work/{was}">' in page
+    assert 'width="44.4"' in page  # of the bar in the graph
+    assert "12 of 40 files" in page
+    hidden = shown(web, msg_id, "of work").json["nodes"]
+    assert [each["name"] for each in hidden] == ["#1", "runs"]
+    lines = rq("flow", "show", msg_id, root=stage.root.path).stdout
+    assert f"(was work/{was})" in lines
+    assert post(web, f"{API}/{msg_id}/cancel", {}, "operator").json["changed"] == 2
 
 
 @pytest.mark.parametrize("who", ["viewer", "worker", "sees other"])
