@@ -44,10 +44,21 @@ class Family:
     def strangers(self) -> set[int] | None:
         """Return the children that live and that we did not start, and reap those that
         have ended; None where the kernel does not list children."""
+        if not self._scripts and _has_none():
+            return set()
         children = _children()
         if children is None:
             return None
         return {pid for pid in children - self._scripts if not _wait_for(pid)}
+
+
+def _has_none() -> bool:
+    """Whether this process has no child at all, by one question to the kernel."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return True
+    return False
 
 
 def _children() -> set[int] | None:

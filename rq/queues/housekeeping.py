@@ -106,17 +106,23 @@ class Housekeeping:
         what lies in new/ has been taken."""
         self.runner.look_at_script()
         self._look_at_files()
+        self.deposits.look()
+        self.owner.wake()
         await self.deposits.rest(PATIENCE)
 
+    def _glance_at_files(self) -> None:
+        """As `look`, now and then."""
+        self._look_at_files()
+        self.deposits.glance()
+        self.owner.wake()
+
     def _look_at_files(self) -> None:
-        """Look at the config, the admin files and new/."""
+        """Look at the config and the admin files."""
         owner = self.owner
         owner.admission.forget_admin()
         seen = _stamp(owner.queue.config)
         if seen != self._config_seen:
             self._reload(seen)
-        self.deposits.look()
-        owner.wake()
 
     def reload(self) -> None:
         """Read the config at once (SIGHUP)."""
@@ -153,7 +159,7 @@ class Housekeeping:
             self._look_at_place,
             self._watch_clocks,
             self.owner.spool.remove_again,
-            self._look_at_files,
+            self._glance_at_files,
             self.stall.look,
             self._connections.drop_silent,
             self.owner.spool.look_for_space,

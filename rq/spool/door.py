@@ -70,6 +70,7 @@ class Look:
 
     taken: int = 0  # deposits that will leave new/: messages, copies, refusals
     left: dict[str, str] = field(default_factory=dict)  # name: why it stays in new/
+    empty: bool = False  # nothing waited in new/ when it was listed
 
 
 async def adopt(keeper: Keeper, known_left: dict[str, str]) -> Look:
@@ -82,6 +83,7 @@ async def adopt(keeper: Keeper, known_left: dict[str, str]) -> Look:
     at_door = {entry.at_new for entry in spool.unsettled.values() if entry.at_new}
     place = os.fspath(spool.queue.path / "new")
     waiting = await keeper.aside(deposits.waiting, place, at_door, known_left)
+    look.empty = not waiting
     for at in range(0, len(waiting), BATCH):
         before = look.taken
         await _adopt_some(keeper, waiting[at : at + BATCH], look)
