@@ -13,7 +13,7 @@ import json
 import os
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
@@ -37,6 +37,7 @@ class Parked:
     at: float  # epoch seconds
     after: float  # seconds with nothing to do, after which it was parked
     wakes_at: float | None
+    boot: str  # of the machine
     journal: str
     seq: int
     socket: Stamp
@@ -96,6 +97,20 @@ def is_current(root: Root, name: str) -> bool:
     """Whether what a parked queue has left can be read, and all lies as it has left it."""
     parked = read(root.queue(name))
     return parked is not None and stamps(root, name) == parked.stamps
+
+
+def as_stopped(root: Root, name: str, boot: str) -> Parked | None:
+    """Return how a queue was parked when RQ stopped, if that still says all: its directories
+    are as it left them, and the machine has run since; None: it has to start."""
+    parked = read(root.queue(name))
+    if parked is None or parked.boot != boot:
+        return None
+    return parked if stamps(root, name) == parked.stamps else None
+
+
+def listens_anew(queue: QueueDir, parked: Parked) -> None:
+    """Note that the socket of a parked queue is another one; its lock is held."""
+    write(queue, replace(parked, socket=stamp(queue.socket)))
 
 
 def answer(root: Root, name: str, command: str) -> Answer | None:

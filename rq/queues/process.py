@@ -17,7 +17,7 @@ from rq import logs, zones  # noqa: F401
 from rq.config import files, parked
 from rq.errors import BadConfig, CannotRead, Damaged, DiskFailed, RQError
 from rq.layout import QueueDir, Root
-from rq.proc import collector, daemon, descriptors, turnlimit
+from rq.proc import collector, daemon, descriptors, processes, turnlimit
 from rq.queues.asking.asker import Asker
 from rq.queues.bulk.actions import Hands
 from rq.queues.bulk.worker import Worker
@@ -201,6 +201,7 @@ class Process:
             at=time.time(),
             after=self.idle.after or 0.0,
             wakes_at=self.idle.wakes_at,
+            boot=processes.boot_id(),
             journal=owner.spool.journal_id,
             seq=owner.spool.last_seq,
             socket=parked.stamp(owner.queue.socket),

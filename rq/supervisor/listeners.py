@@ -9,13 +9,21 @@ so that one that dies on the way leaves it for the next.
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
 import socket
+import time
 from collections.abc import Callable
 
-from rq.config import files
+from rq.config import files, parked
+from rq.errors import RQError
 from rq.layout import Root
-from rq.proc import descriptors
+from rq.logs import fields
+from rq.proc import descriptors, locks
+from rq.rpc import client
+from rq.supervisor.children import Process
 
+log = logging.getLogger(__name__)
 SHARE = 0.75  # of the descriptors that may be open; the others are for what runs
 
 
@@ -39,6 +47,28 @@ class Listeners:
         self.give_back(name)
         sock.setblocking(False)
         self._held[name] = sock
+
+    def listen_again(self, process: Process, boot: str) -> bool:
+        """Listen for a queue that was parked when RQ stopped, if that still says all;
+        False: it has to start."""
+        queue = self._root.queue(process.name)
+        left = parked.as_stopped(self._root, process.name, boot)
+        if left is None or not self.has_room:
+            return False
+        try:
+            if (lock := locks.lock(queue.lock)) is None:
+                return False
+            with os.fdopen(lock):
+                self.hold(process.name, client.listen(queue.socket))
+                parked.listens_anew(queue, left)
+        except (OSError, RQError) as error:
+            log.warning("%s", fields(queue=process.name, reason=error))
+            self.end(process.name)
+            return False
+        away = None if left.wakes_at is None else max(0.0, left.wakes_at - time.time())
+        process.parked(time.monotonic(), away)
+        self.watch(process.name)
+        return True
 
     def watch(self, name: str) -> None:
         """Wake a queue, which has ended, once a client connects."""

@@ -22,7 +22,7 @@ from rq.config import displaced, parked, trash
 from rq.config.begun import Begun
 from rq.errors import Refused, RQError
 from rq.layout import Root
-from rq.proc import locks
+from rq.proc import locks, processes
 from rq.supervisor import children, forks, handle
 from rq.supervisor.children import Kind, Process, Step
 from rq.supervisor.forks import Forks
@@ -404,6 +404,18 @@ class Minder:
         for name, held in zip(names, handles, strict=True):
             if held:
                 self._adopted(name, held)
+
+    def park_again(self) -> None:
+        """Let queues stay parked that were when RQ stopped, if nothing has happened since."""
+        boot = processes.boot_id()
+        for name, process in self.table.queues().items():
+            is_down = process.state is Child.DOWN and process.wanted
+            if (
+                is_down
+                and not self._is_held(name)
+                and (self._listeners.listen_again(process, boot))
+            ):
+                process.place = self._place_now(process)
 
     async def _adopt_late(self, name: str) -> None:
         """Adopt a process that owns a queue and that we did not start; it may be ending."""

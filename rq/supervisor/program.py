@@ -201,6 +201,7 @@ class _Program:
         for name in definitions.half_deleted(self._root):
             self._table.delete(name)
         self._minder.adopt()
+        self._minder.park_again()
         broker = _wants_broker(self._root)
         self._table.mind_helpers(self._settings, broker, self._without)
         server.start()

@@ -177,6 +177,7 @@ CHILD_TRANSITIONS: dict[tuple[Child, ChildEvent], Child] = {
     (Child.FATAL, ChildEvent.STOP): Child.DOWN,
     (Child.STOPPING, ChildEvent.EXIT): Child.DOWN,
     (Child.UP, ChildEvent.PARK): Child.PARKED,
+    (Child.DOWN, ChildEvent.PARK): Child.PARKED,  # it was when RQ stopped
     (Child.PARKED, ChildEvent.START): Child.STARTING,
     (Child.PARKED, ChildEvent.STOP): Child.DOWN,
 }

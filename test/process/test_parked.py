@@ -166,9 +166,15 @@ def test_the_supervisor_stops_and_starts_with_it(daemon):
     daemon.stop()
     assert not queue.socket.exists()
     daemon.start()
-    daemon.until_up("q")
+    assert state(daemon) == "PARKED"
+    assert parked.answer(daemon.root, "q", "ping") == ["pong"]
     send(daemon)
     until_done(daemon, 1)
+    until_parked(daemon)
+    daemon.stop()
+    (queue.path / "que" / "x").mkdir()  # a person edits it
+    daemon.start()
+    wait_until(lambda: state(daemon) in {"STARTING", "UP"}, LONG)
 
 
 @pytest.mark.slow
@@ -176,7 +182,6 @@ def test_a_supervisor_that_was_killed_leaves_queues_that_start(daemon):
     make_parked(daemon)
     daemon.crash()
     daemon.start()
-    daemon.until_up("q")
     send(daemon)
     until_done(daemon, 1)
 
