@@ -1,34 +1,116 @@
 """Random graphs of messages that wait for each other, in several queues whose processes are
 killed at named points, against a model: each runs exactly when the model says, never before
-those that it waits for, and none is forgotten."""
+those that it waits for, and none is forgotten. A killed owner has lost all hints.
+
+Meanwhile people let messages run, delete, edit and move them, also such as wait; folders are
+lost, and a queue comes back from a copy of its directory.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import random
+import shutil
 import time
+from dataclasses import dataclass, field
 
 import pytest
-from harness.after_model import (
-    DONE,
-    ERR,
-    FAILED,
-    NAMES,
-    NOT_NEEDED,
-    NOT_RUN,
-    POINTS,
-    SCRIPT,
-    WAITS,
-    Node,
-    fate,
-    graph,
-)
 from harness.queues import RunningQueue, kept, short
 from harness.waiting import wait_until
 
 from rq.errors import RQError
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
+
+SCRIPT = """#!/bin/sh
+echo "start $RQ_MSG_ID" >> "$RQ_ROOT/ran"
+case "$RQ_PARAM1" in
+done) word=done ;;
+err) word=err ;;
+mend) word=done; [ -e "$RQ_ROOT/mended" ] || word=err ;;
+esac
+[ $(( $$ % 3 )) != 0 ] || sleep 0.1
+echo "end $RQ_MSG_ID" >> "$RQ_ROOT/ran"
+echo "$word" >&3
+"""
+NAMES = ("t", "u", "v")
+LATE = range(3, 13, 2)  # those that wait until somebody does something
+POINTS = (
+    "journal:before-write",
+    "journal:written",
+    "make:before-msg",
+    "segment:before-link",
+    "recovery:before-retire",
+    "checkpoint:before-syncfs",
+    "index:before-rename",
+)
+DONE, ERR, NOT_RUN, NOT_NEEDED, FAILED, WAITS = (
+    "done", "said_err", "not_run", "not_needed", "after", "waits"
+)  # fmt: skip
+DELETED, LOST = "deleted", "lost"
+# What is done with messages that are due in the year 2096, and what becomes of them.
+DEEDS = ["run", "run", "move", "delete", "lose"]
+DECIDES = {
+    "run": ("run_message", DONE),
+    "move": ("run_message", DONE),
+    "delete": ("delete_message", DELETED),
+}
+
+
+@dataclass
+class Node:
+    queue: str
+    act: str
+    after: list[int]
+    rule: str
+    fail: str
+    place: str = ""
+    fate: str = WAITS
+    deed: str = ""
+    been: list[str] = field(default_factory=list)  # ids under which it was before
+
+
+def graph(chance: random.Random, number: int) -> list[Node]:
+    nodes: list[Node] = []
+    for at in range(number):
+        most = min(at, chance.choice([0, 1, 1, 2, 3, 6]))
+        if at in LATE:
+            nodes.append(Node(chance.choice(NAMES), "late", [], "done", "hold"))
+            nodes[-1].deed = DEEDS[at % len(DEEDS)]
+            continue
+        nodes.append(
+            Node(
+                chance.choice(NAMES),
+                chance.choice(["done", "done", "done", "err", "mend"]),
+                chance.sample(range(at), most),
+                chance.choice(["done", "done", "ended", "failed"]),
+                chance.choice(["hold", "err", "cancel"]),
+            )
+        )
+    return nodes
+
+
+def fate(node: Node, nodes: list[Node], mended: bool) -> str:
+    """Return what becomes of a node, when those before it have their fates."""
+    fates = [nodes[at].fate for at in node.after]
+    bad = any(each in (ERR, FAILED, DELETED) for each in fates)
+    waits = WAITS in fates or LOST in fates
+    if node.act == "late":
+        return node.fate
+    runs = ERR if node.act == "err" or (node.act == "mend" and not mended) else DONE
+    if not fates:
+        return runs
+    if node.rule == "done":
+        if bad:
+            return {"hold": WAITS, "err": FAILED, "cancel": NOT_RUN}[node.fail]
+        if waits:
+            return WAITS
+        if NOT_RUN in fates:
+            return NOT_RUN
+        return NOT_NEEDED if NOT_NEEDED in fates else runs
+    if waits:
+        return WAITS
+    return runs if node.rule == "ended" or bad else NOT_NEEDED
 
 
 class World:
@@ -54,6 +136,17 @@ class World:
                 self.kills += 1
                 queue.start()
 
+    def stop(self) -> None:
+        """Stop all; one may be to die at a point that it passes now."""
+        self.heal()
+        for queue in self.queues.values():
+            while queue.stop() != 0:
+                queue.start()
+
+    def start(self) -> None:
+        for queue in self.queues.values():
+            queue.start()
+
     def ask(self, name: str, command: str, arg: object) -> object:
         """Ask until there is an answer."""
         end = time.monotonic() + 60
@@ -67,11 +160,26 @@ class World:
         raise AssertionError(f"{name} does not answer {command}")
 
     def stands(self, node: Node) -> str:
-        message = self.ask(node.queue, "get_message", {"msg_id": short(node.place)})
+        if node.fate in (DELETED, LOST):
+            return node.fate
+        message = self.message(node)
         if message["state"] in ("que", "run", "prep"):
             return WAITS
         result = message["result"]
         return NOT_RUN if result.get("outcome") == NOT_RUN else result["cause"]
+
+    def message(self, node: Node) -> dict:
+        """Return a message, which may go on elsewhere."""
+        while True:
+            queue, _, msg_id = node.place.partition("/")
+            message = self.ask(queue, "get_message", {"msg_id": msg_id})
+            place = message["result"].get("goes_on")
+            if place is None and message["state"] != "relayed":
+                return message
+            if place is not None:
+                node.been.append(short(node.place))
+                node.place = place
+            self.heal()  # else it may be on its way for ever
 
     def ran(self) -> list[str]:
         path = self.root / "ran"
@@ -80,6 +188,8 @@ class World:
 
 def sent(world: World, node: Node, nodes: list[Node], at: int) -> None:
     fields = {"dest": node.queue, "param1": node.act, "_key": f"node/{at}"}
+    if node.act == "late":
+        fields |= {"param1": "done", "due": 4e9}
     if node.after:
         fields["after"] = [nodes[before].place for before in node.after]
         fields |= {"after_rule": node.rule, "after_fail": node.fail}
@@ -122,11 +232,72 @@ def test_each_message_runs_when_the_model_says(tmp_path, seed):
             node.fate = fate(node, nodes, mended=False)
         settled(world, nodes, harm=True)
         check_order(world, nodes)
+        act(world, nodes)
+        settled(world, nodes, harm=True)
+        check_order(world, nodes)
         mend(world, nodes)
         settled(world, nodes, harm=True)
         check_order(world, nodes)
-        world.heal()
+        world.stop()
+        world.start()
     assert world.kills >= 1  # how many more is chance
+
+
+def act(world: World, nodes: list[Node]) -> None:
+    """Do with late messages what is to be done with each, mend some that failed by an edit,
+    and move some that wait."""
+    lose(world, [node for node in nodes if node.deed == "lose"])
+    for node in nodes:
+        if node.fate == WAITS and (
+            node.deed == "move" or (node.after and chosen(world))
+        ):
+            move(world, node)
+        if node.deed in DECIDES:
+            command, node.fate = DECIDES[node.deed]
+            do(world, node, command)
+        elif node.fate == ERR and node.act == "err" and chosen(world):
+            do(world, node, "edit_message", changes={"param1": "done"})
+            node.fate = DONE
+        elif node.fate == WAITS:
+            node.fate = fate(node, nodes, mended=False)
+        if chosen(world):
+            world.harm()
+
+
+def do(world: World, node: Node, command: str, **more: object) -> None:
+    """Do something with a message; that it was done already, and not answered, is no
+    failure."""
+    queue, msg_id = node.place.split("/")
+    with contextlib.suppress(AssertionError):
+        world.ask(queue, command, {"msg_id": msg_id, "who": "ann", **more})
+
+
+def move(world: World, node: Node) -> None:
+    """Move a message that waits, and follow it."""
+    queue = node.place.partition("/")[0]
+    other = NAMES[(NAMES.index(queue) + 1) % len(NAMES)]
+    do(world, node, "move_message", to=other)
+    world.message(node)
+
+
+def chosen(world: World) -> bool:
+    return world.chance.random() < 0.3
+
+
+def lose(world: World, nodes: list[Node]) -> None:
+    """Stop all, take folders away, and bring one queue back from a copy of itself."""
+    world.stop()
+    for node in nodes:
+        queue, msg_id = node.place.split("/")
+        shutil.rmtree(world.queues[queue].dir.path / "que" / msg_id)
+        node.fate = LOST
+    path = world.queues["u"].dir.path
+    shutil.copytree(path, path.parent / "aside", symlinks=True)
+    shutil.rmtree(path)
+    (path.parent / "aside").rename(path)
+    world.start()
+    with contextlib.suppress(AssertionError):  # not every file system tells it apart
+        world.ask("u", "restore", {"as": "same"})
 
 
 def mend(world: World, nodes: list[Node]) -> None:
@@ -135,9 +306,7 @@ def mend(world: World, nodes: list[Node]) -> None:
     (world.root / "mended").touch()
     for node in nodes:
         if node.fate == ERR and node.act == "mend":
-            arg = {"msg_id": short(node.place), "who": "ann"}
-            with contextlib.suppress(AssertionError):  # it was done, and not answered
-                world.ask(node.queue, "retry_message", arg)
+            do(world, node, "retry_message")
             node.fate = DONE
         elif node.fate == WAITS:
             node.fate = fate(node, nodes, mended=True)
@@ -153,8 +322,10 @@ def check_order(world: World, nodes: list[Node]) -> None:
         (starts if word == "start" else ends).setdefault(msg_id, at)
     for node in nodes:
         start = starts.get(short(node.place))
-        if node.fate in (WAITS, NOT_RUN, NOT_NEEDED, FAILED):
+        if node.fate in (WAITS, LOST, DELETED, NOT_RUN, NOT_NEEDED, FAILED):
             assert start is None, node
         for before in node.after if start is not None else ():
-            if nodes[before].fate in (DONE, ERR):
-                assert ends[short(nodes[before].place)] < start, (node, nodes[before])
+            ids = {short(nodes[before].place), *nodes[before].been}
+            if nodes[before].fate in (DONE, ERR) and ids & ends.keys():
+                first = min(ends[each] for each in ids & ends.keys())
+                assert first < start, (node, nodes[before])
