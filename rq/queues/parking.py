@@ -195,7 +195,7 @@ class Idle:
         seen = self._rooms.owner.spool.last_seq, self._rooms.connections.requests
         now, soon = time.monotonic(), time.time() + min(SOON, 2 * after)
         is_busy = self.wakes_at is not None and self.wakes_at < soon
-        # Chores that go on for a moment put it off, and are no reason to wait anew.
+        # Chores that go on for a moment put it off, and are no reason to wait longer.
         if seen != self._seen or (is_busy and room != CHORES):
             self._seen, self._since = seen, now
         return not is_busy and now - self._since >= after

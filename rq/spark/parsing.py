@@ -87,7 +87,7 @@ def split(
 
 
 # Spark has no function that gives all groups of a match: `regexp_extract` looks for it
-# anew for each of them. So the match, and what follows it, is replaced by its groups, and
+# once more for each of them. So the match, and what follows it, is replaced by its groups, and
 # that is cut where a mark stands which a line holds hardly ever; if it does, its groups are
 # taken one by one.
 

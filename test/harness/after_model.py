@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from collections.abc import Container
+from dataclasses import dataclass, field
 
 SCRIPT = """#!/bin/sh
 echo "start $RQ_MSG_ID" >> "$RQ_ROOT/ran"
@@ -29,6 +30,9 @@ POINTS = (
 DONE, ERR, NOT_RUN, NOT_NEEDED, FAILED, WAITS = (
     "done", "said_err", "not_run", "not_needed", "after", "waits"
 )  # fmt: skip
+DELETED, LOST = "deleted", "lost"
+# What people do with messages that are due in the year 2096.
+DEEDS = ["run", "run", "move", "delete", "lose"]
 
 
 @dataclass
@@ -40,12 +44,20 @@ class Node:
     fail: str
     place: str = ""
     fate: str = WAITS
+    deed: str = ""
+    been: list[str] = field(default_factory=list)  # ids under which it was before
 
 
-def graph(chance: random.Random, number: int) -> list[Node]:
+def graph(chance: random.Random, number: int, late: Container[int] = ()) -> list[Node]:
+    """Return nodes of which each waits for some before it; those at the places `late`
+    wait until a person does something with them."""
     nodes: list[Node] = []
     for at in range(number):
         most = min(at, chance.choice([0, 1, 1, 2, 3, 6]))
+        if at in late:
+            nodes.append(Node(chance.choice(NAMES), "late", [], "done", "hold"))
+            nodes[-1].deed = DEEDS[at % len(DEEDS)]
+            continue
         nodes.append(
             Node(
                 chance.choice(NAMES),
@@ -61,8 +73,10 @@ def graph(chance: random.Random, number: int) -> list[Node]:
 def fate(node: Node, nodes: list[Node], mended: bool) -> str:
     """Return what becomes of a node, when those before it have their fates."""
     fates = [nodes[at].fate for at in node.after]
-    bad = any(each in (ERR, FAILED) for each in fates)
-    waits = WAITS in fates
+    bad = any(each in (ERR, FAILED, DELETED) for each in fates)
+    waits = WAITS in fates or LOST in fates
+    if node.act == "late":
+        return node.fate
     runs = ERR if node.act == "err" or (node.act == "mend" and not mended) else DONE
     if not fates:
         return runs

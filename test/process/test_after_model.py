@@ -12,9 +12,24 @@ import contextlib
 import random
 import shutil
 import time
-from dataclasses import dataclass, field
 
 import pytest
+from harness.after_model import (
+    DELETED,
+    DONE,
+    ERR,
+    FAILED,
+    LOST,
+    NAMES,
+    NOT_NEEDED,
+    NOT_RUN,
+    POINTS,
+    SCRIPT,
+    WAITS,
+    Node,
+    fate,
+    graph,
+)
 from harness.queues import RunningQueue, kept, short
 from harness.waiting import wait_until
 
@@ -22,95 +37,13 @@ from rq.errors import RQError
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
-SCRIPT = """#!/bin/sh
-echo "start $RQ_MSG_ID" >> "$RQ_ROOT/ran"
-case "$RQ_PARAM1" in
-done) word=done ;;
-err) word=err ;;
-mend) word=done; [ -e "$RQ_ROOT/mended" ] || word=err ;;
-esac
-[ $(( $$ % 3 )) != 0 ] || sleep 0.1
-echo "end $RQ_MSG_ID" >> "$RQ_ROOT/ran"
-echo "$word" >&3
-"""
-NAMES = ("t", "u", "v")
-LATE = range(3, 13, 2)  # those that wait until somebody does something
-POINTS = (
-    "journal:before-write",
-    "journal:written",
-    "make:before-msg",
-    "segment:before-link",
-    "recovery:before-retire",
-    "checkpoint:before-syncfs",
-    "index:before-rename",
-)
-DONE, ERR, NOT_RUN, NOT_NEEDED, FAILED, WAITS = (
-    "done", "said_err", "not_run", "not_needed", "after", "waits"
-)  # fmt: skip
-DELETED, LOST = "deleted", "lost"
-# What is done with messages that are due in the year 2096, and what becomes of them.
-DEEDS = ["run", "run", "move", "delete", "lose"]
+LATE = range(3, 13, 2)  # those that wait until a person does something
+# What becomes of a late message by what is done with it.
 DECIDES = {
     "run": ("run_message", DONE),
     "move": ("run_message", DONE),
     "delete": ("delete_message", DELETED),
 }
-
-
-@dataclass
-class Node:
-    queue: str
-    act: str
-    after: list[int]
-    rule: str
-    fail: str
-    place: str = ""
-    fate: str = WAITS
-    deed: str = ""
-    been: list[str] = field(default_factory=list)  # ids under which it was before
-
-
-def graph(chance: random.Random, number: int) -> list[Node]:
-    nodes: list[Node] = []
-    for at in range(number):
-        most = min(at, chance.choice([0, 1, 1, 2, 3, 6]))
-        if at in LATE:
-            nodes.append(Node(chance.choice(NAMES), "late", [], "done", "hold"))
-            nodes[-1].deed = DEEDS[at % len(DEEDS)]
-            continue
-        nodes.append(
-            Node(
-                chance.choice(NAMES),
-                chance.choice(["done", "done", "done", "err", "mend"]),
-                chance.sample(range(at), most),
-                chance.choice(["done", "done", "ended", "failed"]),
-                chance.choice(["hold", "err", "cancel"]),
-            )
-        )
-    return nodes
-
-
-def fate(node: Node, nodes: list[Node], mended: bool) -> str:
-    """Return what becomes of a node, when those before it have their fates."""
-    fates = [nodes[at].fate for at in node.after]
-    bad = any(each in (ERR, FAILED, DELETED) for each in fates)
-    waits = WAITS in fates or LOST in fates
-    if node.act == "late":
-        return node.fate
-    runs = ERR if node.act == "err" or (node.act == "mend" and not mended) else DONE
-    if not fates:
-        return runs
-    if node.rule == "done":
-        if bad:
-            return {"hold": WAITS, "err": FAILED, "cancel": NOT_RUN}[node.fail]
-        if waits:
-            return WAITS
-        if NOT_RUN in fates:
-            return NOT_RUN
-        return NOT_NEEDED if NOT_NEEDED in fates else runs
-    if waits:
-        return WAITS
-    return runs if node.rule == "ended" or bad else NOT_NEEDED
 
 
 class World:
@@ -219,7 +152,7 @@ def settled(world: World, nodes: list[Node], harm: bool) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_each_message_runs_when_the_model_says(tmp_path, seed):
     chance = random.Random(seed)
-    nodes = graph(chance, 30)
+    nodes = graph(chance, 30, LATE)
     world = World(tmp_path, chance)
     with contextlib.ExitStack() as stack:
         for queue in world.queues.values():

@@ -64,7 +64,7 @@ def states(queue):
 
 
 def change(queue, old, new):
-    """Write the script anew."""
+    """Write the script again."""
     script = queue.root.path / "logs.script"
     script.write_text(script.read_text().replace(old, new))
 
