@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
-from rq import config
+from rq import __version__, config
 from rq.config import files
 from rq.errors import BadConfig
 from rq.files import durable
@@ -43,6 +43,7 @@ class Parked:
     socket: Stamp
     stamps: Mapping[str, Stamp]
     answers: Mapping[str, Answer]  # by the words of commands
+    version: str = __version__  # of RQ: another one may answer otherwise
 
 
 def write(queue: QueueDir, parked: Parked) -> None:
@@ -65,13 +66,19 @@ def hand_over(
 def read(queue: QueueDir) -> Parked | None:
     """Return what a queue has left; None: nothing that can be used."""
     try:
-        return Parked(**cast(Any, config.read_json(queue.parked)))
+        parked = Parked(**cast(Any, config.read_json(queue.parked)))
     except (BadConfig, TypeError):
         return None
+    return parked if parked.version == __version__ else None
+
+
+def wakes() -> None:
+    """Pass the moment before a queue that was parked says that it serves."""
+    durable.crash_point("park:woken")
 
 
 def forget(queue: QueueDir) -> None:
-    """Let it be read no more: a process owns the queue."""
+    """Let it be read no more: a process owns the queue, and serves."""
     with contextlib.suppress(OSError):
         files.remove_name(queue.parked)
 
@@ -96,7 +103,19 @@ def stamp(path: Path) -> Stamp:
 def is_current(root: Root, name: str) -> bool:
     """Whether what a parked queue has left can be read, and all lies as it has left it."""
     parked = read(root.queue(name))
-    return parked is not None and stamps(root, name) == parked.stamps
+    return parked is not None and _is_as_left(root, name, parked)
+
+
+def _is_as_left(root: Root, name: str, parked: Parked) -> bool:
+    """Whether all lies as a queue has left it, and nothing in new/: what came there just
+    before it noted how that looks was not taken, and is in its stamp."""
+    if stamps(root, name) != parked.stamps:
+        return False
+    try:
+        with os.scandir(root.queue(name).path / "new") as there:
+            return next(there, None) is None
+    except OSError:
+        return False
 
 
 def as_stopped(root: Root, name: str, boot: str) -> Parked | None:
@@ -105,7 +124,7 @@ def as_stopped(root: Root, name: str, boot: str) -> Parked | None:
     parked = read(root.queue(name))
     if parked is None or parked.boot != boot:
         return None
-    return parked if stamps(root, name) == parked.stamps else None
+    return parked if _is_as_left(root, name, parked) else None
 
 
 def listens_anew(queue: QueueDir, parked: Parked) -> None:
@@ -118,4 +137,4 @@ def answer(root: Root, name: str, command: str) -> Answer | None:
     parked = read(root.queue(name))
     if parked is None or command not in parked.answers:
         return None
-    return parked.answers[command] if stamps(root, name) == parked.stamps else None
+    return parked.answers[command] if _is_as_left(root, name, parked) else None

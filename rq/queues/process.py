@@ -372,7 +372,6 @@ async def _live(
     loop, queue = owner.loop, owner.queue
     runner = Runner(owner)
     process = Process(owner, runner, _listening(queue, listens), parent)
-    parked.forget(queue)
     loop.add_signal_handler(signal.SIGTERM, process.stop)
     loop.add_signal_handler(signal.SIGINT, process.stop)
     loop.add_signal_handler(signal.SIGHUP, process.housekeeping.reload)
@@ -393,7 +392,10 @@ async def _live(
         process.bulks.go_on()
     process.housekeeping.tick()
     collector.collect_young()
+    if listens is not None:
+        parked.wakes()
     parent.say("\n")
+    parked.forget(queue)  # not before: another start, with the same socket, needs it
     status = await process.loop.run()
     left = (queue.pid,) if process.is_parked else (queue.pid, queue.socket)
     for path in left:  # of this queue, wherever it lies by now

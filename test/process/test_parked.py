@@ -6,6 +6,7 @@ import os
 import shutil
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 from harness.supervisor import daemon_on
@@ -157,6 +158,20 @@ def test_what_is_not_asked_yet_keeps_its_process(daemon):
         assert daemon.child("q")["pid"] == pid
 
 
+def test_a_deposit_that_came_while_it_was_being_parked_starts_it(daemon):
+    queue = make_parked(daemon)
+    daemon.stop()
+    deposit = queue.path / "new" / "mine"
+    deposit.mkdir()
+    (deposit / "msg").write_text(json.dumps({"dest": "q"}))
+    left = parked.read(queue)  # as if it had come before the queue noted how all looks
+    parked.write(queue, replace(left, stamps=parked.stamps(daemon.root, "q")))
+    assert parked.answer(daemon.root, "q", "num_messages") is None
+    assert not parked.is_current(daemon.root, "q")
+    daemon.start()
+    until_done(daemon, 1)
+
+
 # ---- what a supervisor does with it
 
 
@@ -215,6 +230,16 @@ def test_who_holds_its_lock_is_waited_for_and_no_failure_counted(daemon):
     assert daemon.child("q")["restarts"] == 0
 
 
+def test_what_another_version_of_rq_has_left_is_not_believed(daemon):
+    queue = make_parked(daemon)
+    daemon.stop()
+    parked.write(queue, replace(parked.read(queue), version="3.9.9"))
+    assert parked.answer(daemon.root, "q", "detail") is None
+    daemon.start()
+    assert state(daemon) != "PARKED"
+    daemon.until_up("q")
+
+
 # ---- what a person does to its directory
 
 
@@ -270,3 +295,15 @@ def test_a_kill_on_the_way_loses_nothing(tmp_path, point):
         daemon.until_up("q")
         send(daemon)
         until_done(daemon, 2)
+
+
+@pytest.mark.slow
+def test_who_has_connected_waits_though_the_woken_process_is_killed(tmp_path):
+    with daemon_on(tmp_path / "root") as daemon:
+        daemon.env["RQ_CRASH_AT"] = "park:woken"
+        daemon.start()
+        queue = make_parked(daemon)
+        name = parked.stamp(queue.socket)
+        with client.connect(queue.socket, LONG):
+            wait_until(lambda: daemon.child("q")["restarts"] >= 2, LONG)
+            assert parked.stamp(queue.socket) == name  # each start serves it
