@@ -213,7 +213,8 @@ def _is_only_name(info: os.stat_result, fd: int, path: str, dir_fd: int) -> bool
     A second name may have been taken away between the opening and the look. The kernel
     counts a name less first and forgets it then, with its directory locked all the time;
     to list the directory waits for that. So a name that is there after the listing was
-    there when names were counted. A file that has no name any more was replaced.
+    there when names were counted. A file that has no name any more was replaced, before
+    the first look or since.
     """
     if info.st_nlink != 1:
         return info.st_nlink == 0
@@ -221,12 +222,18 @@ def _is_only_name(info: os.stat_result, fd: int, path: str, dir_fd: int) -> bool
         with parent(path, dir_fd) as (place, name):
             _wait_for_changes(place)
             named = os.stat(name, dir_fd=place, follow_symlinks=False)
+    except FileNotFoundError:
+        return _has_no_name(fd)
     except OSError as error:
         if is_busy(error):  # of its names nothing is known
             raise
         return False
     is_same = os.path.samestat(named, info) and named.st_nlink == 1
-    return is_same and not _lost_its_name(fd)
+    return (is_same and not _lost_its_name(fd)) or _has_no_name(fd)
+
+
+def _has_no_name(fd: int) -> bool:
+    return os.fstat(fd).st_nlink == 0
 
 
 def _wait_for_changes(place: int) -> None:

@@ -250,6 +250,30 @@ def test_a_hard_link_that_is_taken_away_while_rq_looks_is_not_trusted(way, place
         attacker.join()
 
 
+def test_a_file_that_is_replaced_while_rq_looks_is_not_said_to_have_two_names(
+    way, place
+):
+    top, fd = place
+    path, stop = top / "queue" / LOG, threading.Event()
+    path.write_bytes(b"ours")
+
+    def replace():
+        while not stop.is_set():
+            path.with_name("new").write_bytes(b"ours")
+            os.rename(path.with_name("new"), path)
+
+    owner = threading.Thread(target=replace, daemon=True)
+    owner.start()
+    try:
+        for _ in range(OPENINGS):
+            opened = beneath.open_plain(LOG, fd)
+            assert os.read(opened, 100) == b"ours"
+            os.close(opened)
+    finally:
+        stop.set()
+        owner.join()
+
+
 def deep(path, levels):
     """Make directories one in another, deeper than any path may be long."""
     at = os.open(path, os.O_RDONLY)

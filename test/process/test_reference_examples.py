@@ -224,8 +224,8 @@ def test_the_example_of_a_queues_command_is_one():
     assert found.to_json() == json.loads(text)
 
 
-def test_the_example_of_a_job_on_spark_is_python():
-    [text] = examples_of("python", "job")
+@pytest.mark.parametrize("text", examples_of("python", "job"))
+def test_the_example_of_a_job_on_spark_is_python(text):
     compile(text, "job", "exec")
 
 
