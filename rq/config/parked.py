@@ -12,6 +12,7 @@ import contextlib
 import json
 import os
 import socket
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -108,7 +109,10 @@ def is_current(root: Root, name: str) -> bool:
 
 def _is_as_left(root: Root, name: str, parked: Parked) -> bool:
     """Whether all lies as a queue has left it, and nothing in new/: what came there just
-    before it noted how that looks was not taken, and is in its stamp."""
+    before it noted how that looks was not taken, and is in its stamp. Nor is its time over:
+    the supervisor counts seconds, also when the clock of the machine is set, or it sleeps."""
+    if parked.wakes_at is not None and time.time() >= parked.wakes_at:
+        return False
     if stamps(root, name) != parked.stamps:
         return False
     try:

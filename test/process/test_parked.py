@@ -115,6 +115,17 @@ def test_a_message_that_becomes_due_starts_it(daemon):
     until_done(daemon, 1)
 
 
+def test_a_message_whose_due_a_clock_that_was_set_has_passed_starts_it(daemon):
+    queue = make_parked(daemon)
+    send(daemon, due=time.time() + 3600)
+    until_parked(daemon)
+    left = parked.read(queue)
+    assert left.wakes_at > time.time()
+    parked.write(queue, replace(left, wakes_at=time.time() - 1))
+    assert parked.answer(daemon.root, "q", "num_messages") is None
+    wait_until(lambda: not queue.parked.exists(), LONG)
+
+
 @pytest.mark.slow
 def test_a_message_that_is_due_soon_or_runs_keeps_its_process(daemon):
     script = daemon.root.path / "waits"
