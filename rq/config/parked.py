@@ -38,6 +38,7 @@ class Parked:
     at: float  # epoch seconds
     after: float  # seconds with nothing to do, after which it was parked
     wakes_at: float | None
+    retained_at: float  # epoch seconds: when old messages were looked for
     boot: str  # of the machine
     journal: str
     seq: int

@@ -40,6 +40,9 @@ PATIENCE = 2.0  # seconds that the command `wake` waits for the deposits in new/
 TICK = 5.0  # seconds between looks at files, at the latest
 HOUR = 3600.0
 SETTLED_IN = 60.0  # seconds from the start of a queue to its first hourly chores
+RETAINED = (
+    12 * HOUR
+)  # from when a parked queue looked for old messages to the next look
 _LOOKED_AT = 1000  # messages at work, the oldest, that a look for slow ones sees
 _UNREAD = (0, 0, 0)  # no file looks so: its content is read at the next look
 
@@ -84,6 +87,8 @@ class Housekeeping:
         self._clocks = (time.time(), time.monotonic())
         self._retaining: asyncio.Task[None] | None = None  # or counting again
         self._last_hourly = time.monotonic() - HOUR + SETTLED_IN
+        # Epoch seconds: when what is old was looked for, by this process or before it.
+        self.retained_at = time.time()
         self._trust = ClockTrust(owner.spool.seen, *self._clocks, HOUR)
         if not self._trust.holds(*self._clocks):
             away = (self._clocks[0] - owner.spool.seen) / HOUR
@@ -260,14 +265,24 @@ class Housekeeping:
             log.error("the journal could not be sealed: %s", error)
             return None
 
+    def go_on_from(self, retained_at: float) -> None:
+        """Take when a process before this one looked for what is old, which has parked its
+        queue. If that is long ago, this one looks before it has settled in: it may be
+        parked sooner, and so may each after it."""
+        now = time.time()
+        self.retained_at = min(retained_at, now)
+        if now - self.retained_at >= RETAINED:
+            self._last_hourly -= SETTLED_IN
+
     def _housekeep(self) -> None:
         now = time.monotonic()
         if now - self._last_hourly < HOUR or not self._believed():
             return
-        self._last_hourly = now
+        if self._retaining is not None and not self._retaining.done():
+            return  # it counts after the start, or removes since an hour
+        self._last_hourly, self.retained_at = now, time.time()
         self.expire()
-        if self._retaining is None or self._retaining.done():
-            self._retaining = self.owner.loop.create_task(self._retain())
+        self._retaining = self.owner.loop.create_task(self._retain())
 
     def count_again(self) -> None:
         """Count ended messages again, in the background: a start believes what was counted

@@ -21,7 +21,7 @@ from rq.config.notices import Matter
 from rq.config.parked import Parked
 from rq.queues.asking.asker import Asker
 from rq.queues.control.connections import Connections
-from rq.queues.housekeeping import HOUR, TICK, Housekeeping
+from rq.queues.housekeeping import HOUR, RETAINED, TICK, Housekeeping
 from rq.queues.leases.desk import Desk
 from rq.queues.maintenance.checkpoints import Checkpoints
 from rq.queues.owner.owner import Owner
@@ -30,7 +30,6 @@ from rq.words.states import HASHED, State
 NOW = 0.0
 SOON = 60.0  # seconds; what lies ahead so near is waited for
 SPREAD = 600  # seconds over which the hourly chores of all queues are spread
-RETAINED = 12 * 3600.0  # seconds between looks for old messages; retention counts days
 CHORES = "chores"
 LONGEST = 600.0  # seconds of nothing to do, of a queue that is woken often
 OFTEN = 4  # times that it had waited to be parked: woken sooner, it waits twice as long
@@ -116,11 +115,12 @@ def _notices(rooms: Rooms) -> float | None:
 
 
 def _retention(rooms: Rooms) -> float | None:
-    """What has ended, and what was prepared, is removed one day."""
+    """What has ended, and what was prepared, is removed one day. Once a look for it is
+    due the process stays until it was made, however seldom it has anything else to do."""
     spool = rooms.owner.spool
     ages = [*HASHED, State.DISMISSED, State.PREP]
     is_any = any(spool.counts.of(state) for state in ages)
-    return spool.clock() + RETAINED if is_any else None
+    return rooms.housekeeping.retained_at + RETAINED if is_any else None
 
 
 def _history(rooms: Rooms) -> float | None:

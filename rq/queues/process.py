@@ -104,7 +104,10 @@ class Process:
             housekeeping=self.housekeeping,
             connections=self._connections,
         )
-        self.idle = Idle(rooms, parked.read(owner.queue))
+        before = parked.read(owner.queue)
+        self.idle = Idle(rooms, before)
+        if before is not None:
+            self.housekeeping.go_on_from(before.retained_at)
         if parent.takes:
             self.housekeeping.others.append(self._park_if_idle)
 
@@ -201,6 +204,7 @@ class Process:
             at=time.time(),
             after=self.idle.after or 0.0,
             wakes_at=self.idle.wakes_at,
+            retained_at=self.housekeeping.retained_at,
             boot=processes.boot_id(),
             journal=owner.spool.journal_id,
             seq=owner.spool.last_seq,

@@ -229,7 +229,7 @@ class _Opening:
             _go_on_with_leases(opened.spool)
         opened.spool.commit()
         if opened.spool.last_seq == scan.last.seq:
-            opened.seq = scan.last.seq
+            opened.seq, opened.seen = scan.last.seq, opened.spool.seen
         self._clear(opened, scan, {process.msg_id for process in left})
         return opened
 

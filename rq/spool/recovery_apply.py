@@ -34,6 +34,11 @@ _log = logging.getLogger(__name__)
 _READERS = 16  # threads
 
 
+# Seconds for which the time last seen on disk may stay behind: days behind, a start would
+# take the clock to be wrong.
+_FRESH = 6 * 3600.0
+
+
 @dataclass(slots=True)
 class Opened:
     """A queue that is ready, with what its opening found."""
@@ -49,11 +54,14 @@ class Opened:
     reports: list[str] = field(default_factory=list)
     restored: str | None = None  # why a person must decide first
     seq: int = 0  # of the last event when it was ready
+    seen: float = 0.0  # and the last time that was believed
 
     @property
     def is_as_found(self) -> bool:
         """Whether nothing has happened since a clean stop, which still says all."""
-        return self.clean and self.trusted and self.spool.last_seq == self.seq > 0
+        is_fresh = self.spool.seen - self.seen < _FRESH
+        is_same = self.spool.last_seq == self.seq > 0
+        return self.clean and self.trusted and is_same and is_fresh
 
 
 def apply(opened: Opened, scan: Scan, lost: Cause) -> None:

@@ -127,6 +127,23 @@ def test_a_message_whose_due_a_clock_that_was_set_has_passed_starts_it(daemon):
 
 
 @pytest.mark.slow
+def test_old_messages_are_removed_by_a_queue_that_never_stays_for_long(daemon):
+    queue = make_parked(daemon, retention={"done": {"count": 1}})
+    for _ in range(3):
+        send(daemon)
+    until_done(daemon, 3)
+    until_parked(daemon)
+    left = parked.read(queue)
+    assert left.retained_at < left.wakes_at
+    parked.write(queue, replace(left, retained_at=left.retained_at - 86400))
+    daemon.ask_queue("q", "uptime")  # wakes it, and has nothing for it to do
+    until_done(daemon, 1)
+    until_parked(daemon)
+    assert parked.read(queue).retained_at > left.retained_at
+    assert not list((queue.path / "que").iterdir())
+
+
+@pytest.mark.slow
 def test_a_message_that_is_due_soon_or_runs_keeps_its_process(daemon):
     script = daemon.root.path / "waits"
     script.write_text("#!/bin/sh\nsleep 4\necho done >&3\n")
