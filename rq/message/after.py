@@ -14,12 +14,13 @@ may have ten thousand, and each of them may be named by a hundred thousand messa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from rq import names
 from rq.errors import BadInput, BadMessage
+from rq.words.nesting import Json
 
 MOST = 10_000  # predecessors of a message
 MOST_INLINE = 100  # of them in `msg`; more stand in a file of their own
@@ -244,6 +245,13 @@ def is_gate(place: str) -> bool:
     (True, False)
     """
     return queue_of(place) == GATES
+
+
+def only_result(rows: Sequence[Mapping[str, Json]]) -> Json:
+    """Return the result of the only predecessor, None if there are several: of what is
+    told of all, the row of a gate does not count, for each message of a flow has one."""
+    others = [row for row in rows if row.get("queue") != GATES]
+    return others[0].get("result") if len(others) == 1 else None
 
 
 def queue_of(place: str) -> str:

@@ -14,6 +14,7 @@ from typing import Protocol
 from rq.errors import NoRoom, NotKnown, NotPermitted, Refused, RQError
 from rq.layout import AFTER_FILE
 from rq.logs import fields
+from rq.message.after import only_result
 from rq.proc.spawn import Termination
 from rq.scripts.pipe import Verb
 from rq.work import folder as folders
@@ -193,7 +194,7 @@ def _of_others(attempt: Attempt) -> Mapping[str, str]:
     if not rows:
         return {}
     values = {"RQ_AFTER": f"{attempt.folder.path}/{AFTER_FILE}"}
-    result = rows[0].get("result") if len(rows) == 1 else None
+    result = only_result(rows)
     if isinstance(result, str) and "\0" not in result:
         values["RQ_PARENT_RESULT"] = result  # an environment holds no NUL
     return values

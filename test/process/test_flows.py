@@ -334,6 +334,18 @@ def test_a_script_lets_others_wait_for_its_own_message(stage):
         parse([node("a", "self")])
 
 
+def test_the_only_message_before_one_tells_it_its_result(stage):
+    """What sends the flow is waited for as well, and is no second one."""
+    tell = 'printf "%s|" "${RQ_PARENT_RESULT-none}" >> "$RQ_ROOT/results"'
+    messages = [
+        node("first", param2=f"{tell}; echo 'result 42' >&3"),
+        node("next", "first", param2=tell),
+        node("last", "first", "next", param2=tell),
+    ]
+    stage.until(stage.send(messages), "done")
+    assert (stage.root.path / "results").read_text() == "none|42|none|"
+
+
 def test_what_was_not_needed_is_told_so(stage):
     messages = [node("first"), node("mend", "first", after_rule="failed")]
     msg_id = stage.send(messages)

@@ -54,10 +54,11 @@ def test_a_script_is_told_of_those_that_its_message_waited_for(host, agent):
     agent.runs('cat "$RQ_AFTER"; echo "$RQ_PARENT_RESULT"; ls ..; ' + QUIET)
     token, plain = host.give(), host.give()
     row = {"id": "1", "queue": "t", "state": "done", "result": "42"}
-    host.waiting[0]["after"] = [row]
+    gate = {"id": "2", "queue": "flow", "state": "done"}  # of a flow, first of all
+    host.waiting[0]["after"] = [gate, row]
     assert agent.once().returncode == 0
-    line, rest = host.logs[token].split(b"\n", 1)
-    assert json.loads(line) == row
+    first, line, rest = host.logs[token].split(b"\n", 2)
+    assert (json.loads(first), json.loads(line)) == (gate, row)
     assert rest.split() == [b"42", b"after.jsonl", b"job", b"msg"]
     assert b"after" not in host.logs[plain]
     assert agent.folders() == []

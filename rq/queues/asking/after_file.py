@@ -19,7 +19,7 @@ from rq.access.roles import Principal, Role
 from rq.config.settings import RootConfig
 from rq.errors import RQError
 from rq.layout import AFTER_FILE, ATTACH, QueueDir, Root
-from rq.message.after import queue_of
+from rq.message.after import only_result, queue_of
 from rq.message.message import Message
 from rq.replies import Result
 from rq.spool import folders
@@ -78,7 +78,7 @@ def _principals(root: Root, config: RootConfig, by: str) -> Sequence[Principal] 
 def build(root: Root, message: Message, may: MayRead) -> AfterFile:
     """Return what the script of a message is told. Blocks."""
     rows = list(_rows(root, message, may))
-    result = rows[0].get("result") if len(rows) == 1 else None
+    result = only_result(rows)
     data = b"".join(orjson.dumps(row) + b"\n" for row in rows)
     return AfterFile(data, None if result is None else str(result))
 
