@@ -98,12 +98,15 @@ export class Client {
 
   /**
    * Send messages of which some wait for others, by `name` and `after`: all of them or none.
-   * With the same `key` it is the same flow.
-   * @param {Array<Message>} messages @param {{name?: string, key?: string}} options
+   * With the same `key` it is the same flow. A whole plan, with `messages` and perhaps
+   * `post_run_webhook`, will do, too.
+   * @param {Array<Message> | Message} messages @param {{name?: string, key?: string}} options
    * @returns {Promise<Sent>}
    */
   async sendFlow(messages, { name, key = chance() } = {}) {
-    const options = { body: JSON.stringify({ messages, name }), headers: typed("application/json", key) };
+    const plan = Array.isArray(messages) ? { messages } : { ...messages };
+    if (name) plan.name = name;
+    const options = { body: JSON.stringify(plan), headers: typed("application/json", key) };
     const { msg_id } = JSON.parse(await this.#ask("POST", "flows", options));
     return { msg_id, queue: "flow", joined: false };
   }

@@ -105,13 +105,15 @@ final class RQClient
 
     /**
      * Send messages of which some wait for others, by `name` and `after`: all of them or none.
-     * With the same `key` it is the same flow.
-     * @param list<array<string, mixed>> $messages
+     * With the same `key` it is the same flow. A whole plan, with `messages` and perhaps
+     * `post_run_webhook`, will do, too.
+     * @param array<mixed> $messages
      * @return array{msg_id: string, queue: string, joined: bool}
      */
     public function sendFlow(array $messages, ?string $name = null, ?string $key = null): array
     {
-        $body = self::json(["messages" => $messages] + ($name === null ? [] : ["name" => $name]));
+        $plan = array_is_list($messages) ? ["messages" => $messages] : $messages;
+        $body = self::json(($name === null ? [] : ["name" => $name]) + $plan);
         $headers = self::typed("application/json", $key ?? self::chance());
         return self::sent("flow", $this->asked("POST", "flows", $body, $headers)["msg_id"], false);
     }

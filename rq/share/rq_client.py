@@ -138,14 +138,17 @@ class Client:
 
     def send_flow(
         self,
-        messages: Iterable[Fields],
+        messages: Union[Iterable[Fields], Fields],
         *,
         name: Optional[str] = None,
         key: Optional[str] = None,
     ) -> Sent:
         """Send messages of which some wait for others, by `name` and `after`: all of them
-        or none. With the same `key` it is the same flow."""
-        plan = {"messages": list(messages), **({"name": name} if name else {})}
+        or none. With the same `key` it is the same flow. A whole plan, with `messages`
+        and perhaps `post_run_webhook`, will do, too."""
+        if not isinstance(messages, Mapping):
+            messages = {"messages": list(messages)}
+        plan = {**messages, **({"name": name} if name else {})}
         data = self._post("flows", plan, key or uuid.uuid4().hex)
         return Sent(data["msg_id"], "flow")
 

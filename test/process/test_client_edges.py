@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+from harness.receiver import receiver
+from harness.waiting import wait_until
 from process.test_clients import PROGRAMS, place, rq, run
 
 from rq.builtin.flow import door
@@ -151,6 +154,47 @@ echo "$(printf '%s' "$sums" | rq_field waits) $mark $failed $marks"
 @pytest.mark.parametrize("language", PROGRAMS)
 def test_a_flow_shows_its_progress_and_is_cancelled_while_it_runs(language, place, rq):
     assert run(language, CANCELLED[language], place, rq) == "1 failed 1 failed gone\n"
+
+
+# ---- a whole plan, of which a webhook tells
+
+WHOLE = {
+    "python": """
+import os, rq_client
+plan = [{"name": "pay", "dest": "greet", "param1": "Kim"}]
+whole = {"name": "order 4711", "post_run_webhook": [os.environ["HOOK"]], "messages": plan}
+print(rq_client.Client().send_flow(whole).msg_id)
+""",
+    "js": """
+import { Client } from "./rq_client.js";
+const messages = [{ name: "pay", dest: "greet", param1: "Kim" }];
+const whole = { name: "order 4711", post_run_webhook: [process.env.HOOK], messages };
+console.log((await new Client().sendFlow(whole)).msg_id);
+""",
+    "php": """<?php
+require "rq_client.php";
+$plan = [["name" => "pay", "dest" => "greet", "param1" => "Kim"]];
+$whole = ["name" => "order 4711", "post_run_webhook" => [getenv("HOOK")], "messages" => $plan];
+echo (new RQClient())->sendFlow($whole)["msg_id"], "\\n";
+""",
+    "sh": """
+. ./rq_client.sh
+rq_send_flow <<PLAN
+{"name": "order 4711", "post_run_webhook": ["$HOOK"],
+ "messages": [{"name": "pay", "dest": "greet", "param1": "Kim"}]}
+PLAN
+""",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("language", PROGRAMS)
+def test_a_whole_plan_is_sent_with_its_name_and_webhook(language, place, rq):
+    with receiver() as web:
+        flow = run(language, WHOLE[language], place, {**rq, "HOOK": web.url()}).strip()
+        wait_until(lambda: web.heard)
+    result = json.loads(json.loads(web.heard[0].body)["data"]["outcome"]["result"])
+    assert (result["flow"], result["name"]) == (flow, "order 4711")
 
 
 # ---- a token with an end of line
