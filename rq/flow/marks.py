@@ -94,7 +94,8 @@ def of_flow(state: str, counted: Mapping[Mark, int]) -> Mark:
         return Mark.UNSENT
     if sender is not Mark.DONE:
         return Mark.FAILED if sender is Mark.FAILED else Mark.GONE
-    return next((mark for mark, of in _OF_FLOW if counted.get(of)), Mark.DONE)
+    at_best = Mark.GONE if set(counted) == {Mark.GONE} else Mark.DONE
+    return next((mark for mark, of in _OF_FLOW if counted.get(of)), at_best)
 
 
 def has_ended(counted: Mapping[Mark, int]) -> bool:

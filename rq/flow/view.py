@@ -104,6 +104,8 @@ def _text(flow: Flow, mark: Mark, counted: Mapping[Mark, int]) -> str:
             f"it was not begun, and none of its messages ran{': ' if why else ''}{why}"
         )
     says = _SAYS.get(mark, "{sums}")
+    if mark is Mark.DONE and Mark.GONE in counted:
+        says = "{sums}"  # "all are done" would call what was cancelled done
     return says.format(sums=marks.in_words(counted), number=sum(counted.values()))
 
 

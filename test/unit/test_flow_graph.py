@@ -66,12 +66,19 @@ def plain(flow: FlowView, *, whole: bool = False) -> list[str]:
         ("done", ["done", "not_run"], Mark.NOT_RUN),
         ("done", ["done", "gone", "relayed"], Mark.DONE),
         ("done", ["done"], Mark.DONE),
+        ("done", ["gone"], Mark.GONE),
     ],
 )
 def test_a_flow_stands_as_its_messages_do(
     sender: str, states: list[str], mark: Mark
 ) -> None:
     assert seen_by_all(known(FAN, *states, sender=sender))["mark"] == mark
+
+
+def test_what_was_cancelled_is_not_called_done() -> None:
+    assert "gone" in seen_by_all(known(FAN, "gone"))["text"]
+    some = seen_by_all(known(FAN[:2], "done", "gone"))
+    assert (some["mark"], some["text"]) == (Mark.DONE, "1 done, 1 gone")
 
 
 def test_a_flow_that_was_not_begun_says_why() -> None:
