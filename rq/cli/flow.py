@@ -86,7 +86,7 @@ def _parser() -> argparse.ArgumentParser:
         dest="start",
         default="",
         metavar="NAME",
-        help="all, if it is not said",
+        help="send this one and all after it (all of the flow)",
     )
     retrying = kinds.add_parser("retry", help="run what failed again; the rest goes on")
     stopping = kinds.add_parser("cancel", help="end all of it that has not ended")

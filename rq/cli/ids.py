@@ -9,6 +9,7 @@ from rq.cli import place
 from rq.cli.owner import Reader
 from rq.errors import BadInput, NoSuchMessage
 from rq.layout import QueueDir, Root
+from rq.message.after import GATES
 
 _Target = tuple[str, str]  # queue, short id
 _BEGINNING_STATES = ("prep", "que", "run", "err")
@@ -31,13 +32,21 @@ def resolve(reader: Reader, text: str) -> _Target:
 
 
 def _in_named_queue(reader: Reader, text: str) -> _Target:
-    path = text.split("/q/", 1)[1] if "/q/" in text else text.removeprefix("q/")
-    queue, _, rest = path.partition("/")
+    queue, _, rest = _path(text).partition("/")
     place.queue_dir(reader.root, queue)
     bare = rest.partition("/")[0].removeprefix(".")
     if names.is_msg_id(bare):
         return queue, bare
     return _single(text, _by_beginning(reader.root, [queue], bare))
+
+
+def _path(text: str) -> str:
+    """Return QUEUE/ID and what follows; `/flows/ID` is where the web shows a flow."""
+    if "/q/" in text:
+        return text.split("/q/", 1)[1]
+    if "/flows/" in text:
+        return f"{GATES}/{text.split('/flows/', 1)[1]}"
+    return text.removeprefix("q/")
 
 
 def _by_beginning(root: Root, queues: list[str], text: str) -> list[_Target]:

@@ -253,7 +253,8 @@ def test_the_page_tells_where_a_message_was_moved_and_how_far_one_is(stage, web)
     assert "12 of 40 files" in page
     hidden = shown(web, msg_id, "of work").json["nodes"]
     assert [each["name"] for each in hidden] == ["#1", "runs"]
-    lines = rq("flow", "show", msg_id, root=stage.root.path).stdout
+    url = f"http://127.0.0.1/flows/{msg_id}"  # as `rq timer run` prints it
+    lines = rq("flow", "show", url, root=stage.root.path).stdout
     assert f"(was work/{was})" in lines
     assert post(web, f"{API}/{msg_id}/cancel", {}, "operator").json["changed"] == 2
 
