@@ -68,7 +68,8 @@ def split(
     from pyspark.sql import functions
 
     expression = FORMS.get(form, form)
-    _demand(lines.sparkSession, expression)
+    pattern = _by_number(expression, names(expression))
+    _demand(lines.sparkSession, pattern, expression)
     apart = lines.withColumn(_PARTS, _taken_apart(functions.col("line"), expression))
     fits, malformed = _does_fit(_PARTS), functions.lit(False)
     columns = _parts_of(_PARTS, expression)
@@ -182,12 +183,11 @@ def _by_number(expression: str, names: dict[str, int]) -> str:
     return _NAMED.sub(plain, expression)
 
 
-def _demand(session: SparkSession, expression: str) -> None:
+def _demand(session: SparkSession, pattern: str, expression: str) -> None:
     """Raise BadInput unless Java can use an expression: an action would not name it."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
-    pattern = _by_number(expression, names(expression))
     try:
         session._jvm.java.util.regex.Pattern.compile(pattern)
     except (Py4JJavaError, PySparkException) as error:

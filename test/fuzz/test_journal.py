@@ -7,6 +7,7 @@ import itertools
 import os
 import shutil
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import orjson
@@ -19,6 +20,7 @@ from hypothesis import strategies as st
 from rq.errors import Damaged
 from rq.journal import history, line
 from rq.spool import check, checkpoint, index
+from rq.spool.entry import Entry
 from rq.words.states import Event, State
 
 # Each of these opens a queue, with all its syncs.
@@ -196,9 +198,20 @@ def test_an_index_is_read_or_it_is_none(story, place, data):
     owner.open()
     owner.stop()
     good = owner.queue.index.read_bytes()
-    whole = index.read(owner.queue)
+    whole = content(index.read(owner.queue))
     owner.queue.index.write_bytes(data.draw(mangled(good)))
-    assert index.read(owner.queue) in (None, whole)
+    assert content(index.read(owner.queue)) in (None, whole)
+
+
+def content(of: index.Index | None) -> index.Index | None:
+    """Return an index with what its entries hold in their place: these are not compared."""
+    if of is None:
+        return None
+    entries = {
+        msg_id: [getattr(entry, name) for name in Entry.__slots__]
+        for msg_id, entry in of.entries.items()
+    }
+    return replace(of, entries=entries)
 
 
 @given(st.dictionaries(st.text(max_size=9), st.integers(-(2**60), 2**60), min_size=1))

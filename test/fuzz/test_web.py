@@ -23,6 +23,7 @@ pytestmark = pytest.mark.system
 
 SCRIPT = "echo a line; echo done >&3"
 WITNESS = "witness"
+UPLOADS = "uploads"  # "odd" is restarted, among what other tests ask
 VERBS = ["delete", "commit", "cancel", "retry", "run_now", "ack", "pause", "down", "x"]
 
 
@@ -31,9 +32,10 @@ def web(tmp_path_factory):
     with served(tmp_path_factory.mktemp("web")) as web:
         web.queue(SCRIPT, WITNESS)
         web.queue(SCRIPT, "odd")
+        web.queue(SCRIPT, UPLOADS)
         web.promised = [web.send(WITNESS, due=4e9)]
         web.ended = web.send("odd")
-        web.prepared = web.send("odd", _method="prep")
+        web.prepared = web.send(UPLOADS, _method="prep")
         pid = web.daemon.child("web")["pid"]
         yield web
         for msg_id in web.promised:
@@ -147,10 +149,11 @@ FILE = (
 )
 
 
-@given(mangled(FILE), st.sampled_from(["/q/odd/{}/attach/new", "/q/odd/new_message"]))
+@given(mangled(FILE), st.sampled_from(["{}/attach/new", "new_message"]))
 def test_any_upload_is_taken_or_refused(web, body, target):
     head = (
-        f"POST {target.format(web.prepared)} HTTP/1.1\r\nHost: 127.0.0.1:{web.port}\r\n"
+        f"POST /q/{UPLOADS}/{target.format(web.prepared)} HTTP/1.1\r\n"
+        f"Host: 127.0.0.1:{web.port}\r\n"
     )
     head += "Content-Type: multipart/form-data; boundary=m\r\nConnection: close\r\n"
     asked = f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
