@@ -220,6 +220,19 @@ def test_one_that_says_ready_for_ever_does_not_fill_the_log(tmp_path):
         assert queue.ended(msg_id)["result"]["cause"] == "cancelled"
 
 
+def test_what_is_cancelled_before_it_was_read_is_acknowledged(tmp_path):
+    """An end that was wanted is nothing to look at, whether or not a script had begun."""
+    script = "#!/bin/sh\necho ready >&3\nexec sleep 300\n"
+    with workers(tmp_path, script) as queue:
+        msg_id = queue.send()
+        queue.until(msg_id, "run")
+        queue.ok("cancel_message", {"msg_id": msg_id, "who": "anna"})
+        message = queue.ended(msg_id)
+        assert (message["state"], message["acknowledged"]) == ("err", True)
+        assert message["status"] == "err - cancelled by anna"
+        assert queue.ask("num_messages")["err"] == 0
+
+
 def test_one_that_exits_behind_its_ready_has_ended_its_message(tmp_path):
     """It has said so much that its last words are heard when it has exited."""
     talk = "seq 3000 | sed 's/^/run /'; echo done; echo ready"
