@@ -15,7 +15,8 @@ from rq.queues import feed, housekeeping, process
 from rq.queues.control import replies
 from rq.queues.maintenance import stall
 from rq.queues.runner import abort
-from rq.spool import checkpoint, decisions, transactions
+from rq.queues.schedule import rounds
+from rq.spool import checkpoint, decisions, events, transactions
 
 
 def tick(seconds: float) -> None:
@@ -63,11 +64,20 @@ def rows(number: float) -> None:
     feed.MOST = int(number)
 
 
+def askers(number: float) -> None:
+    events.MOST_ASKERS = int(number)
+
+
+def longest_round(seconds: float) -> None:
+    rounds._LONGEST = seconds
+
+
 def rows_again(seconds: float) -> None:
     feed._AGAIN = seconds
 
 
 SETTINGS: dict[str, Callable[[float], None]] = {
+    "TEST_ASKERS": askers,
     "TEST_CHECKPOINT_SECONDS": checkpoint_seconds,
     "TEST_FOLDER_TRIES": folder_tries,
     "TEST_HOUR": hour,
@@ -75,6 +85,7 @@ SETTINGS: dict[str, Callable[[float], None]] = {
     "TEST_LOOK": look,
     "TEST_MOST": most,
     "TEST_PATIENCE": patience,
+    "TEST_ROUND": longest_round,
     "TEST_ROWS": rows,
     "TEST_ROWS_AGAIN": rows_again,
     "TEST_SEGMENT": segment,

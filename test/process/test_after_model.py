@@ -9,9 +9,10 @@ lost, and a queue comes back from a copy of its directory.
 from __future__ import annotations
 
 import contextlib
+import itertools
+import os
 import random
 import shutil
-import time
 
 import pytest
 from harness.after_model import (
@@ -23,19 +24,16 @@ from harness.after_model import (
     NAMES,
     NOT_NEEDED,
     NOT_RUN,
-    POINTS,
-    SCRIPT,
     WAITS,
     Node,
     fate,
     graph,
 )
-from harness.queues import RunningQueue, kept, short
+from harness.after_world import HARMS, World
+from harness.queues import short
 from harness.waiting import wait_until
 
-from rq.errors import RQError
-
-pytestmark = [pytest.mark.process, pytest.mark.slow]
+pytestmark = pytest.mark.process
 
 LATE = range(3, 13, 2)  # those that wait until a person does something
 # What becomes of a late message by what is done with it.
@@ -44,79 +42,6 @@ DECIDES = {
     "move": ("run_message", DONE),
     "delete": ("delete_message", DELETED),
 }
-
-
-class World:
-    def __init__(self, root, chance: random.Random) -> None:
-        self.root, self.chance = root, chance
-        self.queues = {n: RunningQueue(root, n, SCRIPT, num_workers=2) for n in NAMES}
-        self.kills = 0
-
-    def harm(self) -> None:
-        """Kill a queue at once or at a named point, or start one that is dead."""
-        queue = self.queues[self.chance.choice(NAMES)]
-        if not queue.alive:
-            queue.start()
-        elif self.chance.random() < 0.3:
-            queue.crash()
-        elif self.chance.random() < 0.5:
-            with contextlib.suppress(ProcessLookupError):
-                queue.crash_at(self.chance.choice(POINTS))
-
-    def heal(self) -> None:
-        for queue in self.queues.values():
-            if not queue.alive:
-                self.kills += 1
-                queue.start()
-
-    def stop(self) -> None:
-        """Stop all; one may be to die at a point that it passes now."""
-        self.heal()
-        for queue in self.queues.values():
-            while queue.stop() != 0:
-                queue.start()
-
-    def start(self) -> None:
-        for queue in self.queues.values():
-            queue.start()
-
-    def ask(self, name: str, command: str, arg: object) -> object:
-        """Ask until there is an answer."""
-        end = time.monotonic() + 60
-        while time.monotonic() < end:
-            with contextlib.suppress(RQError, OSError):
-                word, answer = self.queues[name].ask(command, arg)
-                if word == "ok":
-                    return answer
-                assert "answer" in answer or "say" in answer or "busy" in answer, answer
-            self.heal()
-        raise AssertionError(f"{name} does not answer {command}")
-
-    def stands(self, node: Node) -> str:
-        if node.fate in (DELETED, LOST):
-            return node.fate
-        message = self.message(node)
-        if message["state"] in ("que", "run", "prep"):
-            return WAITS
-        result = message["result"]
-        return NOT_RUN if result.get("outcome") == NOT_RUN else result["cause"]
-
-    def message(self, node: Node) -> dict:
-        """Return a message, which may go on elsewhere."""
-        while True:
-            queue, _, msg_id = node.place.partition("/")
-            message = self.ask(queue, "get_message", {"msg_id": msg_id})
-            place = message["result"].get("goes_on")
-            if place is None and message["state"] != "relayed":
-                return message
-            if place is not None:
-                node.been.append(short(node.place))
-                node.place = place
-            self.heal()  # else it may be on its way for ever
-
-    def ran(self) -> list[str]:
-        path = self.root / "ran"
-        return path.read_text().splitlines() if path.exists() else []
 
 
 def sent(world: World, node: Node, nodes: list[Node], at: int) -> None:
@@ -132,6 +57,8 @@ def sent(world: World, node: Node, nodes: list[Node], at: int) -> None:
 
 def settled(world: World, nodes: list[Node], harm: bool) -> None:
     """Wait until each message stands as the model says."""
+    if harm:
+        world.begin()
 
     def all_stand() -> bool:
         if harm and world.chance.random() < 0.2 and world.kills < 12:
@@ -149,14 +76,16 @@ def settled(world: World, nodes: list[Node], harm: bool) -> None:
         raise AssertionError(wrong) from None
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_each_message_runs_when_the_model_says(tmp_path, seed):
+SEEDS = range(2, 2 + int(os.environ.get("RQ_AFTER_SEEDS", "1")))
+CASES = [("kills", 0), ("kills", 1), *itertools.product(HARMS, SEEDS)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("harm", "seed"), CASES)
+def test_each_message_runs_when_the_model_says(tmp_path, harm, seed):
     chance = random.Random(seed)
     nodes = graph(chance, 30, LATE)
-    world = World(tmp_path, chance)
-    with contextlib.ExitStack() as stack:
-        for queue in world.queues.values():
-            stack.enter_context(kept(queue))
+    with HARMS[harm].on(tmp_path / "root", chance) as world:
         for at, node in enumerate(nodes):
             sent(world, node, nodes, at)
             if chance.random() < 0.25:
@@ -174,6 +103,25 @@ def test_each_message_runs_when_the_model_says(tmp_path, seed):
         world.stop()
         world.start()
     assert world.kills >= 1  # how many more is chance
+    assert world.harms or harm == "kills"
+
+
+def test_a_few_run_once_each_though_all_hints_are_lost(tmp_path):
+    """No owner is killed, so no attempt is repeated."""
+    chance = random.Random(7)
+    nodes = graph(chance, 7)
+    with HARMS["no hints"].on(tmp_path / "root", chance) as world:
+        for at, node in enumerate(nodes):
+            sent(world, node, nodes, at)
+            node.fate = fate(node, nodes, mended=False)
+        world.begin()
+        settled(world, nodes, harm=False)
+        check_order(world, nodes)
+        starts = [line for line in world.ran() if line.startswith("start")]
+    assert len(starts) == len(set(starts))
+    assert sorted(starts) == sorted(
+        f"start {short(node.place)}" for node in nodes if node.fate in (DONE, ERR)
+    )
 
 
 def act(world: World, nodes: list[Node]) -> None:

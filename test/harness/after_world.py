@@ -1,0 +1,171 @@
+"""Queues whose messages wait for each other, and what harms them while they do.
+
+A harm is a kind of world, a row of `HARMS`: owners that are killed at named points, and
+beside that hints that are all lost, or a queue that is down for long.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from harness.after_model import (
+    DELETED,
+    LOST,
+    NAMES,
+    NOT_RUN,
+    POINTS,
+    SCRIPT,
+    WAITS,
+    Node,
+)
+from harness.queues import RunningQueue, kept, short
+from harness.waiting import wait_until
+from rq.errors import RQError
+
+FULL = 1.5  # seconds for which a disk is full
+DOWN = 12.0  # seconds for which a queue is down: the next asking is as far away then
+
+
+class World:
+    """Queues whose owners are killed, and who is asked of them."""
+
+    env: ClassVar[Mapping[str, str]] = {}
+
+    def __init__(self, root: Path, chance: random.Random) -> None:
+        self.root, self.chance = root, chance
+        self.kills = self.harms = 0
+        self.queues = {n: RunningQueue(root, n, SCRIPT, num_workers=2) for n in NAMES}
+        for queue in self.queues.values():
+            queue.env = dict(self.env)
+
+    @classmethod
+    @contextlib.contextmanager
+    def on(cls, root: Path, chance: random.Random) -> Iterator[World]:
+        """Give a world that lives; in the end each of its queues is checked."""
+        world = cls(root, chance)
+        with contextlib.ExitStack() as stack:
+            for queue in world.queues.values():
+                stack.enter_context(kept(queue))
+            yield world
+            world.heal()
+
+    def begin(self) -> None:
+        """Do the harm of this world, when all has been asked for and is to come about."""
+
+    def harm(self) -> None:
+        """Kill a queue at once or at a named point, or start one that is dead."""
+        queue = self.queues[self.chance.choice(NAMES)]
+        if not queue.alive:
+            self.heal()
+        elif self.chance.random() < 0.3:
+            queue.crash()
+        elif self.chance.random() < 0.5:
+            with contextlib.suppress(ProcessLookupError):
+                queue.crash_at(self.chance.choice(POINTS))
+
+    def heal(self) -> None:
+        for queue in self.queues.values():
+            if not queue.alive:
+                self.kills += 1
+                queue.start()
+
+    def stop(self) -> None:
+        """Stop all; one may be to die at a point that it passes now."""
+        self.heal()
+        for queue in self.queues.values():
+            while queue.stop() != 0:
+                queue.start()
+
+    def start(self) -> None:
+        for queue in self.queues.values():
+            queue.start()
+
+    def ask(self, name: str, command: str, arg: object) -> Any:
+        """Ask until there is an answer."""
+
+        def answered() -> list[object]:
+            with contextlib.suppress(RQError, OSError):
+                word, answer = self.queues[name].ask(command, arg)
+                if word == "ok":
+                    return [answer]
+                assert "answer" in answer or "say" in answer or "busy" in answer, answer
+            self.heal()
+            return []
+
+        return wait_until(answered, 60)[0]
+
+    def stands(self, node: Node) -> str:
+        if node.fate in (DELETED, LOST):
+            return node.fate
+        message = self.message(node)
+        if message["state"] in ("que", "run", "prep"):
+            return WAITS
+        result = message["result"]
+        return NOT_RUN if result.get("outcome") == NOT_RUN else str(result["cause"])
+
+    def message(self, node: Node) -> dict[str, Any]:
+        """Return a message, which may go on elsewhere."""
+        while True:
+            queue, _, msg_id = node.place.partition("/")
+            message: dict[str, Any] = self.ask(queue, "get_message", {"msg_id": msg_id})
+            place = message["result"].get("goes_on")
+            if place is None and message["state"] != "relayed":
+                return message
+            if place is not None:
+                node.been.append(short(node.place))
+                node.place = place
+            self.heal()  # else it may be on its way for ever
+
+    def ran(self) -> list[str]:
+        path = self.root / "ran"
+        return path.read_text().splitlines() if path.exists() else []
+
+
+class NoHints(World):
+    """Owners remember nobody who wants to hear, so all is heard by asking again."""
+
+    env: ClassVar[Mapping[str, str]] = {"TEST_ASKERS": "0", "TEST_ROUND": "1"}
+
+    def begin(self) -> None:
+        self.harms += 1
+
+
+class LongDown(World):
+    """One queue is away for so long that nearly nobody asks for it any more."""
+
+    away: RunningQueue | None = None
+    until = 0.0
+
+    def begin(self) -> None:
+        """Let it die, after which nothing tells of it, or stop it: its folders tell all."""
+        self.heal()
+        self.harms += 1
+        self.away = self.queues[NAMES[self.harms % len(NAMES)]]
+        self.until = time.monotonic() + DOWN
+        if self.chance.random() < 0.5:
+            self.away.crash()
+        else:
+            self.away.stop()
+
+    def heal(self) -> None:
+        for queue in self.queues.values():
+            is_away = queue is self.away and time.monotonic() < self.until
+            if not queue.alive and not is_away:
+                self.kills += 1
+                queue.start()
+
+    def stop(self) -> None:
+        self.until = 0.0
+        super().stop()
+
+
+HARMS: dict[str, type[World]] = {
+    "kills": World,
+    "no hints": NoHints,
+    "long down": LongDown,
+}
