@@ -186,7 +186,7 @@ export class Client {
    * Give a flow of which nothing runs or is ready to: `mark` is `done`, or tells what is not,
    * and `text` why. One that was not begun (`is_begun`), since a queue has refused a message or
    * it was cancelled at once, has the mark `failed`: none of it ran. `onProgress` is called with
-   * it whenever its `sums` have changed. An RQError of the kind `timeout` says how it stands.
+   * it whenever its `nodes` have changed. An RQError of the kind `timeout` says how it stands.
    * @param {string} flow
    * @param {{timeout?: number, onProgress?: (flow: Message) => void}} options
    * @returns {Promise<Message>}
@@ -196,9 +196,9 @@ export class Client {
     for (let told; ; ) {
       const view = await this.flow(flow);
       if (!GOES_ON.has(view.mark)) return view;
-      const sums = JSON.stringify(view.sums);
-      if (onProgress && sums !== told) onProgress(view);
-      told = sums;
+      const nodes = JSON.stringify(view.nodes);
+      if (onProgress && nodes !== told) onProgress(view);
+      told = nodes;
       if (now() >= deadline)
         throw new RQError("timeout", `flow ${flow} has not ended after ${timeout} s: ${view.text}`);
       await new Promise((resolve) => setTimeout(resolve, LOOK * 1000));

@@ -195,7 +195,7 @@ final class RQClient
      * Return a flow of which nothing runs or is ready to: `mark` is `done`, or tells what is
      * not, and `text` why. One that was not begun (`is_begun`), since a queue has refused a
      * message or it was cancelled at once, has the mark `failed`: none of it ran. `onProgress`
-     * is called with it whenever its `sums` have changed. An RQError of the kind `timeout` says
+     * is called with it whenever its `nodes` have changed. An RQError of the kind `timeout` says
      * how it stands.
      * @return array<string, mixed>
      */
@@ -208,8 +208,8 @@ final class RQClient
             if (!in_array($view["mark"], self::GOES_ON, true)) {
                 return $view;
             }
-            if ($onProgress && $view["sums"] !== $told) {
-                $told = $view["sums"];
+            if ($onProgress && $view["nodes"] !== $told) {
+                $told = $view["nodes"];
                 $onProgress($view);
             }
             if (microtime(true) >= $deadline) {

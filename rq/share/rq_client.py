@@ -216,15 +216,15 @@ class Client:
         """Return a flow of which nothing runs or is ready to: `mark` is `done`, or tells
         what is not, and `text` why. One that was not begun (`is_begun`), since a queue has
         refused a message or it was cancelled at once, has the mark `failed`: none of it
-        ran. `on_progress` is called with it whenever its `sums` have changed. An RQError of
+        ran. `on_progress` is called with it whenever its `nodes` have changed. An RQError of
         the kind `timeout` says how it stands."""
         deadline, told = time.monotonic() + timeout, None
         while True:
             view = self.flow(flow)
             if view["mark"] not in _GOES_ON:
                 return view
-            if on_progress and view["sums"] != told:
-                told = view["sums"]
+            if on_progress and view["nodes"] != told:
+                told = view["nodes"]
                 on_progress(view)
             if time.monotonic() >= deadline:
                 text = f"flow {flow} has not ended after {timeout:g} s: {view['text']}"

@@ -86,12 +86,12 @@ CANCELLED = {
 import rq_client
 rq = rq_client.Client()
 flow = rq.send_flow([
-    {"name": "pay", "dest": "greet", "param1": "Kim", "param2": "600"},
+    {"name": "pay", "dest": "steps"},
     {"name": "ship", "dest": "greet", "param1": "Lou", "after": ["pay"]},
 ]).msg_id
 seen = []
 def look(view):
-    if "runs" in view["sums"] and not seen:
+    if view["nodes"][0].get("text") == "2 of 2" and not seen:
         seen.append(view["sums"]["waits"])
         rq.cancel_flow(flow)
 view = rq.wait_flow(flow, timeout=60, on_progress=look)
@@ -101,12 +101,12 @@ print(*seen, view["mark"], view["sums"]["failed"], *[n["mark"] for n in view["no
 import { Client } from "./rq_client.js";
 const rq = new Client();
 const { msg_id: flow } = await rq.sendFlow([
-  { name: "pay", dest: "greet", param1: "Kim", param2: "600" },
+  { name: "pay", dest: "steps" },
   { name: "ship", dest: "greet", param1: "Lou", after: ["pay"] },
 ]);
 const seen = [];
-const onProgress = ({ sums }) => {
-  if (sums.runs && !seen.length) seen.push(sums.waits, rq.cancelFlow(flow));
+const onProgress = ({ sums, nodes }) => {
+  if (nodes[0].text === "2 of 2" && !seen.length) seen.push(sums.waits, rq.cancelFlow(flow));
 };
 const view = await rq.waitFlow(flow, { timeout: 60, onProgress });
 await seen[1];
@@ -116,12 +116,12 @@ console.log(seen[0], view.mark, view.sums.failed, ...view.nodes.map(({ mark }) =
 require "rq_client.php";
 $rq = new RQClient();
 $flow = $rq->sendFlow([
-    ["name" => "pay", "dest" => "greet", "param1" => "Kim", "param2" => "600"],
+    ["name" => "pay", "dest" => "steps"],
     ["name" => "ship", "dest" => "greet", "param1" => "Lou", "after" => ["pay"]],
 ])["msg_id"];
 $seen = [];
 $look = function ($view) use ($rq, $flow, &$seen) {
-    if (isset($view["sums"]["runs"]) && !$seen) {
+    if (($view["nodes"][0]["text"] ?? "") === "2 of 2" && !$seen) {
         $seen[] = $view["sums"]["waits"];
         $rq->cancelFlow($flow);
     }

@@ -25,6 +25,12 @@ from harness.waiting import wait_until
 from rq.kinds import PASSING
 
 PAGE = documents.GUIDE / "app.md"
+STEPS = """#!/bin/sh
+echo "run 1 of 2" >&3
+sleep 1.5
+echo "run 2 of 2" >&3
+sleep 600
+"""
 PAGE_OF_FLOWS = documents.GUIDE / "app-flow.md"
 SHARE = CHECKOUT / "rq/share"
 # Of each language: the file, how it begins, what runs it, and Debian's package of that.
@@ -69,6 +75,10 @@ def place(tmp_path_factory):
     (queue / "run").write_text(script.text)
     (queue / "run").chmod(0o755)
     (queue / "config.json").write_text('{"num_workers": 4, "nice": 0}')
+    steps = place / "queues/steps"
+    steps.mkdir()
+    (steps / "run").write_text(STEPS)
+    (steps / "run").chmod(0o755)
     for path in SHARE.glob("rq_client.*"):
         shutil.copy(path, place)
     (place / "package.json").write_text('{"type": "module"}')
@@ -104,7 +114,9 @@ def rq(place):
 def token_of_sender(root):
     """Return a token with no more rights than the guide says that a program needs."""
     words = ["token", "create", "shop", "--role", "sender", "--queue", "greet"]
-    return cli.rq(*words, "--queue", "debug", root=root).stdout.strip()
+    return cli.rq(
+        *words, "--queue", "debug", "--queue", "steps", root=root
+    ).stdout.strip()
 
 
 def run(language, text, place, env):
