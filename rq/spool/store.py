@@ -458,14 +458,16 @@ class Spool:
         """Let a message wait for no other any more; `end` says by what. It comes into the
         schedule now, and a deadline of its queue counts from now on."""
         message, now = self.read(msg_id), self.clock()
-        due = max(message.due, now)
-        self._retell(message.with_(after_end=end, due=due), {"after": end}, role)
+        self.entries[msg_id].due = max(self.entries[msg_id].due, now)
+        self._retell(message.with_(after_end=end), {"after": end}, role)
 
     def _retell(self, message: Message, more: More, role: Role = Role.CREATOR) -> None:
-        """Tell the new content of a message in que, which keeps its place there."""
+        """Tell the new content of a message in que, which keeps its place there; its file
+        may tell a due by a clock that was put back since."""
         entry = self.entries[message.msg_id]
         seq, since = entry.seq, entry.since
-        self.fire(message.msg_id, Event.RESCHEDULE, role, message=message, **more)
+        changed = message.with_(due=entry.due)
+        self.fire(message.msg_id, Event.RESCHEDULE, role, message=changed, **more)
         entry.seq, entry.since = seq, since
 
     def ride(self, rider: str, event: Event, line: Record) -> None:

@@ -4,7 +4,8 @@ import json
 
 import pytest
 from harness.cli import rq
-from harness.queues import running_queue
+from harness.owed import Owing
+from harness.queues import kept, running_queue
 from harness.waiting import wait_until
 
 pytestmark = pytest.mark.process
@@ -190,3 +191,23 @@ def test_a_message_is_sent_held_from_the_command_line(tmp_path, words, why):
         assert queue.get(msg_id)["held"]["why"] == why
         release(queue, msg_id)
         assert queue.ended(msg_id)["state"] == "done"
+
+
+@pytest.mark.parametrize("waits_for", ["a person", "another message"])
+def test_what_is_released_after_the_clock_was_put_back_runs(tmp_path, waits_for):
+    """It was due when it came: that the clock shows less now is no moment asked for."""
+    queue = Owing(tmp_path, "a", NOTE)
+    queue.env["TEST_TICK"] = "0.2"
+    with kept(queue):
+        first = queue.send(param1=HOLD)
+        queue.until(first, "run")
+        second = queue.send(**({"after": [first]} if waits_for != "a person" else {}))
+        if waits_for == "a person":
+            hold(queue, second)
+        queue.ahead(-86400)
+        wait_until(lambda: "the clock of this machine was set by -" in queue.log())
+        (tmp_path / "go").touch()
+        queue.ended(first)
+        if waits_for == "a person":
+            release(queue, second)
+        assert queue.ended(second)["state"] == "done"

@@ -89,7 +89,7 @@ class Backlog:
         self._held = {msg_id: None for msg_id, e in self._in_que() if not e.may_run}
         now = self._spool.clock()
         for _, entry in self._in_que():
-            if entry.due > now and entry.may_run:
+            if entry.due > now:  # also of one that is held: it is released one day
                 entry.due = turn(entry.due, entry.since, entry.attempt > 0, now)
         self.waiting = self._new_waiting()
         self.waiting.fill(
