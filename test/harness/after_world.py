@@ -1,12 +1,13 @@
 """Queues whose messages wait for each other, and what harms them while they do.
 
 A harm is a kind of world, a row of `HARMS`: owners that are killed at named points, and
-beside that hints that are all lost, or a queue that is down for long.
+beside that hints that are all lost, a clock that jumps, a queue that is down for long.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import time
 from collections.abc import Iterator, Mapping
@@ -23,12 +24,16 @@ from harness.after_model import (
     WAITS,
     Node,
 )
+from harness.checkout import CHECKOUT
+from harness.owed import CLOCK
 from harness.queues import RunningQueue, kept, short
 from harness.waiting import wait_until
 from rq.errors import RQError
 
-FULL = 1.5  # seconds for which a disk is full
 DOWN = 12.0  # seconds for which a queue is down: the next asking is as far away then
+HOUR, DAY = 3600, 86400
+# No more than a day: what is owed for a week is in doubt, which is a rule of its own.
+JUMPS = (-DAY, -HOUR, -10, 0, 10, HOUR, DAY)
 
 
 class World:
@@ -135,6 +140,48 @@ class NoHints(World):
         self.harms += 1
 
 
+class Jumps(World):
+    """The clock of all owners jumps, ahead and back."""
+
+    def __init__(self, root: Path, chance: random.Random) -> None:
+        super().__init__(root, chance)
+        place = root / "clock"
+        place.mkdir()
+        (place / "sitecustomize.py").write_text(CLOCK)
+        self.offset = place / "offset"
+        self.jump(0)
+        path = os.pathsep.join([str(place), str(CHECKOUT)])
+        for queue in self.queues.values():
+            queue.env = {"PYTHONPATH": path, "TEST_CLOCK": str(self.offset)}
+            queue.env["TEST_TICK"] = "0.2"
+
+    def jump(self, seconds: float) -> None:
+        """Set the clock, and wait until all that live have noticed: a message that is
+        moved before that takes the moment along at which it was due by the old one."""
+        lives = [(q, q.pid, said(q)) for q in self.queues.values() if q.alive]
+        was = float(self.offset.read_text()) if lives else seconds
+        new = self.offset.with_name("new")
+        new.write_text(str(seconds))
+        new.rename(self.offset)
+        for queue, pid, before in lives if abs(seconds - was) > 60 else ():
+            wait_until(
+                lambda q=queue, p=pid, b=before: (
+                    not q.alive or q.pid != p or said(q) > b
+                )
+            )
+
+    def begin(self) -> None:
+        """Put the clock back by a day: what is to be asked next must not be a day away."""
+        self.harms += 1
+        self.jump(-DAY * self.harms)
+
+    def harm(self) -> None:
+        if self.chance.random() < 0.5:
+            self.jump(self.chance.choice(JUMPS) - DAY * self.harms)
+        else:
+            super().harm()
+
+
 class LongDown(World):
     """One queue is away for so long that nearly nobody asks for it any more."""
 
@@ -164,8 +211,14 @@ class LongDown(World):
         super().stop()
 
 
+def said(queue: RunningQueue) -> int:
+    """Return how often a queue has said that its clock was set."""
+    return queue.log().count("the clock of this machine was set")
+
+
 HARMS: dict[str, type[World]] = {
     "kills": World,
     "no hints": NoHints,
+    "clock jumps": Jumps,
     "long down": LongDown,
 }

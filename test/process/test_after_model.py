@@ -77,7 +77,11 @@ def settled(world: World, nodes: list[Node], harm: bool) -> None:
 
 
 SEEDS = range(2, 2 + int(os.environ.get("RQ_AFTER_SEEDS", "1")))
-CASES = [("kills", 0), ("kills", 1), *itertools.product(HARMS, SEEDS)]
+CASES = [
+    ("kills", 0),
+    ("kills", 1),
+    *itertools.product(["kills", "no hints", "long down"], SEEDS),
+]
 
 
 @pytest.mark.slow
@@ -106,11 +110,12 @@ def test_each_message_runs_when_the_model_says(tmp_path, harm, seed):
     assert world.harms or harm == "kills"
 
 
-def test_a_few_run_once_each_though_all_hints_are_lost(tmp_path):
+@pytest.mark.parametrize("harm", ["no hints", "clock jumps"])
+def test_a_few_run_once_each_whatever_is_lost_beside_owners(tmp_path, harm):
     """No owner is killed, so no attempt is repeated."""
     chance = random.Random(7)
     nodes = graph(chance, 7)
-    with HARMS["no hints"].on(tmp_path / "root", chance) as world:
+    with HARMS[harm].on(tmp_path / "root", chance) as world:
         for at, node in enumerate(nodes):
             sent(world, node, nodes, at)
             node.fate = fate(node, nodes, mended=False)
