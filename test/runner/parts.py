@@ -66,7 +66,7 @@ PARTS = (
     ),
     Part(
         name="system",
-        budget=130,
+        budget=100,
         about="the whole daemon",
         thinned="a third of the slow tests; half a minute of random kills",
         daily=5,
@@ -123,7 +123,7 @@ PARTS = (
     ),
     Part(
         name="spark",
-        budget=480,
+        budget=620,
         parallel=2,  # with more, Python is slow to call back, and Spark waits ten seconds
         about="sources, sinks, history and jobs on Spark",
         thinned="a third of the slow tests",
@@ -136,7 +136,7 @@ PARTS = (
     ),
     Part(
         name="power",
-        budget=170,
+        budget=130,
         about="power cuts, enumerated",
         thinned="a ninth of the stories, an eighth of those of whole queues",
         daily=5,
@@ -149,7 +149,7 @@ PARTS = (
     ),
     Part(
         name="faults",
-        budget=280,
+        budget=230,
         about="kill -9, crashes, planted bugs; RQ_FAULTS_EVERY=1: for hours",
         thinned="a third of the slow tests, a sixteenth of the planted bugs, half of the "
         "calls that fail once",
@@ -170,7 +170,7 @@ PARTS = (
     ),
     Part(
         name="sim",
-        budget=100,
+        budget=80,
         about="nodes of a broker in a world of chance; RQ_SIM_SEEDS=N for more",
         thinned="a quarter of the seeds, a third of the slow tests",
         thinned_in_ci="half of the seeds, a third of the slow tests",
