@@ -217,6 +217,20 @@ def _after(name: str, about: str) -> Row:
     )
 
 
+def _of_after(name: str) -> Row:
+    """Return a row of what RQ itself keeps of `after`."""
+    return Row(
+        name=name,
+        kind=Kind.OBJECT,
+        by=By.RQ,
+        clone=Copied.NONE,
+        dup=Copied.NONE,
+        travels=False,
+        late=True,
+        place=Place.APART,
+    )
+
+
 def _beside(name: str, by: By, place: Place = Place.FACT) -> Row:
     return Row(name=name, by=by, kept=Kept.NOT, place=place)
 
@@ -360,26 +374,8 @@ ROWS = (
         "after_fail",
         "hold, err or cancel: what follows if they do not; hold, if absent",
     ),
-    Row(
-        name="after_end",
-        kind=Kind.OBJECT,
-        by=By.RQ,
-        clone=Copied.NONE,
-        dup=Copied.NONE,
-        travels=False,
-        late=True,
-        place=Place.APART,
-    ),
-    Row(
-        name="after_file",
-        kind=Kind.OBJECT,
-        by=By.RQ,
-        clone=Copied.NONE,
-        dup=Copied.NONE,
-        travels=False,
-        late=True,
-        place=Place.APART,
-    ),
+    _of_after("after_end"),
+    _of_after("after_file"),
     Row(
         name="post_run_webhook",
         kind=Kind.LIST,

@@ -32,21 +32,21 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
-from urllib.parse import unquote
 
 from rq import back_off
 from rq.config import files
 from rq.errors import BadInput, Busy
-from rq.spark import delta_stats
+from rq.spark import delta_parts, delta_stats
 from rq.spark.delta_types import BY
-from rq.spark.staging import NULL, Stage, Staged
+from rq.spark.staging import Stage, Staged
 from rq.spark.targets import Target
 from rq.words.nesting import Json
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from deltalake import DeltaTable
-    from deltalake.transaction import AddAction, RemoveAction
+    from deltalake import CommitProperties, DeltaTable
+    from deltalake.transaction import AddAction
+    from pyarrow.parquet import FileMetaData
 
 EVOLVE = {"add": True, "none": False}
 APPEND, REPLACE = "append", "replace_by"
@@ -56,7 +56,6 @@ _TRIES = 30  # commits of others that may come between
 _AT_ONCE = 16  # footers
 _OLDEST = 14 * 86400.0  # seconds until a decision is no longer committed
 _SLACK = 60.0  # seconds by which the clock of files may differ
-_PART = "rq replaced "
 _CONFIGURATION = {"delta.setTransactionRetentionDuration": "interval 30 days"}
 
 
@@ -186,7 +185,7 @@ def _difference(first: str, schema: str) -> str:
     return lost(first, schema) or misfit(first, schema, evolve=False)
 
 
-def _footer(place: Target, path: str) -> tuple[Any, pa.Schema]:
+def _footer(place: Target, path: str) -> tuple[FileMetaData, pa.Schema]:
     from pyarrow import parquet
 
     meta = parquet.read_metadata(path, filesystem=place.system)
@@ -396,18 +395,24 @@ def _append(
     plan: Plan,
     decided: Decided,
 ) -> None:
-    over = _superseded(table, _replaced(named, plan), decided)
+    over = delta_parts.superseded(table, _replaced(named, plan), decided.time)
     added = _added(named, plan, decided, over)
     if not added:
         return
     parts = _replaced(named, plan) - over
     table.create_write_transaction(
-        [*_removed(table, parts), *added],
+        [*delta_parts.removed(table, parts), *added],
         "append",
         table.schema(),
         list(stage.by),
         commit_properties=_properties(decided, parts),
     )
+
+
+def _replaced(named: Mapping[str, Staged], plan: Plan) -> set[str]:
+    """Return the directories whose files a batch replaces."""
+    is_replacing = plan.mode == REPLACE
+    return {file.folder for file in named.values()} if is_replacing else set()
 
 
 def _added(
@@ -423,7 +428,7 @@ def _added(
         AddAction(
             path=path,
             size=file.size,
-            partition_values=_values(file.folder),
+            partition_values=delta_parts.values(file.folder),
             modification_time=int(decided.time * 1000),
             data_change=True,
             stats=stats,
@@ -433,81 +438,13 @@ def _added(
     ]
 
 
-# ---- what is replaced
-#
-# Each commit that replaces the files of some values says of each when it was decided, as a
-# transaction of Delta: so a decision that is finished late does not take the place of a later
-# one.
+# ---- what a commit says
 
 
-def _replaced(named: Mapping[str, Staged], plan: Plan) -> set[str]:
-    """Return the directories whose files a batch replaces."""
-    is_replacing = plan.mode == REPLACE
-    return {file.folder for file in named.values()} if is_replacing else set()
-
-
-def _superseded(
-    table: DeltaTable, parts: Collection[str], decided: Decided
-) -> set[str]:
-    """Return those of directories that a later decision has replaced already."""
-    last = {part: table.transaction_version(_PART + part) for part in parts}
-    now = int(decided.time * 1000)
-    return {
-        part for part, moment in last.items() if moment is not None and moment > now
-    }
-
-
-def _removed(table: DeltaTable, parts: Collection[str]) -> list[RemoveAction]:
-    """Return what takes all files of some directories out of a table."""
-    import pyarrow as pa
-    from deltalake.transaction import RemoveAction
-
-    if not parts:
-        return []
-    gone = [_values(part) for part in parts]
-    every = pa.table(table.get_add_actions()).select(
-        ["path", "size_bytes", "partition"]
-    )
-    return [
-        RemoveAction(
-            path=unquote(file["path"]),
-            data_change=True,
-            deletion_timestamp=int(time.time() * 1000),
-            size=file["size_bytes"],
-            partition_values=values,
-        )
-        for file in every.to_pylist()
-        if (values := _texts(file["partition"])) in gone
-    ]
-
-
-def _texts(partition: Mapping[str, Any]) -> dict[str, str | None]:
-    """Return the values of a partition as directories write them."""
-    return {
-        name: None if value is None else _word(value)
-        for name, value in partition.items()
-    }
-
-
-def _word(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _values(folder: str) -> dict[str, str | None]:
-    """Return the values that the directories of a file say.
-
-    >>> _values("day=2026-01-02/host=a%2Fb"), _values("")
-    ({'day': '2026-01-02', 'host': 'a/b'}, {})
-    """
-    pairs = (part.split("=", 1) for part in folder.split("/") if part)
-    return {name: None if text == NULL else unquote(text) for name, text in pairs}
-
-
-def _properties(decided: Decided, parts: Collection[str] = ()) -> Any:
+def _properties(decided: Decided, parts: Collection[str] = ()) -> CommitProperties:
     from deltalake import CommitProperties, Transaction
 
-    moment = int(decided.time * 1000)
-    replaced = [Transaction(_PART + part, moment) for part in sorted(parts)]
+    replaced = delta_parts.notes(parts, decided.time)
     about = {f"rq_{name}": value for name, value in decided.origin.items()}
     return CommitProperties(
         custom_metadata=about,

@@ -231,8 +231,10 @@ def work(batch: Batch, pipe: Pipe) -> str | None:
     """Do what a script says, and send what it sends; return what to say with done, or
     None when all messages have ended before."""
     root = config.find_root(None)
-    with contextlib.suppress(OSError, RQError):  # of a day, which is no matter of these
+    try:
         writes.carry_out(batch.queue)
+    except (OSError, RQError) as error:  # of a day, which is no matter of these
+        sys.stderr.write(f"days that were decided before are not made yet: {error}\n")
     sender = sending.Sender(root, batch.queue)
     before = sender.sent_before(batch)
     for msg_id, result in before.items():

@@ -8,12 +8,15 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from rq.errors import BadConfig, BadInput
 from rq.layout import Root
 from rq.spark import delta, writes
 from rq.words.nesting import Json
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
 
 _NAMED = re.compile(r"([^/]+)/([^/]+)")
 _IDS = "rq_ids"
@@ -106,7 +109,7 @@ def place(root: Root, table: Name) -> Path:
     return root.spark / writes.TABLES / table.queue / table.table
 
 
-def load(root: Root, table: Name) -> Any:
+def load(root: Root, table: Name) -> DeltaTable:
     """Return a table as it is now; BadInput if there is none."""
     lake = delta.load(str(place(root, table)))
     if lake is None:
@@ -116,7 +119,7 @@ def load(root: Root, table: Name) -> Any:
     return lake
 
 
-def _files(lake: Any) -> list[Mapping[str, Any]]:
+def _files(lake: DeltaTable) -> list[Mapping[str, Any]]:
     actions = lake.get_add_actions(flatten=True)
     columns = {
         field: actions.column(field).to_pylist()
@@ -130,7 +133,7 @@ def _files(lake: Any) -> list[Mapping[str, Any]]:
     ]
 
 
-def versions(lake: Any, limit: int) -> list[Version]:
+def versions(lake: DeltaTable, limit: int) -> list[Version]:
     """Return the last versions of a table, the newest first."""
     return [_version(entry) for entry in lake.history(limit)]
 
@@ -147,7 +150,7 @@ def _version(entry: Mapping[str, Any]) -> Version:
     }
 
 
-def columns(lake: Any) -> list[dict[str, Json]]:
+def columns(lake: DeltaTable) -> list[dict[str, Json]]:
     """Return the columns of a table, with their types, and whether they part it."""
     by = lake.metadata().partition_columns
     kinds = delta.columns(lake.schema().to_json())

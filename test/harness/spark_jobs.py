@@ -16,6 +16,35 @@ PYTHONPATH={checkout} exec {python} -m rq.spark "$@"
 """
 HEAD = "#!/usr/bin/env rq-spark\nfrom rq.spark import job, F\n"
 TAKE = "#!/bin/sh\necho done taken >&3\n"
+# The begin of a job whose process is killed once at each of its POINTS.
+DIES = """
+import os
+from pathlib import Path
+from rq.spark import delta, sending, staging, targets, writes
+
+ROOT = Path(os.environ["RQ_ROOT"])
+
+def die_once(when):
+    mark = ROOT / f"died-{when}"
+    if when in os.environ["POINTS"].split() and not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), 9)
+
+def dying(place, name, before=None, after=None):
+    does = getattr(place, name)
+
+    def do(*of):
+        if before:
+            die_once(before)
+        result = does(*of)
+        if after:
+            die_once(after)
+        return result
+
+    setattr(place, name, do)
+
+dying(staging._Files, "end", "begun", "staged")
+"""
 
 
 def tools(root: Path) -> Path:

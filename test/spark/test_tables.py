@@ -15,7 +15,7 @@ import polars
 import pytest
 from deltalake import DeltaTable
 from harness.queues import running_queue
-from harness.spark_jobs import HEAD, prepared, tools
+from harness.spark_jobs import DIES, HEAD, prepared, tools
 from pyarrow import dataset
 
 from rq.cli import spark as cli
@@ -451,11 +451,7 @@ def test_files_that_a_version_of_this_week_needs_stay(duck_tables, capsys):
 def test_files_of_a_batch_that_is_not_in_its_table_are_not_removed(duck_tables, capsys):
     add(duck_tables, "SELECT 1 AS n")
     late = begun(duck_tables)
-    late.writes.decide(sending.origin("logs", "b1", late.messages))
-    late.writes.close()
-    path = writes.above("logs") / late.writes.key / "list.json"
-    decided = json.loads(path.read_text())
-    path.write_text(json.dumps({**decided, "time": time.time() - 8 * 86400}))
+    decide_days_ago(late, 8)
     with pytest.raises(Refused, match="see `rq spark table held`"):
         run_command(capsys, "vacuum", "logs/flights")
     writes.finish("logs", late.writes.key)
@@ -464,6 +460,15 @@ def test_files_of_a_batch_that_is_not_in_its_table_are_not_removed(duck_tables, 
 
 
 # ---- several at once, and what came between
+
+
+def decide_days_ago(late, days):
+    """Decide what a batch adds, as of some days ago, and end its process."""
+    late.writes.decide(sending.origin("logs", "b1", late.messages))
+    late.writes.close()
+    path = writes.above("logs") / late.writes.key / "list.json"
+    decided = json.loads(path.read_text())
+    path.write_text(json.dumps({**decided, "time": time.time() - days * 86400}))
 
 
 def begun(duck_tables, query="SELECT 2 AS n", **how):
@@ -494,11 +499,7 @@ def test_a_batch_whose_table_has_changed_meanwhile_is_held(duck_tables):
 
 def test_a_decision_of_three_weeks_is_not_committed(duck_tables):
     late = begun(duck_tables)
-    late.writes.decide(sending.origin("logs", "b1", late.messages))
-    late.writes.close()
-    path = writes.above("logs") / late.writes.key / "list.json"
-    decided = json.loads(path.read_text())
-    path.write_text(json.dumps({**decided, "time": time.time() - 21 * 86400}))
+    decide_days_ago(late, 21)
     with pytest.raises(delta.Held, match="decided more than 14 days ago"):
         writes.finish("logs", late.writes.key)
     assert delta.load(place()) is None
@@ -701,32 +702,6 @@ def test_commands_say_that_there_is_no_such_table(duck_tables, capsys, name):
 # ---- once, whatever is killed
 
 DYING = """
-import os
-from pathlib import Path
-from rq.spark import delta, sending, staging, writes
-
-ROOT = Path(os.environ["RQ_ROOT"])
-
-def die_once(when):
-    mark = ROOT / f"died-{when}"
-    if when in os.environ["POINTS"].split() and not mark.exists():
-        mark.touch()
-        os.kill(os.getpid(), 9)
-
-def dying(place, name, before=None, after=None):
-    does = getattr(place, name)
-
-    def do(*of):
-        if before:
-            die_once(before)
-        result = does(*of)
-        if after:
-            die_once(after)
-        return result
-
-    setattr(place, name, do)
-
-dying(staging._Files, "end", "begun", "staged")
 dying(sending.Sender, "prepare", "planned", "noted")
 dying(writes.Writes, "decide", None, "decided")
 dying(writes, "_name", None, "named")
@@ -797,7 +772,7 @@ def test_each_row_is_there_once_whatever_is_killed(tmp_path, kind):
     settings = {"exec_prefix": "", "env_vars": env, "num_workers": 1, **batch}
     with (
         running_queue(tmp_path, "#!/bin/sh\necho done >&3\n", "box") as box,
-        running_queue(tmp_path, HEAD + DYING, "logs", **settings) as queue,
+        running_queue(tmp_path, HEAD + DIES + DYING, "logs", **settings) as queue,
     ):
         log = {"log": b"a\nb\nc\nd\ne\n"}
         count = 3 if batch else len(AFTER)

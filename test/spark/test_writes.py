@@ -13,7 +13,7 @@ from urllib.parse import quote
 import duckdb as db
 import pytest
 from harness.queues import running_queue
-from harness.spark_jobs import HEAD, prepared, tools
+from harness.spark_jobs import DIES, HEAD, prepared, tools
 from harness.waiting import wait_until
 from pyarrow import dataset, fs
 
@@ -548,32 +548,6 @@ def test_what_is_tried_is_written_below_the_directory_of_results(tmp_path, monke
 # ---- once, whatever is killed
 
 DYING = """
-import os, sys
-from pathlib import Path
-from rq.spark import sending, staging, targets, writes
-
-ROOT = Path(os.environ["RQ_ROOT"])
-
-def die_once(when):
-    mark = ROOT / f"died-{when}"
-    if when in os.environ["POINTS"].split() and not mark.exists():
-        mark.touch()
-        os.kill(os.getpid(), 9)
-
-def dying(place, name, before=None, after=None):
-    does = getattr(place, name)
-
-    def do(*of):
-        if before:
-            die_once(before)
-        made = does(*of)
-        if after:
-            die_once(after)
-        return made
-
-    setattr(place, name, do)
-
-dying(staging._Files, "end", "begun", "staged")
 dying(sending.Sender, "prepare", None, "noted")
 dying(writes.Writes, "decide", None, "decided")
 dying(writes, "_name", None, "named")
@@ -631,7 +605,7 @@ def test_a_plain_reader_sees_each_row_once_whatever_is_killed(tmp_path, store, k
 
     with (
         running_queue(tmp_path, "#!/bin/sh\necho done >&3\n", "box") as box,
-        running_queue(tmp_path, HEAD + DYING, "logs", **settings) as queue,
+        running_queue(tmp_path, HEAD + DIES + DYING, "logs", **settings) as queue,
     ):
         log = {"log": b"a\nb\nc\nd\ne\n"}
         count = 3 if batch else len(AFTER)
