@@ -20,7 +20,7 @@ from rq.words.nesting import Json
 from rq.words.states import State
 
 _PAUSE = 0.2  # seconds between looks at how far it is
-_GIVEN = ("cause", "group", "text", "find", "key", *PARAMS)
+_GIVEN = ("cause", "group", "text", "find", "key", "by", *PARAMS)
 _LISTED = 10  # queues
 _SHORT = 1.0  # seconds that are too short for a line of progress
 
@@ -49,6 +49,7 @@ def options(parser: argparse.ArgumentParser, default: State | None = None) -> No
         "--find", metavar="WORDS", help="that hold each word, as `rq find` finds them"
     )
     group.add_argument("--key", metavar="KEY", help="with this unique_key")
+    group.add_argument("--by", metavar="USER", help="that this user has sent")
     for name in PARAMS:
         group.add_argument(f"--{name}", metavar="VALUE", help=argparse.SUPPRESS)
     term.flag(group, "--dry-run", "only count them, and show ten")

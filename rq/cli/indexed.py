@@ -17,6 +17,7 @@ from rq.index.questions import Index
 from rq.index.rows import Freshness, RunsQuestion
 from rq.layout import Root
 from rq.message.causes import Cause
+from rq.message.fieldnames import OF_TIMER
 from rq.replies import TimerMiss
 from rq.rpc import client
 from rq.words.states import COUNTED, State
@@ -37,6 +38,7 @@ def runs(root: Root, words: list[str]) -> int:
     parser.add_argument("--until", metavar="TIME", help="the same; now without it")
     parser.add_argument("--queue", metavar="QUEUE", help="of this queue only")
     parser.add_argument("--timer", metavar="NAME", help="what this timer has sent")
+    parser.add_argument("--by", metavar="USER", help="what this user has sent")
     term.flag(parser, "--failed", "only what failed")
     term.flag(parser, "--slow", "only what ran longer than 95 %% of its queue's")
     _sorted(parser)
@@ -50,7 +52,7 @@ def runs(root: Root, words: list[str]) -> int:
         return OK
     slowest = view["sums"]["slowest"]
     print(doors.sums_text(view["sums"], duration(slowest["ran"]) if slowest else ""))
-    head = ("STARTED", "RAN", "WAITED", "OUTCOME", "MESSAGE", "TIMER", "WHY")
+    head = ("STARTED", "RAN", "WAITED", "OUTCOME", "MESSAGE", "BY", "WHY")
     rows = [*map(_miss, view["misses"]), *map(_run, view["runs"])]
     if rows:
         term.table(head, rows)
@@ -66,7 +68,7 @@ def _run(row: RunView) -> tuple[object, ...]:
         "-" if row["waited"] is None else duration(row["waited"]),
         row["outcome"],
         f"{row['queue']}/{row['msg_id']}",
-        row["timer"] or "-",
+        row["by"] or (f"{OF_TIMER}{row['timer']}" if row["timer"] else "-"),
         "" if row["outcome"] == "done" else _cut(why),
     )
 
@@ -85,7 +87,15 @@ def _miss(row: TimerMiss) -> tuple[object, ...]:
     fires = term.number(row["count"], "fire")
     why = f"{fires}: {row['text'] or row['why']}"
     to = row["queue"] or "-"
-    return term.moment(row["from"]), "-", "-", "missed", to, row["timer"], _cut(why)
+    return (
+        term.moment(row["from"]),
+        "-",
+        "-",
+        "missed",
+        to,
+        f"{OF_TIMER}{row['timer']}",
+        _cut(why),
+    )
 
 
 def failures(root: Root, words: list[str]) -> int:

@@ -23,12 +23,15 @@ from rq.index.rows import (
     SearchQuestion,
 )
 from rq.index.search import LEAST
+from rq.message.fieldnames import OF_TIMER
 from rq.replies import TimerMiss
 from rq.words import moments
 from rq.words.nesting import Json
 from rq.words.states import COUNTED, State
 
-RUNS_FIELDS: Final = ("since", "until", "queue", "timer", "failed", "slow", "sort")
+RUNS_FIELDS: Final = (
+    *("since", "until", "queue", "timer", "by", "failed", "slow", "sort"),
+)
 SEARCH_FIELDS: Final = ("words", "queue", "state", "since", "by", "sort")
 PAGE: Final = 200  # rows of a page; as many stripes has the bar of the night
 SHORTEST: Final = LEAST  # characters of a word that is looked for
@@ -61,6 +64,7 @@ class RunView(TypedDict):
     cause: str | None
     text: str | None
     timer: str | None
+    by: str | None
 
 
 class SumsView(TypedDict):
@@ -151,6 +155,7 @@ def runs_question(
         until=moments.since(until, now, zone) if until else None,
         queue=fields.get("queue") or None,
         timer=fields.get("timer") or None,
+        by=fields.get("by") or None,
         is_failed=_is_yes(fields, "failed"),
         is_slow=_is_yes(fields, "slow"),
         order=order,
@@ -287,6 +292,8 @@ def _is_meant(question: RunsQuestion, miss: TimerMiss) -> bool:
     if question.is_failed or question.is_slow:
         return False
     if question.timer is not None and miss["timer"] != question.timer:
+        return False
+    if question.by not in (None, f"{OF_TIMER}{miss['timer']}"):
         return False
     return question.queue is None or miss["queue"] == question.queue
 

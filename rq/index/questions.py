@@ -62,6 +62,7 @@ RUN_ORDERS: Mapping[str, tuple[str, str]] = {
         for name in _COLUMNS
         if name not in ("row", "q", "message", "text")
     },
+    "by": ("message", "(SELECT by FROM messages WHERE id = message)"),
 }
 LIST_ORDERS: Mapping[str, str] = {
     "accepted": "m.id",
@@ -71,6 +72,10 @@ LIST_ORDERS: Mapping[str, str] = {
     "attempt": "m.attempt",
 }
 HIT_ORDERS = search.ORDERS
+
+
+# Of whom all messages are few: their ids are found without a look at others.
+_SENT = "message IN (SELECT id FROM messages INDEXED BY sent_by WHERE by = :by)"
 
 
 def _either(columns: Iterable[str], ended: str, running: str) -> str:
@@ -88,7 +93,7 @@ def _either(columns: Iterable[str], ended: str, running: str) -> str:
 # The few of a page, with names: a night may have 100,000 runs.
 _NAMED = f"""
 SELECT n.row, queues.name, messages.msg, n.attempt, n.started, n.ended, n.waited, n.ran,
-       n.outcome, n.cause, n.text, n.timer
+       n.outcome, n.cause, n.text, n.timer, messages.by
 FROM ({
     _either(
         _COLUMNS,
@@ -190,6 +195,7 @@ class Index:
             "queues": _json(queues.values()),
             "only": queues.get(question.queue or ""),
             "timer": question.timer,
+            "by": question.by,
             "slow": self._slow(question, queues) if question.is_slow else "{}",
             "limit": question.limit + 1,
             "offset": question.offset,
@@ -392,7 +398,8 @@ def _readable() -> Iterator[None]:
 
 def _is_plain(question: RunsQuestion) -> bool:
     """Whether all attempts of a span and of queues are meant."""
-    return not (question.is_failed or question.is_slow or question.timer is not None)
+    whose = question.timer is not None or question.by is not None
+    return not (question.is_failed or question.is_slow or whose)
 
 
 def _chosen(question: RunsQuestion, visible: frozenset[str] | None) -> str:
@@ -401,6 +408,8 @@ def _chosen(question: RunsQuestion, visible: frozenset[str] | None) -> str:
     names = {"row", "q", "started", "ran", "outcome", RUN_ORDERS[question.order][0]}
     if question.timer is not None:
         names.add("timer")
+    if question.by is not None:
+        names.add("message")
     columns = [name for name in _COLUMNS if name in names]
     runs = _either(
         columns,
@@ -422,6 +431,8 @@ def _conditions(question: RunsQuestion, visible: frozenset[str] | None) -> str:
         wanted.append("outcome = 'err'")
     if question.timer is not None:
         wanted.append("timer = :timer")
+    if question.by is not None:
+        wanted.append(_SENT)
     if question.is_slow:
         wanted.append("ran >= json_extract(:slow, '$.\"' || q || '\"')")
     return " AND ".join(wanted)
@@ -429,7 +440,7 @@ def _conditions(question: RunsQuestion, visible: frozenset[str] | None) -> str:
 
 def _run(row: SqlRow) -> Run:
     queue, msg_id, attempt, started, ended, waited, ran, *rest = row
-    outcome, cause, text, timer = rest
+    outcome, cause, text, timer, by = rest
     return Run(
         queue=queue,
         msg_id=msg_id,
@@ -442,6 +453,7 @@ def _run(row: SqlRow) -> Run:
         cause=cause,
         text=text,
         timer=timer,
+        by=by,
     )
 
 

@@ -35,6 +35,7 @@ class RunsQuestion:
     queue: str | None = None
     is_failed: bool = False  # only those that ended in err
     timer: str | None = None  # only of messages that this timer has sent
+    by: str | None = None  # only of messages that this user has sent
     is_slow: bool = False  # only those that ran longer than 95 % of their queue's
     order: str = "started"  # a key of `questions.RUN_ORDERS`
     is_descending: bool = True
@@ -53,10 +54,11 @@ class Run:
     ended: float | None  # None: it runs
     waited: float | None
     ran: float
-    outcome: str  # done, relayed, err, retry, lost, requeued, or RUNNING
+    outcome: str  # done, relayed, err, cancelled, retry, lost, requeued, or RUNNING
     cause: str | None
     text: str | None
     timer: str | None
+    by: str | None  # who has sent the message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

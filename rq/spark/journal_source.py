@@ -65,6 +65,7 @@ COLUMNS: tuple[tuple[str, str], ...] = (
     ("rows_out", "bigint"),
     ("rejected", "bigint"),
     ("spark_us", "bigint"),
+    ("by", "string"),  # who has sent the message, in lines that hold it
 )
 SCHEMA = ", ".join(f"`{name}` {kind}" for name, kind in COLUMNS)
 _ARROW = {
@@ -76,7 +77,7 @@ _ARROW = {
 }
 ARROW_SCHEMA = pa.schema([(name, _ARROW[kind]) for name, kind in COLUMNS])
 _FIGURES = ("rows_in", "rows_out", "rejected", "spark_us")
-_COMPUTED = ("journal", "message", "extra", *_FIGURES)
+_COMPUTED = ("journal", "message", "extra", "by", *_FIGURES)
 _PLAIN = [name for name, _ in COLUMNS if name not in _COMPUTED]
 # What a line says of its file, and what has a column.
 _COLUMNS_OF_LINES = frozenset({"crc", "g", "end", "message", *_PLAIN})
@@ -176,6 +177,7 @@ def _batch(
     }
     columns["journal"] = [journal] * len(rows)
     columns["message"] = [_message(row) if payload else None for row in rows]
+    columns["by"] = [_sender(row.get("message")) for row in rows]
     columns["extra"] = [_extra(row) for row in rows]
     figures = [_figures(row.get("result")) for row in rows]
     columns |= {name: [each.get(name) for each in figures] for name in _FIGURES}
@@ -186,6 +188,13 @@ def _batch(
 def _message(row: Mapping[str, Json]) -> str | None:
     message = row.get("message")
     return None if message is None else orjson.dumps(message).decode()
+
+
+def _sender(message: Json) -> Json:
+    """Return who has sent a message. A line's own `by`, who did something to it, is not
+    meant: that is in `extra`."""
+    by = message.get("by") if isinstance(message, dict) else None
+    return by if isinstance(by, str) else None
 
 
 def _figures(result: Json) -> Mapping[str, Json]:

@@ -83,3 +83,14 @@ def test_the_history_has_columns_for_the_figures_of_a_batch(result, figures):
     [row] = journal_source._batch("j", [event], False).to_pylist()
     assert tuple(row[name] for name in journal_source._FIGURES) == figures
     assert json.loads(row["extra"]) == {"result": result}
+
+
+def test_the_history_says_who_has_sent_a_message():
+    events = [
+        {"seq": 1, "ev": "commit", "message": {"dest": "t", "by": "ann"}},
+        {"seq": 2, "ev": "cancel", "by": "bob", "leases": ["x"]},
+        {"seq": 3, "ev": "commit", "message": {"dest": "t"}},
+    ]
+    rows = journal_source._batch("j", events, False).to_pylist()
+    assert [row["by"] for row in rows] == ["ann", None, None]
+    assert json.loads(rows[1]["extra"]) == {"by": "bob", "leases": ["x"]}

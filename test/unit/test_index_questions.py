@@ -128,6 +128,24 @@ def test_runs_are_narrowed(filled):
     assert runs_of(filled, until=time.time() - 7200).rows == ()
 
 
+def test_runs_say_who_sent_them(root):
+    mail = Lines("mail")
+    mail.accept(ONE, by="ann")
+    mail.run(ONE, "retry", "que", "exit")
+    mail.run(ONE)
+    mail.accept(TWO, by="bob")
+    mail.fail(TWO)
+    mail.accept(THREE, by="ann")
+    mail.line(THREE, "claim", "run")
+    fill(root, mail)
+    assert [run.by for run in runs_of(root).rows] == ["ann", "bob", "ann", "ann"]
+    of_ann = runs_of(root, by="ann")
+    assert [run.msg_id for run in of_ann.rows] == [THREE, ONE, ONE]
+    assert (of_ann.sums.runs, of_ann.sums.failed) == (3, 0)
+    sorted_by = [run.by for run in runs_of(root, order="by").rows]
+    assert sorted_by == ["bob", "ann", "ann", "ann"]
+
+
 def test_what_runs_now_is_a_run(root):
     lines = Lines("mail", time.time() - 60)
     lines.accept(ONE)

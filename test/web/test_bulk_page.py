@@ -79,6 +79,16 @@ def test_causes_and_groups_that_there_are_are_offered_with_their_counts(queue, w
     assert {row["param1"] for row in rest} == {"no host at 10.0.0.1"}
 
 
+def test_what_one_user_has_sent_is_meant_alone(queue, web):
+    failed(queue, 2, "by whom")
+    [row] = queue.ok("list", {"state": "err", "limit": 1})
+    sender = queue.ok("get_message", {"msg_id": row["msg_id"]})["by"]
+    address = "/q/t/bulk?state=err&action=ack&by="
+    assert "2 messages match" in page(web, address + sender)
+    assert f'name="by" value="{sender}"' in page(web, address + sender)
+    assert "0 messages match" in page(web, address + "another")
+
+
 def test_no_field_is_shown_that_does_nothing_for_the_state(web):
     shown = page(web, "/q/t/bulk?state=prep&group=x&cause=exit&text=y")
     for name in ("group", "cause", "text"):

@@ -49,6 +49,7 @@ class RunsQuery:
     until: _Moment = None
     queue: _Name = None
     timer: _Name = None
+    by: Annotated[str | None, Limits(longest=255), "who has sent the message"] = None
     failed: _Flag = None
     slow: Annotated[
         Literal["0", "1"] | None, "1: longer than 95 % of their queue's"

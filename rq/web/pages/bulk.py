@@ -33,7 +33,7 @@ _LONGEST = 4096  # characters of a field
 _MOST_IDS = 64 * 1024  # of all ids that were chosen in a list
 _ENDED = 20  # of those that have ended
 _ACTIONS = at(Door.BULK)
-_OF_MESSAGE = ("find", "key", *PARAMS)
+_OF_MESSAGE = ("find", "key", "by", *PARAMS)
 # What a filter may say of messages of a state; the others have nothing that it looks at.
 FIELDS: Mapping[str, tuple[str, ...]] = {
     "que": ("older", "cause", *_OF_MESSAGE),

@@ -27,7 +27,7 @@ COLUMNS = {
     "ran": "Ran",
     "outcome": "Outcome",
     "cause": "Why",
-    "timer": "Timer",
+    "by": "Sent by",
 }
 NUMBERS = ("waited", "ran")
 
