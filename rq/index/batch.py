@@ -31,6 +31,7 @@ from rq.index import sums, tallies
 from rq.index.schema import TICK, Cell
 from rq.index.search import SEPARATOR
 from rq.index.sums import Ended
+from rq.message.causes import Cause
 from rq.message.fields import param_text
 from rq.message.group import group, wording
 from rq.message.table import PARAMS
@@ -51,6 +52,7 @@ OUTCOMES: dict[str, str] = {
     Event.RECOVER: "lost",
     Event.REQUEUE: "requeued",
 }
+CANCELLED = "cancelled"
 _NOTHING: frozenset[str] = frozenset()
 _ORIGINS = ("orig_msg_id", "cloned_from", "dup")  # fields that name another message
 _TIMER_KEYS = ("timer/", "timer-run/")
@@ -265,7 +267,7 @@ class Batch:
 
     def _end(self, row: Row, record: Record) -> None:
         """Note the attempt that a line ends."""
-        outcome = OUTCOMES.get(record["ev"])
+        outcome = _outcome(record)
         if record["was"] != State.RUN or outcome is None:
             return
         ran, ended = record.get("run_us"), record["ts"]
@@ -422,6 +424,13 @@ class Batch:
                 self.base.execute(
                     "INSERT INTO prepared VALUES (?, ?, ?)", (*key, content)
                 )
+
+
+def _outcome(record: Record) -> str | None:
+    """Return what a line makes of the attempt that it ends; None: it ends none. What a
+    person has ended is a word of its own: it has not failed."""
+    is_cancel = record["ev"] == Event.FAIL and record.get("cause") == Cause.CANCELLED
+    return CANCELLED if is_cancel else OUTCOMES.get(record["ev"])
 
 
 _COMMITTED: Record = {"ev": Event.COMMIT, "state": State.QUE, "was": State.PREP}

@@ -25,7 +25,7 @@ from rq.layout import Root
 Cell: TypeAlias = int | float | str | bytes | None  # as SQLite takes values
 SqlRow: TypeAlias = Any  # as it gives them: each statement knows what its columns hold
 
-VERSION = 3
+VERSION = 4
 TICK = 7  # bits of a moment in µs that an id of a message leaves out
 WAL_PAGES = 8_000  # of 4 KiB, after which they are moved into the file
 CACHE_KIB = 16_384  # of pages, in the process that writes

@@ -146,6 +146,19 @@ def test_runs_say_who_sent_them(root):
     assert sorted_by == ["bob", "ann", "ann", "ann"]
 
 
+def test_what_a_person_has_ended_is_no_failure(root):
+    mail = Lines("mail")
+    for msg_id, cause in ((ONE, "exit"), (TWO, "cancelled")):
+        mail.accept(msg_id)
+        mail.fail(msg_id, cause)
+    fill(root, mail)
+    every = runs_of(root)
+    assert [run.outcome for run in every.rows] == ["cancelled", "err"]
+    for sums in (every.sums, runs_of(root, is_descending=False).sums):
+        assert (sums.runs, sums.failed) == (2, 1)
+    assert [run.msg_id for run in runs_of(root, is_failed=True).rows] == [ONE]
+
+
 def test_what_runs_now_is_a_run(root):
     lines = Lines("mail", time.time() - 60)
     lines.accept(ONE)
