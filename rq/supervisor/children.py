@@ -15,6 +15,7 @@ from rq.words.states import Child, ChildEvent, next_child
 
 STABLE = 60.0  # seconds up, after which earlier failures are forgotten
 LATE = 60.0  # seconds of starting, after which `status` says so
+PARKING = 10.0  # seconds from when a queue hands over its socket to when it is killed
 HELPER_SILENCE = 120.0  # seconds of starting, after which a helper is killed
 DO_NOT_RESTART = 3  # exit status of a queue that only a person can mend
 DISPLACED = 4  # of one that has lost its directory
@@ -60,6 +61,9 @@ class Process:
     place: tuple[int, int] | None = None  # the directory of its journal, when it began
     patience: float = 30.0  # seconds from TERM to KILL
     wakes_at: float | None = None  # monotonic: when it is started that is parked
+    ends_by: float | None = (
+        None  # monotonic: it has handed over its socket, and is to end
+    )
 
     @property
     def running(self) -> bool:
@@ -72,7 +76,7 @@ class Process:
 
     def started(self, now: float) -> None:
         self._fire(ChildEvent.START, now)
-        self.pid, self.held = None, ""
+        self.pid, self.held, self.ends_by = None, "", None
         self.stop_again = self.killed = False
 
     def ready(self, now: float) -> None:
@@ -83,6 +87,11 @@ class Process:
         self._fire(ChildEvent.STOP, now)
         self.stop_again = False
         self.killed = False
+
+    def parking(self, now: float) -> None:
+        """Note that a process has handed over its socket: nothing answers there until it has
+        ended, so that must not take long."""
+        self.ends_by = now + PARKING
 
     def parked(self, now: float, seconds: float | None) -> None:
         """Note the end of a process that has handed over its socket; it is started again
@@ -140,6 +149,8 @@ class Process:
 def step(process: Process, now: float) -> Step | None:
     """Return what is to be done with `process` now."""
     state = process.state
+    if _hangs(process, now):
+        return Step.KILL
     if state is Child.STOPPING:
         late = now - process.since >= process.patience and not process.killed
         return Step.KILL if late else None
@@ -157,6 +168,12 @@ def step(process: Process, now: float) -> Step | None:
     return Step.KILL if now - process.since >= HELPER_SILENCE else None
 
 
+def _hangs(process: Process, now: float) -> bool:
+    """Whether it has handed over its socket, and did not end."""
+    is_late = process.ends_by is not None and now >= process.ends_by
+    return is_late and process.running and not process.killed
+
+
 def wake_at(process: Process) -> float | None:
     """Return when `step` may next have something to say without an event."""
     if process.state is Child.BACKOFF:
@@ -165,6 +182,8 @@ def wake_at(process: Process) -> float | None:
         return process.wakes_at
     if process.killed:
         return None
+    if process.ends_by is not None and process.running:
+        return process.ends_by
     if process.state is Child.STOPPING:
         return process.since + process.patience
     if process.state is Child.STARTING and process.kind is not Kind.QUEUE:

@@ -133,7 +133,7 @@ class Commands:
         """Let the broker run as config/broker.json says now; with `accept` also one that
         lost its directory."""
         if arg == "accept":
-            self._minder.begun.forget(displaced.BROKER)
+            self._minder.places.begun.forget(displaced.BROKER)
             displaced.release(self._root, displaced.BROKER)
         self._table.mind_broker(broker.read(self._root.broker_config).enabled)
         return ["ok"]
@@ -172,7 +172,7 @@ class Commands:
 
     async def _restart(self, name: str) -> Reply:
         if name in displaced.read(self._root):
-            self._minder.begun.forget(name)
+            self._minder.places.begun.forget(name)
         is_released = displaced.release(self._root, name)
         if is_released and self._root.queue(name).config.is_file():
             self._table.mind_queue(name)
@@ -212,7 +212,7 @@ class Commands:
         data = _object(arg)
         if data is None:
             raise BadInput("queue not created")
-        self._minder.hold_if_strayed(str(data.get("name", "")))
+        self._minder.places.hold_if_strayed(str(data.get("name", "")))
         try:
             name = definitions.create(self._root, data)
         except BadInput:
@@ -252,7 +252,7 @@ class Commands:
         if self._table.is_deleting(name):
             raise Busy(f"queue {name} is being deleted; it comes back after that")
         is_minded = name in self._table.queues()
-        self._minder.hold_if_strayed(name)
+        self._minder.places.hold_if_strayed(name)
         name = definitions.define(self._root, data)
         self._table.mind_queue(name)
         if is_minded:
@@ -273,7 +273,7 @@ class Commands:
             log.info("a link to a queue was moved to %s", removed)
             return ["ok", "started deleting queue"]
         if displaced.release(self._root, name):
-            self._minder.begun.forget(name)
+            self._minder.places.begun.forget(name)
             if not self._root.queue(name).config.is_file():
                 return ["ok", f"there is no queue {name}, and it is held no more"]
         if name not in self._table.queues():

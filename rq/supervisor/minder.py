@@ -19,7 +19,6 @@ from pathlib import Path
 
 from rq import logs
 from rq.config import displaced, parked, trash
-from rq.config.begun import Begun
 from rq.errors import Refused, RQError
 from rq.layout import Root
 from rq.proc import locks, processes
@@ -28,6 +27,7 @@ from rq.supervisor.children import Kind, Process, Step
 from rq.supervisor.forks import Forks
 from rq.supervisor.handle import Handle
 from rq.supervisor.listeners import Listeners
+from rq.supervisor.places import Places, held_as
 from rq.supervisor.table import FORKS, HELPERS, GivenUp, Key, Table
 from rq.words.states import Child
 
@@ -51,7 +51,7 @@ class Minder:
         self._handles: dict[Key, Handle] = {}
         self._forks: Forks | None = None
         self._given_up = GivenUp(root)
-        self.begun = Begun(root)
+        self.places = Places(root, self.table, is_in_place)
         self._keeps = True  # on disk what has begun
         self._errands: set[asyncio.Task[None]] = set()
         self._listeners = Listeners(root, self.wake)
@@ -89,10 +89,10 @@ class Minder:
                     self._kill(key, process)
         for name in put_away_deleted(self.root, self.table, now):
             self._given_up.forget((Kind.QUEUE, name))
-            self._keep(partial(self.begun.forget, name))
+            self._keep(partial(self.places.begun.forget, name))
         up = [each for each in self.table.children.values() if each.state is Child.UP]
-        names = {name for name in map(_held_as, up) if name is not None}
-        self._keep(partial(self.begun.note, names - self.table.deleting.keys()))
+        names = {name for name in map(held_as, up) if name is not None}
+        self._keep(partial(self.places.begun.note, names - self.table.deleting.keys()))
 
     def _keep(self, keep: Callable[[], None]) -> None:
         """Keep on disk what has begun: a next start has to find it. That it cannot be kept
@@ -115,9 +115,9 @@ class Minder:
         process.log_from = handle.log_size(self.root, process)
         self._given_up.note_start(key)
         try:
-            name = _held_as(process)
+            name = held_as(process)
             if name is not None and (
-                self._is_held(name) or self._is_elsewhere(process)
+                self.places.is_held(name) or self.places.is_elsewhere(process)
             ):
                 self._ended(key, children.DISPLACED, displaced.why(name))
             else:
@@ -180,7 +180,7 @@ class Minder:
         self._handles[key] = held
         process.pid = held.pid
         if process.kind is Kind.QUEUE:
-            process.place = self._place_now(process)
+            process.place = self.places.now(process)
         if held.pid is not None:
             held.on_end(lambda: self._process_gone(key, held))
 
@@ -264,12 +264,13 @@ class Minder:
             process.held = word.removeprefix("HELD ").strip()
             if process.kind is Kind.QUEUE:
                 self._listeners.give_back(process.name)  # it has it
-            process.place = self._place_now(process)  # a broker has made it by now
+            process.place = self.places.now(process)  # a broker has made it by now
             log.info("up %s", logs.fields(kind=process.kind, name=process.name))
         self.table.wake()
 
     def _is_parking(self, name: str, held: Handle, word: str) -> None:
         """Keep the socket of a queue that ends because it has nothing to do."""
+        self.table.queue(name).parking(time.monotonic())
         if (sock := held.take_listener()) is None:
             return  # no descriptor was left for it: the queue starts again
         self._listeners.hold(name, sock)
@@ -306,9 +307,9 @@ class Minder:
         if key[0] is Kind.FORKS:
             self._forks_ended()
         reason = reason or error or handle.how_ended(self.root, process, status)
-        name = _held_as(process)
+        name = held_as(process)
         if name and (status == children.DISPLACED or self._vanished(key)):
-            reason, status = self._hold_back(name), children.DISPLACED
+            reason, status = self.places.hold_back(name), children.DISPLACED
         process.ended(time.monotonic(), status, reason)
         self._given_up.note_end(key, gave_up=process.state is Child.FATAL)
         process.place = None
@@ -329,48 +330,7 @@ class Minder:
     def _vanished(self, key: Key) -> bool:
         process = self.table.children[key]
         is_deleting = process.kind is Kind.QUEUE and process.name in self.table.deleting
-        return not is_deleting and self._is_elsewhere(process)
-
-    def _is_held(self, name: str) -> bool:
-        return name in displaced.read(self.root) or self.begun.is_lost(name)
-
-    def hold_lost(self) -> None:
-        """Hold what has begun and is not found at this start."""
-        try:
-            for name in self.begun.lost():
-                if name not in displaced.read(self.root):
-                    log.error("%s is held: %s", name, self._hold_back(name))
-        except (OSError, RQError) as error:
-            log.error("what has begun cannot be looked for: %s", error)
-
-    def hold_if_strayed(self, name: str) -> None:
-        """Hold a queue, which is about to be made or changed, if its path leads elsewhere
-        than when its owner began, or nothing of it is found: the owner may not have seen
-        it yet, was killed before it did, or does not run."""
-        process = self.table.queues().get(name)
-        is_elsewhere = process is not None and self._is_elsewhere(process)
-        if is_elsewhere or self.begun.is_lost(name):
-            displaced.note(self.root, name, time.time())
-
-    def _is_elsewhere(self, process: Process) -> bool:
-        began = process.place
-        return began is not None and began != self._place_now(process)
-
-    def _place_now(self, process: Process) -> tuple[int, int] | None:
-        """Return which directory the path leads to of a child that keeps a journal."""
-        if process.kind is Kind.QUEUE:
-            return _place_of(self.root.queue(process.name).path)
-        return _place_of(self.root.broker) if process.kind is Kind.BROKER else None
-
-    def _hold_back(self, name: str) -> str:
-        """Hold a child until the operator has decided; return why, in a sentence. Not by
-        a supervisor that lost its root: another one's would be held."""
-        try:
-            if self.is_in_place():
-                displaced.note(self.root, name, time.time())
-        except (OSError, RQError) as error:
-            log.error("%s cannot be noted as held: %s", name, error)
-        return displaced.why(name)
+        return not is_deleting and self.places.is_elsewhere(process)
 
     def _forks_ended(self) -> None:
         """Go on without a fork server: what it forked lives, what was asked is lost."""
@@ -412,10 +372,10 @@ class Minder:
             is_down = process.state is Child.DOWN and process.wanted
             if (
                 is_down
-                and not self._is_held(name)
+                and not self.places.is_held(name)
                 and (self._listeners.listen_again(process, boot))
             ):
-                process.place = self._place_now(process)
+                process.place = self.places.now(process)
 
     async def _adopt_late(self, name: str) -> None:
         """Adopt a process that owns a queue and that we did not start; it may be ending."""
@@ -457,20 +417,12 @@ class Minder:
 
     def close(self) -> None:
         """Give everything back, when all children are down."""
-        self._keep(self.begun.keep)
+        self._keep(self.places.begun.keep)
         self._listeners.close()
         for held in self._handles.values():
             held.close()
         for fd in (self._life, self._alive):
             os.close(fd)
-
-
-def _held_as(process: Process) -> str | None:
-    """Return the name under which a child is held that has lost its directory; None: it
-    has none of its own."""
-    if process.kind is Kind.QUEUE:
-        return process.name
-    return displaced.BROKER if process.kind is Kind.BROKER else None
 
 
 def _adopted_if_there(socket: Path) -> Handle | None:
@@ -480,15 +432,6 @@ def _adopted_if_there(socket: Path) -> Handle | None:
     except OSError as error:
         log.warning("a queue is not adopted yet: %s", logs.fields(reason=error))
         return None
-
-
-def _place_of(path: Path) -> tuple[int, int]:
-    """Return which directory a path leads to; one that is none equals no other."""
-    try:
-        about = path.stat()
-    except OSError:
-        return 0, 0
-    return about.st_dev, about.st_ino
 
 
 # ---- queues that are deleted, or whose directory is gone

@@ -196,7 +196,7 @@ class _Program:
         sock = client.listen(self._root.supervisor_socket)
         policy = sockets.policy(sockets.SUPERVISOR_OTHERS, self._settings.admin_group)
         server = control.Server(sock, policy, self._commands.answer)
-        self._minder.hold_lost()
+        self._minder.places.hold_lost()
         self._table.mind_queues()
         for name in definitions.half_deleted(self._root):
             self._table.delete(name)

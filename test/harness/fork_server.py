@@ -19,6 +19,7 @@ from collections.abc import Callable
 
 from harness.forks import Forked, Forks
 from rq.files import durable
+from rq.files.durable import crash_points
 from rq.proc import descriptors
 from rq.supervisor.forkserver import ForkServer
 
@@ -175,7 +176,15 @@ def become(programs: dict[str, Program], request: str, ready: int, stderr: int) 
     os.environ.update(told["environment"])
     time.tzset()
     durable.arm(os.environ.get("RQ_CRASH_AT", ""))
+    if point := os.environ.get("RQ_HANG_AT"):
+        crash_points.hook = functools.partial(hang, point)
     return programs[told["program"]](told["words"], ready)
+
+
+def hang(point: str, passed: str) -> None:
+    """Stop this process at a point, as one that hangs there."""
+    if passed == point:
+        os.kill(os.getpid(), signal.SIGSTOP)
 
 
 if __name__ == "__main__":

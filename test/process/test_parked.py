@@ -326,6 +326,19 @@ def test_a_kill_on_the_way_loses_nothing(tmp_path, point):
 
 
 @pytest.mark.slow
+def test_one_that_hangs_after_it_handed_over_its_socket_is_killed(tmp_path):
+    with daemon_on(tmp_path / "root") as daemon:
+        daemon.env["RQ_HANG_AT"] = "park:handed-over"
+        daemon.start()
+        daemon.create("q", park="1s")
+        queue = daemon.root.queue("q")
+        wait_until(queue.parked.exists, LONG)
+        send(daemon)  # waits in the socket, until another process has it
+        until_done(daemon, 1)
+        assert daemon.child("q")["restarts"] >= 1
+
+
+@pytest.mark.slow
 def test_who_has_connected_waits_though_the_woken_process_is_killed(tmp_path):
     with daemon_on(tmp_path / "root") as daemon:
         daemon.env["RQ_CRASH_AT"] = "park:woken"
