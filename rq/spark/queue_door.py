@@ -131,6 +131,7 @@ class _Local:
     def __init__(self, target: Target) -> None:
         assert target.root, "a target has a url or a root"
         self._socket = Root(Path(target.root)).queue(target.queue).socket
+        self._patience = min(_ANSWER, target.timeout)
         self._line: client.Connection | None = None
 
     def open(self, request: Request) -> Json:
@@ -158,7 +159,7 @@ class _Local:
 
     def _ask(self, command: str, request: Request) -> Json:
         if self._line is None:
-            self._line = client.Connection(self._socket, _ANSWER)
+            self._line = client.Connection(self._socket, self._patience)
         return cast(Json, client.demanded(self._line.ask(command, request)))
 
 

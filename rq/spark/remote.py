@@ -35,6 +35,9 @@ _STORE_TOO = frozenset({"s3a", "s3n"})  # as Hadoop calls it
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 VARIABLE = "RQ_SPARK_ALLOW"  # from the queue's config: a list, as JSON
 _PATIENCE = 60.0  # seconds without a byte
+# Of a store: so often it is asked, and each time for whole seconds without a byte. By
+# itself arrow takes each answer that needs three seconds for none, for minutes.
+_TRIES, _SILENT = 5, 10
 _REDIRECTS = 5
 _MOVED = frozenset({301, 302, 303, 307, 308})
 _LATER = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -178,11 +181,21 @@ def store(where: str, may: Allow | None) -> tuple[fs.FileSystem, str]:
         raise Refused(
             f"this queue may not read {STORE}{bucket}; " + _mend(f"{STORE}{bucket}/")
         )
-    options = _options(parts, may)
+    return _system(bucket, _options(parts, may)), path
+
+
+def _system(bucket: str, options: Mapping[str, str]) -> fs.FileSystem:
     from pyarrow import fs
 
-    system, _ = fs.FileSystem.from_uri(f"{STORE}{bucket}/{options}")
-    return system, path
+    region = options.get("region")
+    if region is None and not options.get("endpoint_override"):
+        region = fs.resolve_s3_region(bucket)
+    return fs.S3FileSystem(
+        **{**options, "region": region},
+        connect_timeout=_SILENT,
+        request_timeout=_SILENT,
+        retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=_TRIES),
+    )
 
 
 @contextlib.contextmanager
@@ -205,7 +218,7 @@ def _is_below(path: str, places: Iterable[str]) -> bool:
     return any(path == top or path.startswith(f"{top}/") for top in places)
 
 
-def _options(parts: SplitResult, may: Allow | None) -> str:
+def _options(parts: SplitResult, may: Allow | None) -> dict[str, str]:
     """Return what says where a store is; it gets requests that are signed with the
     queue's rights, so it must have been named."""
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
@@ -226,8 +239,7 @@ def _options(parts: SplitResult, may: Allow | None) -> str:
         )
         if not is_named:
             raise Refused(f"the store {host} is not named; {_mend(endpoint)}")
-    words = "&".join(f"{name}={quote(text)}" for name, text in options.items())
-    return f"?{words}" if words else ""
+    return options
 
 
 def _mend(place: str) -> str:

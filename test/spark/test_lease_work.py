@@ -64,3 +64,27 @@ def test_a_queue_that_hands_out_no_leases_is_told_in_its_own_sentence(
     ear = lease_work.Ear(threading.Event(), lambda text: None)
     with pytest.raises(Refused, match='hands out no leases: set "pull"'):
         lease_work.run(spark, todo, ear)
+
+
+@pytest.mark.slow
+def test_an_agent_that_stands_still_keeps_a_message_no_longer_than_its_lease(
+    spark, web, tmp_path
+):
+    name = web.queue("exit 1", num_workers=0, pull={"seconds": 3})
+    first = 'mkdir "$RQ_PARAM1" && { echo $$ > "$RQ_PARAM1/pid"; exec sleep 3600; }'
+    todo = work(web, name, tmp_path, f"{first}\necho done again >&3")
+    msg_id = web.send(name, param1=str(tmp_path / "first"))
+    ear = lease_work.Ear(threading.Event(), lambda text: None)
+    thread = threading.Thread(target=lease_work.run, args=(spark, todo, ear))
+    thread.start()
+    try:
+        pid = int(wait_until((tmp_path / "first/pid").read_text, 120))
+        agent = psutil.Process(pid).parent()
+        agent.suspend()
+        wait_until(lambda: web.state(name, msg_id) == "done", 120)
+        agent.kill()
+    finally:
+        ear.stop.set()
+        thread.join()
+    told = web.daemon.ask_queue(name, "get_message", {"msg_id": msg_id})[1]
+    assert told["count"] == 1
