@@ -25,9 +25,16 @@ class _Line(logging.Formatter):
             f"%(levelname).1s %(asctime)s.%(msecs)03dZ %(process)d {name}: %(message)s",
             "%Y-%m-%dT%H:%M:%S",
         )
+        logging.logProcesses = False  # else it asks the kernel for the pid of each line
+        self._is_of()
+        os.register_at_fork(after_in_child=self._is_of)
+
+    def _is_of(self) -> None:
+        self._pid = os.getpid()
 
     def format(self, record: logging.LogRecord) -> str:
         """Return a record; a line of it that a stranger's text began looks like none."""
+        record.process = self._pid
         return visible.text(super().format(record)).replace("\n", "\n    ")
 
 
@@ -42,10 +49,11 @@ class _Rotated(logging.handlers.RotatingFileHandler):
     def emit(self, record: logging.LogRecord) -> None:
         try:
             line = self.format(record) + self.terminator
-            self._size += len(line.encode(errors="backslashreplace"))
+            size = len(line.encode(errors="backslashreplace"))
+            self._size += size
             if self._size > self.maxBytes:
                 self.doRollover()
-                self._size = len(line)
+                self._size = size
             if self.stream is None:  # it was closed
                 self.stream = self._open()
             self.stream.write(line)

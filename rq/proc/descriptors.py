@@ -39,14 +39,15 @@ def park_descriptors() -> None:
 
 
 def close_all(fds: Iterable[int]) -> None:
-    """Close descriptors that are the caller's: in one call where no other lies between."""
+    """Close descriptors that are the caller's: those in one call that follow each other."""
     ordered = sorted(fds)
-    if ordered[-1] - ordered[0] == len(ordered) - 1:
-        os.closerange(ordered[0], ordered[-1] + 1)
-        return
-    for fd in ordered:
-        with contextlib.suppress(OSError):
-            os.close(fd)
+    first = last = ordered[0]
+    for fd in ordered[1:]:
+        if fd != last + 1:
+            os.closerange(first, last + 1)
+            first = fd
+        last = fd
+    os.closerange(first, last + 1)
 
 
 def limit() -> int:

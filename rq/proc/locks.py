@@ -25,9 +25,52 @@ def lock(path: Path) -> int | None:
     return _taken(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def lock_again(path: Path) -> int | None:
-    """As `lock`, a file that root may have given to another user: it is taken back."""
-    return _taken(path, fcntl.LOCK_EX | fcntl.LOCK_NB, own=True)
+def lock_slot(path: Path) -> int | None:
+    """As `lock`, a file that root may have given to another user: it is taken back. RQ
+    never moves it alone, so a count of its names is enough to see it in its place."""
+    while True:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _MODE)
+        try:
+            held = _lock_now(fd)
+            info = os.fstat(fd)
+        except BaseException:
+            os.close(fd)
+            raise
+        if held and info.st_nlink:
+            _own(fd, info)
+            return fd
+        os.close(fd)
+        if info.st_nlink:
+            return None
+
+
+def is_slot_taken(path: Path) -> bool:
+    """As `is_locked`, of a file that RQ neither moves nor removes."""
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        return not _lock_now(fd)
+    finally:
+        os.close(fd)
+
+
+def _lock_now(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _own(fd: int, info: os.stat_result) -> None:
+    """Take a file back from those who could open it beside us."""
+    if info.st_uid != 0 and os.geteuid() == 0:
+        os.fchown(fd, 0, os.getegid())
+        os.fchmod(fd, _MODE)
+    elif stat.S_IMODE(info.st_mode) != _MODE and info.st_uid == os.geteuid():
+        os.fchmod(fd, _MODE)
 
 
 def lock_soon(path: Path) -> int | None:
@@ -55,7 +98,7 @@ def lock_shared(path: Path) -> int:
     return fd
 
 
-def _taken(path: Path, how: int, own: bool = False) -> int | None:
+def _taken(path: Path, how: int) -> int | None:
     """Open and lock the file that has the name `path` when both are done: a lock on a file
     that was removed or moved meanwhile would keep out no later process."""
     while True:
@@ -70,9 +113,6 @@ def _taken(path: Path, how: int, own: bool = False) -> int | None:
             raise
         is_it = _is_called(info, path)
         if held and is_it:
-            if own and info.st_uid != 0 and os.geteuid() == 0:
-                os.fchown(fd, 0, os.getegid())
-                os.fchmod(fd, _MODE)
             return fd
         os.close(fd)
         if is_it:

@@ -17,7 +17,7 @@ from rq import logs, zones  # noqa: F401
 from rq.config import files, parked
 from rq.errors import BadConfig, CannotRead, Damaged, DiskFailed, RQError
 from rq.layout import QueueDir, Root
-from rq.proc import collector, daemon, descriptors, processes, turnlimit
+from rq.proc import closing, collector, daemon, descriptors, processes, turnlimit
 from rq.queues.asking.asker import Asker
 from rq.queues.bulk.actions import Hands
 from rq.queues.bulk.worker import Worker
@@ -351,7 +351,7 @@ def _serve(
             keys=uniqueness.keys(settings.queue),
             was_parked=listens is not None,
         )
-        loop = asyncio.new_event_loop()
+        loop = closing.Loop()
         owner = Owner(opened, settings, loop, threads)
         try:
             with failure_lines.into_journal(owner.spool, name):

@@ -29,7 +29,7 @@ def may_be_left(
     `thoroughly`, and we have children that we did not start, it is to be searched for.
     """
     try:
-        left = script.has_children() or locks.is_locked(path)
+        left = script.has_children() or locks.is_slot_taken(path)
     except OSError as error:
         log.warning("what a script has left cannot be seen at once: %s", error)
         return not family.is_alone()

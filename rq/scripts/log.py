@@ -21,6 +21,7 @@ from rq.words import visible
 
 _TAIL = 8192  # bytes of a log in which its last line is looked for
 _WIDTH = 200  # characters of that line
+_APPEND = os.O_WRONLY | os.O_APPEND | os.O_NOCTTY | os.O_CLOEXEC
 
 
 SetAside = Callable[[int], None]  # gives the log in an open directory another name
@@ -54,7 +55,7 @@ class StdioLog:
             self._file = os.fstat(self._head)
             self._at = 0 if is_new else self._file.st_size
             os.pwrite(self._head, _head(0, self._began), self._at)
-            self.fd, _ = self._again(STDIO_LOG, directory)
+            self.fd = self._appending(directory)
         except BaseException as error:
             for fd in opened:
                 os.close(fd)
@@ -72,6 +73,13 @@ class StdioLog:
             os.close(fd)
             raise NotPlain(errno.EINVAL, "another file is in its place", self._path)
         return fd, info.st_size
+
+    def _appending(self, directory: int) -> int:
+        """Open for the script what is open already; by its name where there is no /proc."""
+        try:
+            return os.open(f"/proc/self/fd/{self._head}", _APPEND)
+        except OSError:
+            return self._again(STDIO_LOG, directory)[0]
 
     @property
     def output_at(self) -> int:
@@ -157,8 +165,8 @@ class StdioLog:
             try:
                 if size > self.output_at:
                     self.printed = self.output_at, size
-                os.write(fd, f"{last}\n".encode())
-                self._end = os.lseek(fd, 0, os.SEEK_CUR)
+                # What a child that may stay writes in between comes after it, then.
+                self._end = size + os.write(fd, f"{last}\n".encode())
             finally:
                 os.close(fd)
 

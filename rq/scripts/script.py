@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from rq.layout import LEASE_FD
 from rq.logs import fields
 from rq.message.limits import NONE, Limits
-from rq.proc import processes, rlimits, spawn
+from rq.proc import closing, processes, rlimits, spawn
 from rq.proc.cgroups import Group
 from rq.proc.descriptors import close_all
 from rq.proc.family import Family, wait_for_group
@@ -148,22 +148,30 @@ class Script:
         for text in self._lines.feed(data):
             self._on_line(text)
 
-    def _hear_rest(self, left: int | None) -> None:
-        """Take page after page of what it had said when it ended; a process that keeps
-        the pipe open is not waited for. `left`: bytes of it; None: it is not known yet."""
-        data = b""
+    def _page(self, size: int = _PAGE) -> bytes:
         with contextlib.suppress(BlockingIOError):
-            data = os.read(self._reader, _PAGE if left is None else min(_PAGE, left))
+            return os.read(self._reader, size)
+        return b""
+
+    def _hear_end(self, data: bytes, left: int) -> None:
+        """Take a page of what it had said when it ended, of which `left` bytes are still
+        in the pipe; a process that keeps the pipe open is not waited for."""
         for text in self._lines.feed(data):
             self._on_line(text)
         # Not until it is empty: a child of the script may fill it again and again.
-        if data and (left := self._held() if left is None else left - len(data)):
+        if left:
             self._loop.call_soon(self._hear_rest, left)
             return
         for text in self._lines.end():
             self._on_line(text)
-        os.close(self._reader)
         self._on_exit()
+
+    def _hear_rest(self, left: int) -> None:
+        data = self._page(min(_PAGE, left))
+        left = left - len(data) if data else 0
+        if not left:
+            os.close(self._reader)
+        self._hear_end(data, left)
 
     def _held(self) -> int:
         held = _held(self._reader)
@@ -287,10 +295,14 @@ class Script:
         if self._group is not None:
             self.oom_kills = self._group.oom_kills
         self._family.ended(self.pid)
-        self._loop.remove_reader(self.pidfd)
-        self._loop.remove_reader(self._reader)
-        os.close(self.pidfd)
-        self._hear_rest(None)
+        data = self._page()
+        left = self._held() if data else 0
+        if left:
+            self._loop.remove_reader(self._reader)
+            closing.close(self._loop, self.pidfd)
+        else:
+            closing.close(self._loop, self.pidfd, self._reader)
+        self._hear_end(data, left)
 
 
 def give(fds: Iterable[int], run_as: RunAs) -> None:

@@ -44,7 +44,7 @@ class Slots:
         return Slot(number, fd, lease)
 
     def _lock(self, number: int) -> int | None:
-        return locks.lock_again(self.path(number))
+        return locks.lock_slot(self.path(number))
 
     def keep(self, number: int) -> None:
         """Keep a slot from being taken that a process of an earlier owner holds."""

@@ -46,6 +46,15 @@ def _is_handed_over(place: int) -> bool:
     return stat.S_IMODE(os.fstat(place).st_mode) == _PASS_DIR
 
 
+def may_be_handed_over(path: str, dir_fd: int) -> bool:
+    """As `_is_handed_over`, of a folder that is not open; one that is gone may be."""
+    try:
+        info = os.stat(path, dir_fd=dir_fd, follow_symlinks=False)
+    except FileNotFoundError:
+        return True
+    return stat.S_IMODE(info.st_mode) == _PASS_DIR
+
+
 def check_owner(fd: int, path: str, dir_fd: int) -> None:
     """NotPlain for a file below `job/` that does not belong to the user of its script,
     who may move what only root can read from a directory of its own to there."""

@@ -33,18 +33,29 @@ class RunFolders:
         nothing that a link in its place leads to. `ids`: the user and group that its
         script runs as, if they are not ours."""
         place = folder(State.RUN, msg_id)
+        path = f"{place}/{JOB}"
+        try:
+            # A link on the way there, which only a script of our own user can have made,
+            # gets an empty directory and is refused in the next line.
+            with contextlib.suppress(FileExistsError):
+                durable.make_dir(path, self._dir_fd)
+            if ids is None and not handed_over.may_be_handed_over(place, self._dir_fd):
+                return beneath.open_place(path, self._dir_fd)
+            return self._fitting(place, ids)
+        except OSError as error:
+            error.filename = path
+            raise
+
+    def _fitting(self, place: str, ids: Ids | None) -> int:
+        """Open the directory that is there; one that does not belong to whom its script
+        runs as makes room for another."""
         fd = beneath.open_place(place, self._dir_fd)
         try:
-            with contextlib.suppress(FileExistsError):
-                durable.make_dir(JOB, fd)
             job = beneath.open_place(JOB, fd)
             if not handed_over.fits(fd, job, ids):
                 os.close(job)
                 job = handed_over.renew(fd, ids)
             return job
-        except OSError as error:
-            error.filename = f"{place}/{JOB}"
-            raise
         finally:
             os.close(fd)
 

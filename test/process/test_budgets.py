@@ -27,9 +27,9 @@ echo done >&3
 # System calls of the owner for a message, over many of them.
 CALLS = {
     # Asked on a connection that stays, one after the other; its folder is made.
-    "accept": 12.5,
+    "accept": 12.3,
     # From que to done, by a queue of one slot: each has its turns for itself.
-    "run a process": 83,  # two more closes where their numbers lie apart
+    "run a process": 71,  # two more closes where their numbers lie apart
 }
 # Wake-ups a minute.
 WAKEUPS = {

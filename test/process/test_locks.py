@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -66,6 +67,44 @@ def test_a_lock_file_of_an_older_rq_is_closed_to_others(tmp_path):
     assert held is not None
     os.close(held)
     assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_slot_is_locked_once_and_closed_to_others(tmp_path):
+    path = tmp_path / "0"
+    path.touch()
+    path.chmod(0o640)
+    assert not locks.is_slot_taken(path)
+    held = locks.lock_slot(path)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert locks.is_slot_taken(path)
+    assert locks.lock_slot(path) is None
+    os.close(held)
+    assert not locks.is_slot_taken(path)
+    assert not locks.is_slot_taken(tmp_path / "1")
+
+
+def test_a_slot_that_is_removed_while_it_is_taken_is_made_again(tmp_path, monkeypatch):
+    path, flock = tmp_path / "0", fcntl.flock
+
+    def removed(fd, how):
+        monkeypatch.undo()
+        path.unlink()
+        flock(fd, how)
+
+    monkeypatch.setattr(fcntl, "flock", removed)
+    held = locks.lock_slot(path)
+    assert os.path.samestat(os.fstat(held), path.stat())
+    assert locks.lock_slot(path) is None
+    os.close(held)
+
+
+@only_root
+def test_a_slot_of_another_user_is_taken_back(tmp_path):
+    path = tmp_path / "0"
+    path.touch()
+    os.chown(path, 4321, 4321)
+    os.close(locks.lock_slot(path))
+    assert (path.stat().st_uid, path.stat().st_gid) == (0, os.getegid())
 
 
 @pytest.mark.parametrize("after", ["another", "nothing"])

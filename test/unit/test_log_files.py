@@ -1,6 +1,7 @@
 """The log of a process, which is rotated when it is full."""
 
 import logging
+import os
 
 import pytest
 
@@ -18,10 +19,11 @@ def log(tmp_path, monkeypatch):
     root.handlers[0].close()
 
 
+# Of three bytes to a character: a size in characters is too small by far.
 def write(path, number):
     logs.open_log("a", path)
     for at in range(number):
-        logging.getLogger("rq").info("ünder way: %s", logs.fields(at=at))
+        logging.getLogger("rq").info("等等等等: %s", logs.fields(at=at))
     logging.getLogger().handlers[0].flush()
 
 
@@ -41,3 +43,15 @@ def test_what_an_earlier_process_has_written_counts(log):
     write(log, 1)
     assert log.stat().st_size < 200
     assert log.with_name("a.log.1").stat().st_size == 3991
+
+
+def test_a_line_names_the_process_that_wrote_it(log):
+    write(log, 1)
+    pid = os.fork()
+    if pid == 0:
+        logging.getLogger("rq").info("child")
+        os._exit(0)
+    os.waitpid(pid, 0)
+    first, second = log.read_text().splitlines()
+    assert f" {os.getpid()} a: " in first
+    assert f" {pid} a: child" in second
