@@ -32,6 +32,36 @@ _LOOKED_AT = (*STATE_DIRS, "new", JOURNAL, "config.json")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """Where the journal of a queue ended when it was parked. The supervisor keeps it, since
+    numbers of inodes come again and a copy brings its own file: where another end lies, the
+    queue starts as after a hand's edit."""
+
+    journal: str
+    seq: int
+
+    @property
+    def place(self) -> tuple[str, int]:
+        return self.journal, self.seq
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listens:
+    """What a queue starts with that was parked."""
+
+    fd: int  # its socket
+    end: End
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandedOver:
+    """What a queue says with its socket."""
+
+    wakes_at: float | None
+    end: End
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Parked:
     """How a queue was when its process ended."""
 
@@ -47,6 +77,10 @@ class Parked:
     answers: Mapping[str, Answer]  # by the words of commands
     version: str = __version__  # of RQ: another one may answer otherwise
 
+    @property
+    def end(self) -> End:
+        return End(journal=self.journal, seq=self.seq)
+
 
 def write(queue: QueueDir, parked: Parked) -> None:
     """Leave it; OSError: the queue is parked all the same, and who asks starts it."""
@@ -55,14 +89,19 @@ def write(queue: QueueDir, parked: Parked) -> None:
     durable.crash_point("park:written")
 
 
-def hand_over(
-    line: socket.socket, listener: socket.socket, wakes_at: float | None
-) -> None:
+def hand_over(line: socket.socket, listener: socket.socket, left: Parked) -> None:
     """Give the supervisor the listening socket of a queue that ends now, and say when it is
     to be started at the latest; OSError: the supervisor is gone."""
-    word = WORD + json.dumps(wakes_at)
+    told = HandedOver(wakes_at=left.wakes_at, end=left.end)
+    word = WORD + json.dumps(asdict(told))
     socket.send_fds(line, [word.encode()], [listener.fileno()])
     durable.crash_point("park:handed-over")
+
+
+def handed_over(word: str) -> HandedOver:
+    """Return what a queue says with its socket."""
+    told = json.loads(word.removeprefix(WORD))
+    return HandedOver(wakes_at=told["wakes_at"], end=End(**told["end"]))
 
 
 def read(queue: QueueDir) -> Parked | None:

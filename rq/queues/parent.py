@@ -32,9 +32,8 @@ class Parent:
             os.close(self._fd)
             self._fd = None
 
-    def hand_over(self, listener: socket.socket, wakes_at: float | None) -> None:
-        """Give it the listening socket, and say when the queue is to be started at the
-        latest; OSError: it is gone."""
+    def hand_over(self, listener: socket.socket, left: parked.Parked) -> None:
+        """Give it the listening socket of a queue that is `left` so; OSError: it is gone."""
         assert self._fd is not None
         with socket.socket(fileno=os.dup(self._fd)) as line:
-            parked.hand_over(line, listener, wakes_at)
+            parked.hand_over(line, listener, left)

@@ -10,11 +10,13 @@ import signal
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 from rq import logs, zones  # noqa: F401
 from rq.config import files, parked
+from rq.config.parked import Listens
 from rq.errors import BadConfig, CannotRead, Damaged, DiskFailed, RQError
 from rq.layout import QueueDir, Root
 from rq.proc import closing, collector, daemon, descriptors, processes, turnlimit
@@ -213,7 +215,7 @@ class Process:
             answers=answers,
         )
         parked.write(owner.queue, left)
-        self._parent.hand_over(self._sock, left.wakes_at)
+        self._parent.hand_over(self._sock, left)
         self.is_parked = True
         log.info("parked: nothing to do")
 
@@ -294,19 +296,21 @@ def main(
     *,
     ready_fd: int | None,
     life_fd: int | None,
-    listens_fd: int | None = None,
+    listens: Listens | None = None,
 ) -> int:
     """Own the queue `name` until told to stop; return the exit status.
 
     One newline goes to `ready_fd` when it serves, `FATAL sentence` when it cannot and
-    must not be started again. `life_fd` reads EOF when the parent ends. `listens_fd` is the
-    socket of a queue that was parked.
+    must not be started again. `life_fd` reads EOF when the parent ends. `listens`: what a
+    queue has that was parked.
     """
-    given = (ready_fd, life_fd, listens_fd)
+    given = (ready_fd, life_fd, None if listens is None else listens.fd)
     descriptors.own_descriptors(fd for fd in given if fd is not None)
     daemon.own_signals()
     turnlimit.watch()
-    ready, life, listens = (fd and descriptors.move_above(fd) for fd in given)
+    ready, life, sock = (fd and descriptors.move_above(fd) for fd in given)
+    if listens is not None and sock is not None:
+        listens = replace(listens, fd=sock)
     descriptors.park_descriptors()
     parent = Parent(ready)
     daemon.title(f"rq-que {name}")
@@ -333,7 +337,7 @@ def main(
 
 
 def _serve(
-    root: Root, name: str, parent: Parent, life: int | None, listens: int | None
+    root: Root, name: str, parent: Parent, life: int | None, listens: Listens | None
 ) -> int:
     queue = root.queue(name)
     settings = Settings(root, name)
@@ -349,7 +353,7 @@ def _serve(
             owes=owes,
             retry=lambda: settings.queue.retry,
             keys=uniqueness.keys(settings.queue),
-            was_parked=listens is not None,
+            parked_at=None if listens is None else listens.end.place,
         )
         loop = closing.Loop()
         owner = Owner(opened, settings, loop, threads)
@@ -371,7 +375,7 @@ async def _live(
     opened: Opened,
     parent: Parent,
     life: int | None,
-    listens: int | None,
+    listens: Listens | None,
 ) -> int:
     loop, queue = owner.loop, owner.queue
     runner = Runner(owner)
@@ -407,12 +411,12 @@ async def _live(
     return status
 
 
-def _listening(queue: QueueDir, listens: int | None) -> socket.socket:
+def _listening(queue: QueueDir, listens: Listens | None) -> socket.socket:
     """Return the socket that a queue listens on: that with which it was parked, if the name
     still leads to it, or another one."""
     if listens is None:
         return client.listen(queue.socket)
-    sock = socket.socket(fileno=listens)
+    sock = socket.socket(fileno=listens.fd)
     left = parked.read(queue)
     if left is not None and left.socket == parked.stamp(queue.socket):
         return sock

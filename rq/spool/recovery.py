@@ -143,13 +143,13 @@ def open_spool(
     owes: Owes = owes_nothing,
     retry: Rule = lambda: None,
     keys: Keys | None = None,
-    was_parked: bool = False,
+    parked_at: tuple[str, int] | None = None,
 ) -> Opened:
     """Take the lock of a queue and recover it; `owes` tells what messages owe others
     whose attempts were lost once too often, `retry` when lost ones are made again.
     `grace` is how many seconds processes that an earlier owner left have for their end.
-    `keys` makes unique keys. `was_parked`: its last process had no child when it ended, if
-    its end was clean.
+    `keys` makes unique keys. `parked_at`: journal and last event with which it
+    was parked; if they are these still, its last process had no child when it ended.
 
     Busy: another process owns it. Damaged: its journal cannot be believed.
     """
@@ -162,7 +162,7 @@ def open_spool(
     dir_fd = os.open(queue.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         opening = _Opening(queue, lock, dir_fd, threads, clock, owes, retry, keys)
-        return opening.open(grace, was_parked)
+        return opening.open(grace, parked_at)
     except BaseException:
         os.close(dir_fd)
         os.close(lock)
@@ -205,14 +205,13 @@ class _Opening:
     retry: Rule
     keys: Keys | None
 
-    def open(self, grace: float, was_parked: bool) -> Opened:
+    def open(self, grace: float, parked_at: tuple[str, int] | None) -> Opened:
         """Recover the queue, or show what recovery would do."""
         _check_device(self.queue)
         scan = scan_queue(self.queue, self.clock())
         if (why := restored.why_waiting(self.queue)) is not None:
             return self._open_waiting(scan, why)
-        is_alone = was_parked and was_clean(scan)
-        left = [] if is_alone else self._end_left(scan, grace)
+        left = [] if _is_as_parked(scan, parked_at) else self._end_left(scan, grace)
         if scan.fresh:
             adoption.adopt_modes(self.queue)
             adoption.adopt_files(self.queue)
@@ -312,6 +311,22 @@ class _Opening:
         opened = self._opened(scan, DryRun(scan.journal, scan.start, scan.last), why)
         apply(opened, scan, Cause.CRASH)
         return opened
+
+
+def _is_as_parked(scan: Scan, parked_at: tuple[str, int] | None) -> bool:
+    """Whether all lies as a process has left it that was parked; a copy of before may have
+    been laid over it."""
+    if parked_at is None or not was_clean(scan):
+        return False
+    lies = scan.journal, scan.last.seq
+    if lies != parked_at:
+        _log.warning(
+            "the journal ends at %s/%s, and did at %s/%s when the queue was parked: it was "
+            "edited or replaced since, and is looked at as a whole",
+            *lies,
+            *parked_at,
+        )
+    return lies == parked_at
 
 
 def _stays_unsealed(scan: Scan, place: JournalDir, now: float) -> bool:

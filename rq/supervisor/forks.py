@@ -6,7 +6,9 @@ import asyncio
 import json
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+
+from rq.config.parked import Listens
 
 _READ = 64 * 1024
 
@@ -58,14 +60,17 @@ class Forks:
         self._text = b""
         asyncio.get_running_loop().add_reader(line, self._receive)
 
-    def ask(self, name: str, listens: socket.socket | None) -> socket.socket:
+    def ask(self, name: str, listens: Listens | None) -> socket.socket:
         """Ask for the process of queue `name`; return the line over which it will say that
-        it is ready. `listens`: its socket, if it was parked."""
+        it is ready. `listens`: what it has, if it was parked."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        about = {"name": name, **({} if listens is None else {"listens": True})}
+        about = {
+            "name": name,
+            **({} if listens is None else {"end": asdict(listens.end)}),
+        }
         request = json.dumps(about).encode() + b"\n"
         fds = [theirs.fileno(), self._life]
-        fds += [] if listens is None else [listens.fileno()]
+        fds += [] if listens is None else [listens.fd]
         try:
             with theirs:
                 socket.send_fds(self._line, [request], fds)

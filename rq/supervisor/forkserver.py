@@ -3,7 +3,7 @@
 Run by the supervisor, with a socket pair on descriptor 0. It has no loop, no thread, no
 lock: what is forked from it starts clean and shares its memory. A request is one JSON
 line with two descriptors (the line to the supervisor, life), and with the listening socket
-of a queue that was parked; the answers are `{"name", "pid"}` and
+of a queue that was parked, and where its journal ended; the answers are `{"name", "pid"}` and
 `{"pid", "exit"}`. It ends at the end of the socket, and its children do not.
 """
 
@@ -20,12 +20,14 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
+from rq.config.parked import End, Listens
 from rq.proc import daemon, descriptors
 
 FDS_PER_REQUEST = 2
 _READ = 64 * 1024
 
-# Its name, its line to the supervisor, life, perhaps what it listens on -> exit status.
+# Its name, its line to the supervisor, life; if it was parked its socket, the end of its
+# journal -> exit status.
 Entry = Callable[..., int]
 
 
@@ -37,10 +39,11 @@ def main() -> int:
     root = Path(sys.argv[1])
     from rq.queues import process  # the reason for this process; late, after the checks
 
-    def entry(name: str, ready: int, life: int, listens: int | None = None) -> int:
-        return process.main(
-            root, name, ready_fd=ready, life_fd=life, listens_fd=listens
-        )
+    def entry(
+        name: str, ready: int, life: int, sock: int = -1, end: End | None = None
+    ) -> int:
+        listens = Listens(fd=sock, end=end) if end else None
+        return process.main(root, name, ready_fd=ready, life_fd=life, listens=listens)
 
     with socket.socket(fileno=os.dup(0)) as line:
         line.setblocking(False)
@@ -91,12 +94,13 @@ class ForkServer:
         *lines, self._text = (self._text + data).split(b"\n")
         for line in lines:
             request = json.loads(line)
-            number = FDS_PER_REQUEST + bool(request.get("listens"))
+            end = [End(**request["end"])] if "end" in request else []
+            number = FDS_PER_REQUEST + len(end)
             fds, self._fds = self._fds[:number], self._fds[number:]
-            self._fork(request["name"], fds)
+            self._fork(request["name"], fds, end)
         return bool(data)
 
-    def _fork(self, name: str, fds: list[int]) -> None:
+    def _fork(self, name: str, fds: list[int], end: list[End]) -> None:
         sys.stderr.flush()
         try:
             pid = os.fork()
@@ -104,12 +108,12 @@ class ForkServer:
             self.say({"name": name, "pid": None, "error": str(error)})
             pid = -1
         if pid == 0:
-            self._become(name, fds)
+            self._become(name, fds, end)
         descriptors.close_all(fds)
         if pid > 0:
             self.say({"name": name, "pid": pid})
 
-    def _become(self, name: str, fds: list[int]) -> None:
+    def _become(self, name: str, fds: list[int], end: list[End]) -> None:
         """Run the queue in this, the forked process; does not return."""
         status = 1
         try:
@@ -121,7 +125,7 @@ class ForkServer:
             fds = [descriptors.move_above(fd) for fd in fds]
             _close_all_but({0, 1, 2, *fds})
             gc.enable()
-            status = self._entry(name, *fds)
+            status = self._entry(name, *fds, *end)
         except SystemExit as end:
             status = end.code if isinstance(end.code, int) else 1
         except BaseException:  # noqa: BLE001 (main of the forked process)

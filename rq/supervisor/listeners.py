@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 
 from rq.config import files, parked
+from rq.config.parked import End, Listens
 from rq.errors import RQError
 from rq.layout import Root
 from rq.logs import fields
@@ -35,6 +36,7 @@ class Listeners:
         self._root = root
         self._wake = wake
         self._held: dict[str, socket.socket] = {}
+        self._ends: dict[str, End] = {}  # of their journals
         self._most = int(descriptors.limit() * SHARE)
 
     @property
@@ -42,11 +44,11 @@ class Listeners:
         """Whether one more may be held."""
         return len(self._held) < self._most
 
-    def hold(self, name: str, sock: socket.socket) -> None:
-        """Hold the socket of a queue that is about to end."""
+    def hold(self, name: str, sock: socket.socket, end: End) -> None:
+        """Hold the socket of a queue that is about to end, as its journal does."""
         self.give_back(name)
         sock.setblocking(False)
-        self._held[name] = sock
+        self._held[name], self._ends[name] = sock, end
 
     def listen_again(self, process: Process, boot: str) -> bool:
         """Listen for a queue that was parked when RQ stopped, if that still says all;
@@ -59,7 +61,7 @@ class Listeners:
             if (lock := locks.lock(queue.lock)) is None:
                 return False
             with os.fdopen(lock):
-                self.hold(process.name, client.listen(queue.socket))
+                self.hold(process.name, client.listen(queue.socket), left.end)
                 parked.listens_anew(queue, left)
         except (OSError, RQError) as error:
             log.warning("%s", fields(queue=process.name, reason=error))
@@ -81,12 +83,12 @@ class Listeners:
 
         loop.add_reader(sock, connected)
 
-    def of(self, name: str) -> socket.socket | None:
-        """Return the socket that a queue starts with; it is watched no more."""
-        sock = self._held.get(name)
-        if sock is not None:
-            asyncio.get_running_loop().remove_reader(sock)
-        return sock
+    def of(self, name: str) -> Listens | None:
+        """Return what a queue starts with; its socket is watched no more."""
+        if (sock := self._held.get(name)) is None:
+            return None
+        asyncio.get_running_loop().remove_reader(sock)
+        return Listens(fd=sock.fileno(), end=self._ends[name])
 
     def give_back(self, name: str) -> None:
         """Hold the socket no more: its queue has it, or has bound another."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import json
 import logging
 import os
 import signal
@@ -273,13 +272,13 @@ class Minder:
         self.table.queue(name).parking(time.monotonic())
         if (sock := held.take_listener()) is None:
             return  # no descriptor was left for it: the queue starts again
-        self._listeners.hold(name, sock)
-        wakes = json.loads(word.removeprefix(parked.WORD))
+        told = parked.handed_over(word)
+        self._listeners.hold(name, sock, told.end)
         held.parks = True
         if not self._listeners.has_room:
             held.wakes_in = 0.0
-        elif wakes is not None:
-            held.wakes_in = max(0.0, wakes - time.time())
+        elif told.wakes_at is not None:
+            held.wakes_in = max(0.0, told.wakes_at - time.time())
 
     def _parked(self, key: Key, held: Handle | None, status: int | None) -> bool:
         """Whether a process has ended to be parked; note it."""

@@ -3,12 +3,15 @@ is written by a queue to which nothing has happened, and no event is lost."""
 
 import os
 import random
+import subprocess
 import time
 
 import pytest
 from harness.spool import check_live
+from harness.waiting import wait_until
 
 from rq.journal import history
+from rq.proc import locks
 from rq.spool import checkpoint
 from rq.words.states import State
 
@@ -109,6 +112,22 @@ def test_a_queue_to_which_nothing_has_happened_writes_nothing(owner):
         owner.open()
         park(owner)
     assert looked_at(owner) == before
+
+
+@pytest.mark.parametrize("missing", [0, 1])
+def test_what_may_have_been_left_is_looked_for_if_the_journal_ends_elsewhere(
+    owner, missing
+):
+    owner.submit()
+    journal, seq = owner.spool.journal_id, owner.spool.last_seq + 1  # it has stopped
+    slot, lease = owner.queue.path / "lease/0", f"{owner.opened.lease_prefix}0"
+    park(owner)
+    words = ["flock", "-F", str(slot), "sleep", "600"]
+    with subprocess.Popen(words, env={**os.environ, "RQ_LEASE": lease}) as script:
+        wait_until(lambda: locks.is_locked(slot))
+        owner.open(parked_at=(journal, seq - missing))
+        assert (script.poll() is None) is (missing == 0)
+        script.kill()
 
 
 @pytest.mark.slow

@@ -101,11 +101,14 @@ class Owner:
     def is_open(self) -> bool:
         return self._opened is not None
 
-    def open(self) -> Spool:
-        """Recover the queue and own it."""
+    def open(self, parked_at: tuple[str, int] | None = None) -> Spool:
+        """Recover the queue and own it; `parked_at`: where its journal ended, if it was
+        parked."""
         config = self._config()
         keys = uniqueness.keys(config)
-        self._opened = open_spool(self.queue, clock=self.clock, grace=0.1, keys=keys)
+        self._opened = open_spool(
+            self.queue, clock=self.clock, grace=0.1, keys=keys, parked_at=parked_at
+        )
         uniqueness.Uniqueness(self._opened.spool, config)
         return self._opened.spool
 

@@ -307,6 +307,30 @@ def test_a_directory_that_was_replaced_is_held(daemon):
     wait_until(lambda: state(daemon) in {"UP", "PARKED"}, LONG)
 
 
+@pytest.mark.slow
+def test_a_copy_of_before_that_was_laid_over_it_waits_for_a_person(daemon):
+    queue = make_parked(daemon)
+    send(daemon)
+    until_done(daemon, 1)
+    until_parked(daemon)
+    copy, stays = daemon.root.path / "copy", {queue.socket.name, queue.lock.name}
+    shutil.copytree(queue.path, copy, ignore=shutil.ignore_patterns(*stays))
+    for _ in range(2):
+        send(daemon)
+    until_done(daemon, 3)
+    until_parked(daemon)
+    held = locks.lock(queue.lock)  # while it is replaced nothing starts it
+    for each in queue.path.iterdir():  # the directory itself stays, and its inode
+        if each.name not in stays:
+            shutil.rmtree(each) if each.is_dir() else each.unlink()
+    shutil.copytree(copy, queue.path, dirs_exist_ok=True)
+    os.close(held)
+    word, about = daemon.ask_queue("q", "restored")
+    assert word == "ok"
+    assert "restored" in about["why"]
+    assert state(daemon) == "UP"
+
+
 # ---- kills on the way
 
 
