@@ -47,13 +47,18 @@ def check(root: Root, words: list[str]) -> int:
 
 
 def _problems(reader: owner.Reader, queue: str, *, fix: bool) -> list[QueueProblem]:
-    reply = reader.answer(queue, "check", {"fix": True} if fix else b"")
+    is_left = not fix and place.is_parked(reader.root, queue)
+    reply = None if is_left else _reply(reader, queue, fix=fix)
     if reply is None:
         return _offline(reader.root, queue, fix=fix)
     if reply[0] != "ok":  # it stops, say: the others are checked all the same
         return [_unreadable(queue, "unchecked", str(reply[1]))]
     problems = cast(_Checked, reply[1])["problems"]
     return [{"queue": queue, **problem} for problem in problems]
+
+
+def _reply(reader: owner.Reader, queue: str, *, fix: bool) -> owner.Reply | None:
+    return reader.answer(queue, "check", {"fix": True} if fix else b"")
 
 
 def _offline(root: Root, queue: str, *, fix: bool) -> list[QueueProblem]:

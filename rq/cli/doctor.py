@@ -151,6 +151,8 @@ def _queues(root: Root) -> Iterator[str]:
             detail = cast(Detail, owner.demand(root, name, "detail"))
             for trouble in health.of_files(name, detail):
                 yield f"queue {trouble.sentence}"
+            if place.is_parked(root, name):
+                continue  # it looks at its counters at its next start
             wanted = {"only": "counters"}
             checked = cast(Checked, owner.demand(root, name, "check", wanted))
             yield from _wrong_counts(name, checked["problems"])

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeGuard, cast
 
 from rq.cli import place, term
-from rq.config import parked, secrets
+from rq.config import secrets
 from rq.config.admin import Admin, admin_status
 from rq.config.secrets import Said
 from rq.errors import Down, RQError, Unreachable
@@ -17,6 +17,7 @@ from rq.message.filter import Filter
 from rq.proc import locks
 from rq.replies import AttemptsView, Detail, MessageRow, MessageView
 from rq.rpc import client, wire
+from rq.rpc.lines import parked_answers
 from rq.rpc.lines.commands import COMMANDS
 from rq.words.nesting import Json
 from rq.words.states import State
@@ -30,7 +31,7 @@ def ask(
 ) -> Reply:
     """Return the owner's whole reply; Unreachable says what to do."""
     path = place.queue_dir(root, queue).socket
-    if (left := _left(root, queue, command)) is not None:
+    if (left := _left(root, queue, command, arg)) is not None:
         return left
     try:
         return cast(Reply, client.ask(path, command, arg, fds))
@@ -38,13 +39,13 @@ def ask(
         raise Unreachable(_why_silent(root, queue)) from None
 
 
-def _left(root: Root, queue: str, command: str) -> Reply | None:
+def _left(root: Root, queue: str, command: str, arg: object) -> Reply | None:
     """Return what a parked queue has left as its answer; None: it is to be asked, or there
     is no supervisor, and it is stopped."""
     row = COMMANDS.get(command)
     if row is None or not row.lasts or not locks.is_locked(root.supervisor_lock):
         return None
-    return cast("Reply | None", parked.answer(root, queue, command))
+    return cast("Reply | None", parked_answers.answer(root, queue, command, arg))
 
 
 def demand(
@@ -99,7 +100,7 @@ class Reader:
 
     def answer(self, queue: str, command: str, arg: object = b"") -> Reply | None:
         """Return the owner's reply, None when the folders must be read instead."""
-        if (left := _left(self.root, queue, command)) is not None:
+        if (left := _left(self.root, queue, command, arg)) is not None:
             return left
         if queue not in self._lines:
             self._lines[queue] = self._open(queue)
@@ -191,7 +192,7 @@ class Reader:
         if rows is None:
             from rq.spool import offline
 
-            silent, path = self._why_silent(), self.root.queue(queue)
+            silent, path = self._why_silent(queue), self.root.queue(queue)
             listed = offline.rows(path, state, limit, silent=silent)
             return self._below_admin(listed, queue)
         return [{"queue": queue, "state": str(state), **row} for row in rows]
@@ -202,7 +203,7 @@ class Reader:
         if rows is None:
             from rq.spool import offline
 
-            silent, path = self._why_silent(), self.root.queue(queue)
+            silent, path = self._why_silent(queue), self.root.queue(queue)
             listed = offline.matching(path, wanted, limit, silent)
             return self._below_admin(listed, queue)
         return [{"queue": queue, "state": str(wanted.state), **row} for row in rows]
@@ -214,7 +215,10 @@ class Reader:
         limit: int,
         wanted: Mapping[str, Json] | None = None,
     ) -> list[MessageRow] | None:
-        """Return what the owner lists, None when it does not; a long list comes in parts."""
+        """Return what the owner lists, None when it does not, or is parked; a long list
+        comes in parts."""
+        if place.is_parked(self.root, queue):
+            return None
         request: dict[str, object] = {"state": str(state), "limit": limit}
         if wanted is not None:
             request["filter"] = wanted
@@ -251,7 +255,7 @@ class Reader:
         error = wire.failure_in(reply, f"{queue}/{msg_id}: ")
         if error is not None and error.kind is not Kind.DOWN:
             raise error
-        view = offline.message(self.root, queue, msg_id, self._why_silent())
+        view = offline.message(self.root, queue, msg_id, self._why_silent(queue))
         return self._below_admin(view, queue)
 
     def _below_admin(self, value: Said, queue: str) -> Said:
@@ -260,7 +264,9 @@ class Reader:
             return value
         return secrets.below_admin(value, queue)
 
-    def _why_silent(self) -> str:
+    def _why_silent(self, queue: str) -> str:
+        if place.is_parked(self.root, queue):
+            return "its process is parked"
         if place.is_running(self.root):
             return "its process does not answer"
         return "RQ is not running; it starts with `rq up`"

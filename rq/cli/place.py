@@ -9,9 +9,11 @@ from typing import cast
 import rq
 from rq import config, names
 from rq.cli import term
+from rq.config import parked
 from rq.config.settings import RootConfig
 from rq.errors import NOT_YOURS, BadConfig, NoSuchQueue, Refused, RQError, Unreachable
 from rq.layout import QueueDir, Root
+from rq.proc import locks
 from rq.replies import SupervisorStatus
 from rq.rpc import client
 from rq.words.nesting import Json
@@ -96,8 +98,16 @@ def check_leave(root: Root) -> None:
         raise Refused(f"{sock}: {NOT_YOURS}")
 
 
+def is_parked(root: Root, queue: str) -> bool:
+    """Whether a queue is parked, and all lies as it has left it."""
+    return locks.is_locked(root.supervisor_lock) and parked.is_current(root, queue)
+
+
 def answers(queue: QueueDir) -> bool:
-    """Return whether a process listens for this queue."""
+    """Return whether a process listens for this queue. Of one that is parked the supervisor
+    does, and to connect would start it."""
+    if is_parked(Root(queue.path.parent.parent), queue.name):
+        return True
     try:
         client.Connection(queue.path / "queue.sock", ASK_TIMEOUT).close()
     except RQError:

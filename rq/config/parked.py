@@ -92,16 +92,16 @@ def write(queue: QueueDir, parked: Parked) -> None:
 def hand_over(line: socket.socket, listener: socket.socket, left: Parked) -> None:
     """Give the supervisor the listening socket of a queue that ends now, and say when it is
     to be started at the latest; OSError: the supervisor is gone."""
-    told = HandedOver(wakes_at=left.wakes_at, end=left.end)
-    word = WORD + json.dumps(asdict(told))
+    handing = HandedOver(wakes_at=left.wakes_at, end=left.end)
+    word = WORD + json.dumps(asdict(handing))
     socket.send_fds(line, [word.encode()], [listener.fileno()])
     durable.crash_point("park:handed-over")
 
 
 def handed_over(word: str) -> HandedOver:
     """Return what a queue says with its socket."""
-    told = json.loads(word.removeprefix(WORD))
-    return HandedOver(wakes_at=told["wakes_at"], end=End(**told["end"]))
+    facts = json.loads(word.removeprefix(WORD))
+    return HandedOver(wakes_at=facts["wakes_at"], end=End(**facts["end"]))
 
 
 def read(queue: QueueDir) -> Parked | None:

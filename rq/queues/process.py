@@ -45,6 +45,7 @@ from rq.queues.runner.runner import Runner
 # zones: its library, before another user is become, who may not read it.
 from rq.rpc import client
 from rq.rpc.lines.commands import COMMANDS
+from rq.rpc.lines.commands import Parked as WhileParked
 from rq.spool import Opened, checkpoint, open_spool
 from rq.words.states import Note
 
@@ -196,7 +197,11 @@ class Process:
     def _lasting_answers(self) -> dict[str, Reply]:
         """Return what is answered for the queue while it has no process."""
         context = self._context(cast(Connection, None))  # none of these asks who asks
-        words = (word for word, command in COMMANDS.items() if command.lasts)
+        words = [
+            word
+            for word, command in COMMANDS.items()
+            if command.parked is WhileParked.FILE
+        ]
         return {word: cast(Reply, HANDLERS[word](context, {})) for word in words}
 
     def _hand_over(self, answers: dict[str, Reply]) -> None:

@@ -272,13 +272,13 @@ class Minder:
         self.table.queue(name).parking(time.monotonic())
         if (sock := held.take_listener()) is None:
             return  # no descriptor was left for it: the queue starts again
-        told = parked.handed_over(word)
-        self._listeners.hold(name, sock, told.end)
+        handing = parked.handed_over(word)
+        self._listeners.hold(name, sock, handing.end)
         held.parks = True
         if not self._listeners.has_room:
             held.wakes_in = 0.0
-        elif told.wakes_at is not None:
-            held.wakes_in = max(0.0, told.wakes_at - time.time())
+        elif handing.wakes_at is not None:
+            held.wakes_in = max(0.0, handing.wakes_at - time.time())
 
     def _parked(self, key: Key, held: Handle | None, status: int | None) -> bool:
         """Whether a process has ended to be parked; note it."""

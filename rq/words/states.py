@@ -38,6 +38,12 @@ COUNTED = (
     State.ERR,
     State.DISMISSED,
 )
+_PUBLIC = {State.DISMISSED: "err"}
+
+
+def public(state: State) -> str:
+    """Return a state as the ancestor's clients know it."""
+    return _PUBLIC.get(state, str(state))
 
 
 class Role(StrEnum):

@@ -29,7 +29,7 @@ from rq.queues.control.command import (
 from rq.queues.maintenance import retention
 from rq.queues.owner.owner import Owner
 from rq.words.nesting import Json
-from rq.words.states import Event, Role, State
+from rq.words.states import Event, Role, State, public
 
 # How many; and how many stay, if there are any.
 Acknowledged = Ok[int] | tuple[Literal["ok"], int, int]
@@ -121,9 +121,7 @@ def cancel_message(ctx: Context, request: Request) -> Ok[str]:
     msg_id = named(ctx, request)
     if not _hands(ctx).cancelled(msg_id, asker(ctx, request)):
         state = ctx.owner.spool.state_of(msg_id)
-        raise WrongState(
-            f"msg is not running, it is in {message_view.public_state(state)}"
-        )
+        raise WrongState(f"msg is not running, it is in {public(state)}")
     return "ok", str(ACTIONS[Word.CANCEL].reply)
 
 

@@ -25,10 +25,10 @@ from rq.queues.control.command import (
     Request,
 )
 from rq.queues.control.create import open_file
-from rq.queues.control.message_view import public_state
 from rq.queues.leases import said
 from rq.replies import WordResult
 from rq.words.nesting import Json
+from rq.words.states import public
 
 MOST = 1000  # tokens in one request
 LONGEST = 86_400.0  # seconds
@@ -66,8 +66,8 @@ def release(ctx: Context, request: Request) -> NowOrLater[Results]:
 
     def give_back(token: str) -> WordResult:
         if unheard:
-            return {"state": public_state(ctx.leases.unheard(token))}
-        return {"state": public_state(ctx.leases.release(token, why))}
+            return {"state": public(ctx.leases.unheard(token))}
+        return {"state": public(ctx.leases.release(token, why))}
 
     return _each_token(ctx, request, give_back)
 
@@ -78,7 +78,7 @@ def finish(ctx: Context, request: Request) -> NowOrLater[Results]:
 
     def end(item: Json) -> WordResult:
         token, finish = _finish_in(item)
-        return {"state": public_state(ctx.leases.finish(token, finish, _NO_FILES))}
+        return {"state": public(ctx.leases.finish(token, finish, _NO_FILES))}
 
     if any(isinstance(item, dict) and item.get("files") for item in finishes):
         return _with_files(ctx, finishes)
@@ -100,9 +100,7 @@ async def _ended(ctx: Context, item: Json) -> WordResult:
     try:
         token, finish = _finish_in(item)
         files = await ctx.leases.verified(token, finish)
-        return _row(
-            item, {"state": public_state(ctx.leases.finish(token, finish, files))}
-        )
+        return _row(item, {"state": public(ctx.leases.finish(token, finish, files))})
     except (OSError, RQError) as error:
         return _row(item, error)
 

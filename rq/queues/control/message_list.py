@@ -27,7 +27,7 @@ from rq.queues.owner.owner import Owner
 from rq.replies import MessageRow, Result, of_end
 from rq.spool import folders
 from rq.spool.entry import Entry
-from rq.words.states import COUNTED, HASHED, LIVE, State
+from rq.words.states import COUNTED, HASHED, LIVE, State, public
 
 LIMIT = 20
 MOST = 10_000
@@ -210,7 +210,7 @@ async def listed(
     def look(msg_id: str) -> None:
         nonlocal size
         row = _row(owner, msg_id)
-        if row is None or row["state"] != message_view.public_state(state):
+        if row is None or row["state"] != public(state):
             return
         if sees_all or wanted is None or _shows(owner, row, wanted):
             rows.append(row)

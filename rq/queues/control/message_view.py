@@ -33,19 +33,11 @@ from rq.replies import (
     StoryView,
 )
 from rq.spool import attempts_kept
-from rq.words.states import FINAL, LIVE, State
+from rq.words.states import FINAL, LIVE, State, public
 from rq.words.wording import duration
 
 LEASED = "leased"  # the phase of an attempt elsewhere
 _NOT_RUN = (after.Standing.NOT_RUN, after.Standing.NOT_NEEDED)
-_PUBLIC = {State.DISMISSED: "err"}
-
-
-def public_state(state: State) -> str:
-    """Return a state as the ancestor's clients know it."""
-    return _PUBLIC.get(state, str(state))
-
-
 # ---- one message
 
 
@@ -64,11 +56,11 @@ def status(owner: Owner, msg_id: str, result: Result | None = None) -> Standing:
     for who has read it."""
     state = owner.spool.state_of(msg_id)
     text = _text(owner, msg_id, state, result)
-    public = public_state(state)
+    word = public(state)
     return {
         "path": _path(owner, msg_id, state),
-        "status": f"{public} - {text}" if text else public,
-        "state": public,
+        "status": f"{word} - {text}" if text else word,
+        "state": word,
     }
 
 
@@ -78,7 +70,7 @@ def end(owner: Owner, msg_id: str, *, running: bool = False) -> EndView:
     result = owner.spool.status(msg_id) if state in FINAL else {}
     says = running and state is State.RUN
     return {
-        "state": public_state(state),
+        "state": public(state),
         "acknowledged": state is State.DISMISSED,
         "cause": result.get("cause", ""),
         "text": _text(owner, msg_id, state, None)
@@ -98,11 +90,11 @@ def standing(owner: Owner, msg_id: str, *, deep: bool, follow: bool = False) -> 
         return place
     if state is State.QUE:
         entry = owner.spool.entry(msg_id)
-        return "held" if entry.held else "after" if entry.after else public_state(state)
+        return "held" if entry.held else "after" if entry.after else public(state)
     if state is State.DISMISSED or (deep and state is State.DONE):
         end = of_end(state, owner.spool.status(msg_id))
-        return "not_run" if end in _NOT_RUN else public_state(state)
-    return public_state(state)
+        return "not_run" if end in _NOT_RUN else public(state)
+    return public(state)
 
 
 def _path(owner: Owner, msg_id: str, state: State) -> str:

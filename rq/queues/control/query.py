@@ -50,7 +50,7 @@ from rq.replies import (
 from rq.rpc import wire
 from rq.spool import check
 from rq.spool.recount import Recount
-from rq.words.states import FINAL, State
+from rq.words.states import FINAL, State, public
 
 PROBLEMS = 1000  # in an answer of `check`
 
@@ -96,7 +96,7 @@ def get_message_state(ctx: Context, request: Request) -> Ok[str]:
     if state is State.PREP and fieldnames.PREPARER in request:  # before a long upload
         preparer = idempotency.preparer_in(ctx.connection.asker, request)
         preparer.check_message(ctx.owner, msg_id)
-    return "ok", message_view.public_state(state)
+    return "ok", public(state)
 
 
 def get_message_status(ctx: Context, request: Request) -> Ok[Standing]:
@@ -309,7 +309,7 @@ def await_end(ctx: Context, request: Request) -> NowOrLater[str]:
         raise BadInput(f"wait is not seconds from 0 up: {seconds!r:.40}")
     state = ctx.owner.spool.state_of(msg_id)
     if state in FINAL:
-        return "ok", message_view.public_state(state)
+        return "ok", public(state)
     if ctx.owner.spool.events.awaited >= MOST_AWAITED:
         raise Busy(f"{MOST_AWAITED} messages are waited for already; ask again")
     return _ended(ctx, msg_id, min(seconds, LONGEST_WAIT))
@@ -327,7 +327,7 @@ async def _ended(ctx: Context, msg_id: str, seconds: float) -> Ok[str]:
             await asyncio.wait([ended], timeout=seconds)
     finally:
         spool.events.forget_end(msg_id, call)
-    return "ok", message_view.public_state(spool.state_of(msg_id))
+    return "ok", public(spool.state_of(msg_id))
 
 
 def _end(ended: asyncio.Future[None]) -> None:

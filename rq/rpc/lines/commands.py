@@ -5,8 +5,8 @@ A row says what everything on the way to the handler has to know of a command:
 - the owner: the least role that may ask it (`role`; `own`: RQ's own user and root
   alone), what stands behind its word (`takes`), whether it is answered while the queue is DOWN (`answered`), and whether it
   brings in something new (`creates`), which is paced when folders lag;
-- both: whether the answer stays the same while the queue has nothing to do (`lasts`): then
-  asking for it keeps no process there, and a parked queue has left it to be read;
+- both: what is read for it while the queue is parked (`parked`, see `parked_answers`): such
+  an answer stays the same while there is nothing to do, so asking keeps no process there;
 - the client (web, bridge, Spark, command line): over which of a queue's lines it goes
   (`lane`), whether it may be asked a second time when a line breaks under it (`looks`),
   and whether it takes so long that it has a line to itself (`slow`).
@@ -46,6 +46,15 @@ class Answered(StrEnum):
     ALWAYS = "always"  # and while the disk takes no writes, or the directory is gone
 
 
+class Parked(StrEnum):
+    """What answers a command for a parked queue."""
+
+    PROCESS = "process"  # it is started
+    FILE = "file"  # that the queue has left; the answer depends on no argument
+    FOLDER = "folder"  # of the message
+    NOTHING = "nothing"  # there is none of it, or the queue would not be parked
+
+
 class Takes(StrEnum):
     """What stands behind the word of a command."""
 
@@ -64,12 +73,17 @@ class Command:
     creates: bool = False  # something new is accepted by it
     slow: bool = False  # it copies, syncs or reads many files
     own: bool = False  # for RQ's own user and root alone
-    lasts: bool = False  # its answer holds while the queue has nothing to do
+    parked: Parked = Parked.PROCESS
 
     @property
     def looks(self) -> bool:
         """Whether it changes nothing: what a viewer may ask does not."""
         return self.role is Role.VIEWER
+
+    @property
+    def lasts(self) -> bool:
+        """Whether its answer holds while the queue has nothing to do."""
+        return self.parked is not Parked.PROCESS
 
     @property
     def lane(self) -> Lane:
@@ -84,10 +98,10 @@ def _look(
     takes: Takes = Takes.OBJECT,
     *,
     own: bool = False,
-    lasts: bool = False,
+    parked: Parked = Parked.PROCESS,
 ) -> Command:
     return Command(
-        role=Role.VIEWER, answered=answered, takes=takes, own=own, lasts=lasts
+        role=Role.VIEWER, answered=answered, takes=takes, own=own, parked=parked
     )
 
 
@@ -109,29 +123,29 @@ COMMANDS: Final[dict[str, Command]] = {
     "ack_errs": Command(role=Role.OPERATOR, takes=_ANYTHING),
     # the queue itself
     KINDS: _look(_ALWAYS, _ANYTHING),
-    "ping": _look(_ALWAYS, _ANYTHING, lasts=True),
+    "ping": _look(_ALWAYS, _ANYTHING, parked=Parked.FILE),
     "uptime": _look(_ALWAYS, _ANYTHING),
     "config": _look(_ALWAYS, _ANYTHING),
-    "status": _look(_ALWAYS, _ANYTHING, lasts=True),
-    "detail": _look(_ALWAYS, _ANYTHING, lasts=True),
-    "figures": _look(_ALWAYS, _ANYTHING, lasts=True),
+    "status": _look(_ALWAYS, _ANYTHING, parked=Parked.FILE),
+    "detail": _look(_ALWAYS, _ANYTHING, parked=Parked.FILE),
+    "figures": _look(_ALWAYS, _ANYTHING, parked=Parked.FILE),
     "wake": Command(role=Role.PRODUCER, answered=_ALWAYS, takes=_ANYTHING),
     "shutdown": Command(role=Role.ADMIN, answered=_ALWAYS, takes=_ANYTHING),
     "mind": Command(role=Role.ADMIN, answered=_ALWAYS, takes=_ANYTHING, own=True),
     "seal": Command(role=Role.OPERATOR, answered=_DOWN, takes=_ANYTHING),
     "expire": Command(role=Role.OPERATOR, takes=_OPTIONAL),
     "check": Command(role=Role.OPERATOR, answered=_DOWN, takes=_OPTIONAL, slow=True),
-    "restored": _look(_DOWN, _OPTIONAL),
+    "restored": _look(_DOWN, _OPTIONAL, parked=Parked.FILE),
     "restore": Command(role=Role.ADMIN, answered=_ALWAYS),
     # its messages
     "get_message": _look(),
     "get_attempts": _look(),
-    "get_message_state": _look(),
+    "get_message_state": _look(parked=Parked.FOLDER),
     "get_message_status": _look(),
     "get_ends": _look(_DOWN),
     "ends": _look(_DOWN, own=True),
     "get_states": _look(_DOWN),
-    "num_messages": _look(takes=_ANYTHING, lasts=True),
+    "num_messages": _look(takes=_ANYTHING, parked=Parked.FILE),
     "messages": _look(),
     "list": _look(),
     "await_end": _look(),
@@ -164,7 +178,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "finish": _LEASE,
     "file": _LEASE,
     "release": _LEASE,
-    "leases": _look(_DOWN, _OPTIONAL),
+    "leases": _look(_DOWN, _OPTIONAL, parked=Parked.FILE),
     # many at once
     "bulk": Command(role=Role.OPERATOR, slow=True),
     "cancel_bulk": _OPERATE,
@@ -172,7 +186,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "list_bulks": _look(_DOWN, _ANYTHING),
     # what ended messages owe, and whom the queue tells
     "owes": _look(_DOWN, own=True),
-    "owed": _look(_DOWN, _OPTIONAL),
+    "owed": _look(_DOWN, _OPTIONAL, parked=Parked.NOTHING),
     "resolve_owed": Command(role=Role.OPERATOR, answered=_DOWN),
     "notices": _look(_DOWN, _ANYTHING),
     "test_notice": Command(role=Role.OPERATOR, takes=_ANYTHING),

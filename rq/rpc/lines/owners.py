@@ -16,10 +16,10 @@ from typing import TypeAlias, cast
 import orjson
 
 from rq import names
-from rq.config import parked
 from rq.errors import Busy, NoSuchQueue, OutcomeUnknown, RQError, Unreachable
 from rq.layout import Root
 from rq.rpc import client, wire
+from rq.rpc.lines import parked_answers
 from rq.rpc.lines.commands import COMMANDS, Lane
 from rq.rpc.lines.line import DEADLINE, Broken, Line, Unsent, ask_once
 from rq.words.nesting import Json
@@ -55,7 +55,9 @@ class Owners:
     async def ask_raw(self, queue: str, command: str, arg: object = b"") -> bytes:
         """As `ask`, but the reply as JSON text."""
         payload = command.encode() + b" " + client.encode_arg(arg)
-        if COMMANDS[command].lasts and (left := self._left(queue, command)) is not None:
+        self._socket(queue)  # there may be no such queue
+        left = parked_answers.answer(self._root, queue, command, arg)
+        if left is not None:
             return orjson.dumps(left)
         try:
             if COMMANDS[command].slow:
@@ -63,11 +65,6 @@ class Owners:
             return await self._ask(queue, command, payload)
         except Unreachable as error:
             raise self._why_silent(queue) from error
-
-    def _left(self, queue: str, command: str) -> parked.Answer | None:
-        """Return what a parked queue has left as its answer."""
-        self._socket(queue)  # there may be no such queue
-        return parked.answer(self._root, queue, command)
 
     async def demand(self, queue: str, command: str, arg: object = b"") -> Json:
         """Return what follows `ok` in the reply; raise what follows `fail`."""

@@ -1,0 +1,149 @@
+"""What may be read of a parked queue without starting it: each command, verb and page."""
+
+import asyncio
+import re
+import time
+
+import pytest
+from harness import cli, documents
+from harness.waiting import wait_until
+from harness.web_server import served
+
+from rq.config import parked
+from rq.rpc import client
+from rq.rpc.lines.commands import COMMANDS, Parked
+from rq.rpc.lines.owners import Owners
+
+pytestmark = pytest.mark.process
+LONG = 60.0
+FILE = {"ping", "status", "detail", "figures", "num_messages", "leases", "restored"}
+NOTHING = {"owed"}
+FOLDER = {"get_message_state"}
+STARTS = {
+    *("kinds", "uptime", "config", "get_message", "get_attempts"),
+    *("get_message_status", "get_ends", "ends", "get_states", "messages", "list"),
+    *("await_end", "show_txn", "list_txns", "show_bulk", "list_bulks", "owes"),
+    "notices",
+}
+VERBS = ["status", "ls", "ls q", "ls --count", "check", "owed", "doctor", "worker ls"]
+PAGES = ["/", "/?find=q", "/?sort=failed", "/metrics", "/relay", "/api/v1/queues"]
+OF_PROCESS = {"pid", "seq", "uptime"}  # what `detail` tells of a process
+COUNTED = {"accepted", "ended", "attempts", "run", "wait"}  # since a process began
+
+
+@pytest.fixture(scope="module")
+def web(tmp_path_factory):
+    with served(tmp_path_factory.mktemp("reads") / "root") as web:
+        web.daemon.create("q", park="1s")
+        yield web
+
+
+@pytest.fixture(scope="module")
+def messages(web):
+    """A message that has ended and one that waits, in a queue that is parked."""
+    socket = web.daemon.root.queue("q").socket
+    with client.Connection(socket) as line:
+        fields = [{}, {"due": time.time() + 86400}]
+        ids = [
+            client.demanded(line.ask("create_message", {"dest": "q", **each}))
+            for each in fields
+        ]
+    until_parked(web)
+    return [full_id.rpartition("/")[2] for full_id in ids]
+
+
+@pytest.fixture
+def left(web, messages):
+    """How the file looks that the queue has left, which is parked."""
+    until_parked(web)
+    return stamp(web)
+
+
+def until_parked(web):
+    wait_until(lambda: web.daemon.child("q")["state"] == "PARKED", LONG)
+
+
+def is_as_it_was(web, left):
+    return web.daemon.child("q")["state"] == "PARKED" and stamp(web) == left
+
+
+def stamp(web):
+    return parked.stamp(web.daemon.root.queue("q").parked)
+
+
+def asked(web, command, arg=b""):
+    async def ask():
+        owners = Owners(web.daemon.root)
+        try:
+            return await owners.ask("q", command, arg)
+        finally:
+            owners.close()
+
+    return asyncio.run(ask())
+
+
+def test_of_each_command_that_reads_it_is_said_what_answers():
+    every = {word: row.parked for word, row in COMMANDS.items() if row.looks}
+    assert every == {
+        **dict.fromkeys(FILE, Parked.FILE),
+        **dict.fromkeys(NOTHING, Parked.NOTHING),
+        **dict.fromkeys(FOLDER, Parked.FOLDER),
+        **dict.fromkeys(STARTS, Parked.PROCESS),
+    }
+    others = {row.parked for row in COMMANDS.values() if not row.looks}
+    assert others == {Parked.PROCESS}
+
+
+def test_the_reference_names_them():
+    words = documents.section(documents.REFERENCE / "socket.md", "Commands")
+    said = words.partition(" need not start for ")[2].partition(":")[0]
+    assert set(re.findall(r"`(\w+)`", said)) == FILE | NOTHING | FOLDER
+
+
+def test_it_is_read_as_a_process_would_answer_and_starts_nothing(web, messages, left):
+    words = sorted(FILE | NOTHING)
+    before = {word: parts(asked(web, word)) for word in words}
+    assert is_as_it_was(web, left)
+    with client.Connection(web.daemon.root.queue("q").socket) as line:
+        after = {word: parts(line.ask(word)) for word in words}
+    about = before.pop("detail")[1], after.pop("detail")[1]
+    differ = {key for key in about[0] if about[0][key] != about[1][key]}
+    assert differ <= OF_PROCESS
+    assert after == before
+
+
+def parts(answer):
+    """Return an answer without what each process counts for itself."""
+    if isinstance(answer, list | tuple):
+        return [parts(each) for each in answer]
+    if isinstance(answer, dict):
+        return {key: parts(answer[key]) for key in answer.keys() - COUNTED}
+    return answer
+
+
+def test_where_a_message_is_is_read_from_its_folder(web, messages, left):
+    ended, waits = messages
+    assert asked(web, "get_message_state", {"msg_id": ended}) == ["ok", "done"]
+    assert asked(web, "get_message_state", {"msg_id": waits}) == ["ok", "que"]
+    gone = asked(web, "get_message_state", {"msg_id": "20260102.0304.05.006.7"})
+    assert gone[:2] == ["fail", "msg not found"]
+    assert is_as_it_was(web, left)
+
+
+@pytest.mark.slow
+def test_no_verb_that_reads_all_queues_starts_one(web, messages, left):
+    for words in VERBS:
+        cli.run("rq.cli", *words.split(), root=web.daemon.root.path)
+        assert is_as_it_was(web, left), words
+
+
+def test_no_page_that_shows_all_queues_starts_one(web, messages, left):
+    for path in [*PAGES, f"/?find={messages[0]}"]:
+        assert web.get(path).status in {200, 303}, path
+        assert is_as_it_was(web, left), path
+
+
+def test_what_only_a_process_answers_starts_it(web, messages, left):
+    view = asked(web, "get_message", {"msg_id": messages[1]})[1]
+    assert view["state"] == "que"
+    assert web.daemon.child("q")["state"] == "UP"
