@@ -60,6 +60,7 @@ class Cluster:
         self.now = 1000.0
         self.answers = {}  # of node and client
         self.lost = []  # letters that did not arrive
+        self.carried = []  # sender and letter, of those that did
         self.disks = {node_id: [] for node_id in self.ids}
         self.nodes = [self._node(node_id) for node_id in self.ids]
 
@@ -142,6 +143,7 @@ class Cluster:
                 if {sender, letter.to} & self.dead or letter.to not in self.ids:
                     self.lost.append(letter)
                     continue
+                self.carried.append((sender, letter))
                 node = self.nodes[self.ids.index(letter.to)]
                 node.receive(sender, letter.message, self.now)
 

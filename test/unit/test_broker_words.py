@@ -1,9 +1,10 @@
-"""What a node answers, word by word: stories of commands beside this file, each with the
-answer as a client in a terminal shows it.
+"""What nodes answer, word by word: stories of commands beside this file, each with the answer
+as a client in a terminal shows it.
 
 A line that begins with `>` is a command, `> pass SECONDS` lets time go by; what comes below is
 what is answered to it, at once or to those that waited. `$1` stands for the first id that was
-given, `''` for an empty word.
+given, `''` for an empty word. In a story of several nodes each command is `A>` that node's, or
+`> kill A`, `> restart A`, and what the nodes tell each other is shown, too.
 """
 
 import re
@@ -12,6 +13,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from harness.broker_cluster import Cluster
 from harness.broker_node import Run
 
 from rq.broker.dialects.call import Blocked
@@ -19,25 +21,72 @@ from rq.resp import Failure, NilArray, Status
 
 STORIES = sorted((Path(__file__).parent / "broker_words").glob("*.txt"))
 _ID = re.compile(r"D-\w{8}-[\w+/]{24}-\w{4}|\b\d{13}-\d+\b|\b\d{16}_\d+\b")
+_NODE = re.compile(r"\b([abc])\1{39}\b")
+
+
+class _Alone:
+    """One node."""
+
+    def __init__(self):
+        self._run = Run()
+
+    def do(self, words):
+        self._run.pass_by(float(words[1]))
+
+    def ask(self, _, words, client):
+        return self._run.ask(*words, client=client)
+
+    def heard(self):
+        for _, answer in self._run.answers():
+            yield "to who waits:", answer
+
+
+class _Together:
+    """Three nodes, and what they tell each other."""
+
+    def __init__(self):
+        self._cluster = Cluster(3)
+
+    def do(self, words):
+        if words[0] == "pass":
+            self._cluster.pass_by(float(words[1]))
+        else:
+            getattr(self._cluster, words[0])("ABC".index(words[1]))
+
+    def ask(self, name, words, client):
+        return self._cluster.ask("ABC".index(name), *words, client=client)
+
+    def heard(self):
+        cluster = self._cluster
+        for sender, letter in cluster.carried:
+            told = Status(repr(letter.message))
+            yield f"{self._name(sender)} to {self._name(letter.to)}:", told
+        for (node, _), answer in cluster.answers.items():
+            yield f"to who waits at {self._name(node)}:", answer
+        cluster.carried.clear()
+        cluster.answers.clear()
+
+    def _name(self, node):
+        return "ABC"[self._cluster.ids.index(node)]
 
 
 class _Told:
     """Plays a story again, and tells it as it went."""
 
-    def __init__(self):
-        self._run = Run()
+    def __init__(self, nodes):
+        self._nodes = nodes
         self._clients = count(1)  # each command is of another
         self._ids = []
 
-    def of(self, command):
+    def of(self, name, command):
         words = [self._with_ids(word) for word in shlex.split(command)]
-        if words[0] == "pass":
-            self._run.pass_by(float(words[1]))
+        if words[0].islower():
+            self._nodes.do(words)
         else:
-            yield from self._lines(self._run.ask(*words, client=next(self._clients)))
-        for _, answer in self._run.answers():
-            yield "to who waits:"
-            yield from self._lines(answer)
+            yield from self._lines(self._nodes.ask(name, words, next(self._clients)))
+        for told, value in self._nodes.heard():
+            yield told
+            yield from self._lines(value)
 
     def _with_ids(self, word):
         return re.sub(r"\$(\d+)", lambda m: self._ids[int(m[1]) - 1], word)
@@ -74,7 +123,7 @@ class _Told:
         return self._named(str(value))
 
     def _named(self, text):
-        return _ID.sub(self._name, text)
+        return _NODE.sub(lambda m: m[1].upper(), _ID.sub(self._name, text))
 
     def _name(self, match):
         if match[0] not in self._ids:
@@ -83,12 +132,15 @@ class _Told:
 
 
 def told(text):
-    tale = _Told()
+    is_alone = not re.search("^[ABC]>", text, re.MULTILINE)
+    tale = _Told(_Alone() if is_alone else _Together())
     for line in text.splitlines():
-        if line.startswith(("#", ">")) or not line:
+        name, is_command, command = line.partition(">")
+        if line.startswith("#") or not line:
             yield line
-        if line.startswith(">"):
-            yield from tale.of(line.removeprefix(">"))
+        elif is_command and name in ("", "A", "B", "C"):
+            yield line
+            yield from tale.of(name, command)
 
 
 @pytest.mark.parametrize("path", STORIES, ids=lambda path: path.stem)
