@@ -76,6 +76,39 @@ def test_many_addresses_cost_neither_memory_nor_a_line_each(root):
     assert "other addresses" in lines(root, "refused.log")[-1]
 
 
+def test_the_last_refusal_with_a_line_of_its_own_is_not_counted_again(root):
+    book = Audit(root)
+    for _ in range(audit.EACH):
+        assert book.refuse(deed(), NOW)
+    for _ in range(audit.EACH + 1):
+        book.refuse(deed("192.0.2.8"), NOW)
+    book.flush(NOW + 61)
+    counted = [line for line in lines(root, "refused.log") if " more refusals" in line]
+    assert len(counted) == 1
+    assert 'address=192.0.2.8 what="and 1 more refusals"' in counted[0]
+
+
+def test_a_hundred_addresses_are_told_apart_in_a_period_and_no_more(root):
+    book = Audit(root)
+    for number in range(101):
+        for _ in range(audit.EACH + 1):
+            book.refuse(deed(f"10.0.0.{number}"), NOW)
+    book.flush(NOW + 61)
+    text = (root.log / "refused.log").read_text()
+    assert 'address=10.0.0.99 what="and 1 more refusals"' in text
+    assert 'address=10.0.0.100 what="and' not in text
+    assert f'address="{audit.OTHERS}" what="and 1 more refusals"' in text
+
+
+def test_a_value_of_two_hundred_characters_is_whole_and_a_longer_one_is_cut(root):
+    book = Audit(root)
+    for size in (200, 201):
+        book.note(deed(who="x" * size), NOW)
+    whole, cut = lines(root, "audit.log")
+    assert f"who={'x' * 200} " in whole
+    assert "who=" + "x" * 199 + "…" in cut
+
+
 def test_a_clock_that_is_set_back_ends_the_periods(root):
     book = Audit(root)
     for _ in range(20):

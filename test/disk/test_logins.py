@@ -120,6 +120,43 @@ def test_a_login_that_was_right_once_never_waits_even_where_others_guess():
     assert checked(known, "ann", "right", "192.0.2.1") == "ann"
 
 
+def test_the_same_wrong_password_again_is_another_guess():
+    known = Logins(logins.users(config()))
+    for _ in range(logins.AT_ONCE):
+        assert checked(known, "ann", "wrong", "192.0.2.1") is None
+    assert checked(known, "ann", "wrong", "192.0.2.1") == "later"
+
+
+def test_a_login_that_is_right_is_no_guess_of_its_address():
+    people = {f"user{number}": RIGHT for number in range(logins.AT_ONCE)}
+    known = Logins(logins.users(config(**people)))
+    for name in people:
+        assert checked(known, name, "right", "192.0.2.1") == name
+    for number in range(logins.AT_ONCE):
+        assert checked(known, "ann", f"wrong {number}", "192.0.2.1") is None
+    assert checked(known, "ann", "wrong", "192.0.2.1") == "later"
+
+
+def test_where_a_login_was_right_comes_before_where_none_was_yet():
+    people = dict.fromkeys(("ann", "bob"), RIGHT)
+    known = Logins(logins.users(config(**people)))
+    assert checked(known, "ann", "right", "192.0.2.1") == "ann"
+    ended = []
+
+    async def guess(password, address):
+        await known.check("bob", password, address, NOW)
+        ended.append(address)
+
+    async def ask():
+        async with asyncio.TaskGroup() as group:
+            for password, number in (("a", 9), ("b", 1), ("c", 2)):
+                group.create_task(guess(password, f"192.0.2.{number}"))
+                await asyncio.sleep(0)
+
+    asyncio.run(ask())
+    assert ended == ["192.0.2.9", "192.0.2.1", "192.0.2.2"]
+
+
 def test_all_addresses_of_one_network_are_one_guesser():
     known = Logins(logins.users(config()))
     for number in range(logins.AT_ONCE):

@@ -160,6 +160,12 @@ def test_a_key_ends_after_a_minute_and_those_that_nobody_took_go(root):
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
+def test_a_new_key_ends_no_other_that_nobody_took_yet(root):
+    key = one_time_keys.make(root, "ann", NOW)
+    one_time_keys.make(root, "bob", NOW + 1)
+    assert one_time_keys.take(root, key, NOW + 2) == "ann"
+
+
 @pytest.mark.parametrize("key", ["", "0" * 64, "../tokens.json", "\udc80"])
 def test_a_key_that_nobody_made_signs_nobody_in(root, key):
     assert one_time_keys.take(root, key, NOW) is None

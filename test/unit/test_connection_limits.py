@@ -1,5 +1,7 @@
 """Which connection goes when one more than may be has come."""
 
+import resource
+
 import pytest
 
 from rq.access.connection_limits import ConnectionLimits
@@ -54,3 +56,27 @@ def test_a_connection_that_has_ended_counts_no_more():
     assert limits.excess(asker(OWN)) is None, "ten of ten"
     limits.add(asker(OWN))
     assert limits.excess(asker(OWN)) is not None
+
+
+def test_a_user_who_has_ended_some_connections_may_have_as_many_again():
+    limits = with_connections(*[ANN] * 4)
+    for _ in range(2):
+        limits.remove(asker(ANN))
+    assert limits.excess(asker(ANN)) is None
+    limits.add(asker(ANN))
+    assert limits.excess(asker(ANN)) is not None
+
+
+@pytest.mark.parametrize(("descriptors", "most"), [(64, 32), (65, 32), (10_000, 100)])
+def test_there_are_no_more_connections_than_half_of_what_may_be_open(descriptors, most):
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, before[1]))
+    try:
+        limits = ConnectionLimits(100)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    for _ in range(most):
+        limits.add(asker(OWN))
+    assert limits.excess(asker(OWN)) is None
+    limits.add(asker(OWN))
+    assert limits.excess(asker(OWN))[0] == most
