@@ -356,6 +356,23 @@ def test_names_count_as_memory_and_so_does_what_a_group_has():
     assert run.node.groups.held == 0
 
 
+def test_what_a_node_has_takes_as_much_as_each_of_it_alone():
+    parts = (
+        [("ADDJOB", "a", "x" * 50, 0), ("ADDJOB", "b", "x", 0), ("PAUSE", "c", "in")],
+        [("RQ.PUSH", "k", "x" * 70, "y"), ("RQ.PUSH", "l", "z"), ("RQ.POP", "k")],
+        [("QADD", "e", 60, "x" * 90), ("QGET", "e", "g"), ("QGET", "e", "h")],
+        [("QADD", "f", 60, "x"), ("QADD", "f", 60, "y"), ("QGET", "f", "g")],
+    )
+    sizes = []
+    for part in (*parts, [*itertools.chain(*parts)]):
+        run = Run()
+        for words in part:
+            run.ask(*words)
+        sizes.append((run.node.used_memory, run.node.body_bytes))
+    *each, every = sizes
+    assert every == tuple(map(sum, zip(*each, strict=True)))
+
+
 def test_a_group_that_is_not_there_is_not_made_when_memory_is_full():
     run = Run()
     run.ask("QADD", "e", 60, "x")

@@ -352,3 +352,21 @@ def test_of_a_member_is_said_what_is_the_matter_with_it():
     assert flags_of(met) == ["handshake", "noaddr"]
     met.failed = True
     assert flags_of(met) == ["fail", "handshake", "noaddr"]
+
+
+def test_what_a_member_says_of_another_that_has_failed_is_taken_and_what_strangers_say_is_not():
+    network = Network(3)
+    network.meet(0, 1)
+    network.meet(1, 2)
+    network.pass_by(4)
+    first, second, third = network.nodes
+    member = first.by_id[third.node_id]
+    ends = Ends("10.0.0.1", "10.0.0.0")
+    for sender, about in (("ff" * 20, third.node_id), (second.node_id, "ff" * 20)):
+        assert first.receive(sender, HasFailed(about), ends, network.now) is None
+        assert flags_of(member) == []
+    member.suspected = True
+    assert flags_of(member) == ["fail?"]
+    first.receive(second.node_id, HasFailed(third.node_id), ends, network.now)
+    assert flags_of(member) == ["fail"]
+    assert third.node_id not in first.reachable

@@ -279,6 +279,27 @@ def test_a_job_that_came_again_meanwhile_is_not_taken_from_the_next_client():
     assert isinstance(run.ask("GETJOB", "NOHANG", "FROM", "q", client=3), NilArray)
 
 
+@pytest.mark.parametrize("word", ["WORKING", "ACKJOB", "DELJOB", "NACK"])
+def test_a_job_of_which_more_has_become_is_not_taken_back(word):
+    run = Run()
+    job_id = _job(run, "RETRY", 10)
+    run.ask("GETJOB", "FROM", "q", client=1)
+    run.pass_by(1)
+    run.ask(word, job_id, client=2)
+    before = list(run.lines)
+    take_back(run, 1)
+    assert run.lines == before
+    assert run.ask("QLEN", "q") == (word == "NACK")
+
+
+def test_a_job_whose_client_is_gone_is_there_for_the_next_at_once():
+    run = Run()
+    job_id = _job(run, "RETRY", 10)
+    run.ask("GETJOB", "FROM", "q", client=1)
+    take_back(run, 1)
+    assert _got(run.ask("GETJOB", "FROM", "q", client=2)) == [job_id]
+
+
 def test_messages_that_go_back_come_in_their_places_whichever_client_had_them():
     run = Run()
     ids = run.ask("RQ.PUSH", "k", *"abcdef")

@@ -3,8 +3,9 @@ as a client in a terminal shows it.
 
 A line that begins with `>` is a command, `> pass SECONDS` lets time go by; what comes below is
 what is answered to it, at once or to those that waited. `$1` stands for the first id that was
-given, `''` for an empty word. In a story of several nodes each command is `A>` that node's, or
-`> kill A`, `> restart A`, and what the nodes tell each other is shown, too.
+given, `''` for an empty word. `writes` has the kinds of lines that a node writes of it. In a
+story of several nodes each command is `A>` that node's, or `> kill A`, `> restart A`, and what
+the nodes tell each other is shown, too.
 """
 
 import re
@@ -12,6 +13,7 @@ import shlex
 from itertools import count
 from pathlib import Path
 
+import orjson
 import pytest
 from harness.broker_cluster import Cluster
 from harness.broker_node import Run
@@ -39,6 +41,9 @@ class _Alone:
     def heard(self):
         for _, answer in self._run.answers():
             yield "to who waits:", answer
+        if self._run.lines:
+            yield "writes:", _kinds(self._run.lines)
+            self._run.lines.clear()
 
 
 class _Together:
@@ -46,6 +51,7 @@ class _Together:
 
     def __init__(self):
         self._cluster = Cluster(3)
+        self._written = dict.fromkeys(self._cluster.ids, 0)
 
     def do(self, words):
         if words[0] == "pass":
@@ -63,11 +69,20 @@ class _Together:
             yield f"{self._name(sender)} to {self._name(letter.to)}:", told
         for (node, _), answer in cluster.answers.items():
             yield f"to who waits at {self._name(node)}:", answer
+        for node, written in cluster.disks.items():
+            if len(written) > self._written[node]:
+                new = _kinds(written[self._written[node] :])
+                yield f"{self._name(node)} writes:", new
+                self._written[node] = len(written)
         cluster.carried.clear()
         cluster.answers.clear()
 
     def _name(self, node):
         return "ABC"[self._cluster.ids.index(node)]
+
+
+def _kinds(written):
+    return Status(", ".join(orjson.loads(text)["ev"] for _, text in written))
 
 
 class _Told:
