@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from rq import tables
 from rq.cli import OK, place, term
 from rq.layout import Root
 from rq.words import moments
@@ -61,7 +62,7 @@ def ls(root: Root, args: argparse.Namespace) -> int:
     from rq.spark import table_list
 
     queue = place.queue_dir(root, args.queue).name if args.queue else None
-    every = [table_list.summary(root, n) for n in table_list.every(root, queue)]
+    every = [table_list.summary(root, n) for n in tables.every(root, queue)]
     rows = [
         [
             t["table"],
@@ -81,7 +82,7 @@ def ls(root: Root, args: argparse.Namespace) -> int:
 def show(root: Root, args: argparse.Namespace) -> int:
     from rq.spark import table_list
 
-    lake = table_list.load(root, table_list.name(args.table))
+    lake = table_list.load(root, tables.name(args.table))
     versions = table_list.versions(lake, args.limit)
     rows = [
         [
@@ -101,7 +102,7 @@ def show(root: Root, args: argparse.Namespace) -> int:
 def schema(root: Root, args: argparse.Namespace) -> int:
     from rq.spark import table_list
 
-    columns = table_list.columns(table_list.load(root, table_list.name(args.table)))
+    columns = table_list.columns(table_list.load(root, tables.name(args.table)))
     rows = [[c["column"], c["type"], "yes" if c["by"] else ""] for c in columns]
     head = ["COLUMN", "TYPE", "PARTED BY"]
     term.listed(head, rows, "it has no column", columns if args.json else None)
@@ -128,26 +129,26 @@ def held(root: Root, args: argparse.Namespace) -> int:
 
 
 def optimize(root: Root, args: argparse.Namespace) -> int:
-    from rq.spark import table_care, table_list
+    from rq.spark import table_care
 
-    before, after = table_care.optimize(root, table_list.name(args.table))
+    before, after = table_care.optimize(root, tables.name(args.table))
     print(f"{args.table}: {term.number(before, 'file')} before, {after:,} now")
     return OK
 
 
 def restore(root: Root, args: argparse.Namespace) -> int:
-    from rq.spark import table_care, table_list
+    from rq.spark import table_care
 
-    version = table_care.restore(root, table_list.name(args.table), args.version)
+    version = table_care.restore(root, tables.name(args.table), args.version)
     print(f"{args.table}: version {version} is what {args.version} was")
     return OK
 
 
 def vacuum(root: Root, args: argparse.Namespace) -> int:
-    from rq.spark import table_care, table_list
+    from rq.spark import table_care
 
     keep = moments.duration(args.keep)
-    name = table_list.name(args.table)
+    name = tables.name(args.table)
     removed = table_care.vacuum(root, name, keep, args.dry_run)
     what = "would be removed" if args.dry_run else "removed"
     print(f"{args.table}: {term.number(len(removed), 'file')} {what}")

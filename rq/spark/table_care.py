@@ -9,11 +9,12 @@ from collections.abc import Collection
 from pathlib import Path
 from urllib.parse import unquote
 
+from rq import tables
 from rq.config import files
 from rq.errors import BadInput, Busy, Refused
 from rq.layout import Root
 from rq.spark import delta, table_list
-from rq.spark.table_list import Name
+from rq.tables import Name
 
 LEAST = 7 * 86400.0  # seconds that files stay which no version names
 _TRIES = 5
@@ -34,7 +35,7 @@ def optimize(root: Root, table: Name) -> tuple[int, int]:
         except CommitFailedError:
             continue  # another commit came between: on the table as it is now
         after = set(table_list.load(root, table).file_uris())
-        _sync(table_list.place(root, table), since, after - before)
+        _sync(tables.place(root, table), since, after - before)
         return len(before), len(after)
     raise Busy(
         f"{table.text}: others write to the table all the time: try it again later"
@@ -56,7 +57,7 @@ def restore(root: Root, table: Name, version: int) -> int:
         raise Busy(f"{table.text}: another commit came between: say it again") from None
     except (DeltaError, OSError) as error:
         raise BadInput(f"{table.text}: {' '.join(str(error).split())[:300]}") from None
-    _sync(table_list.place(root, table), since)
+    _sync(tables.place(root, table), since)
     return int(table_list.load(root, table).version())
 
 
@@ -77,7 +78,7 @@ def vacuum(root: Root, table: Name, keep: float, dry: bool) -> list[str]:
     lake, since = table_list.load(root, table), time.time()
     removed = lake.vacuum(retention_hours=int(keep / 3600), dry_run=dry, full=True)
     if not dry:
-        _sync(table_list.place(root, table), since)
+        _sync(tables.place(root, table), since)
     return [unquote(path) for path in removed]
 
 

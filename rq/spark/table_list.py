@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from rq import tables
 from rq.errors import BadConfig, BadInput
 from rq.layout import Root
 from rq.spark import delta, writes
-from rq.words.nesting import Json
+from rq.tables import Column, Held, Name
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-_NAMED = re.compile(r"([^/]+)/([^/]+)")
 _IDS = "rq_ids"
 
 
@@ -45,49 +43,12 @@ class Version(TypedDict):
     ids: list[str]
 
 
-class Held(TypedDict):
-    """A batch that is decided and not in its tables."""
-
-    queue: str
-    key: str
-    time: float
-    messages: list[str]
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class Name:
-    """A table of a queue."""
-
-    queue: str
-    table: str
-
-    @property
-    def text(self) -> str:
-        return f"{self.queue}/{self.table}"
-
-
 def demand() -> None:
     """Raise BadConfig when what reads tables is not installed."""
     if importlib.util.find_spec("deltalake") is None:
         raise BadConfig(
             "deltalake is not installed: run `rq up --duckdb` or `rq up --spark`"
         )
-
-
-def every(root: Root, queue: str | None = None) -> Iterator[Name]:
-    """Give the tables of a root, or of a queue, by name."""
-    above = root.spark / writes.TABLES
-    for log in sorted(above.glob(f"{queue or '*'}/*/{delta.LOG}")):
-        yield Name(log.parent.parent.name, log.parent.name)
-
-
-def name(text: str) -> Name:
-    """Return the table that QUEUE/NAME names; BadInput."""
-    parts = _NAMED.fullmatch(text)
-    if parts is None or not delta.NAME.fullmatch(parts[2]):
-        raise BadInput(f"{text!r:.80} names no table: say QUEUE/NAME")
-    return Name(parts[1], parts[2])
 
 
 def summary(root: Root, table: Name) -> Summary:
@@ -105,13 +66,9 @@ def summary(root: Root, table: Name) -> Summary:
     }
 
 
-def place(root: Root, table: Name) -> Path:
-    return root.spark / writes.TABLES / table.queue / table.table
-
-
 def load(root: Root, table: Name) -> DeltaTable:
     """Return a table as it is now; BadInput if there is none."""
-    lake = delta.load(str(place(root, table)))
+    lake = delta.load(str(tables.place(root, table)))
     if lake is None:
         raise BadInput(
             f"there is no table {table.text}; `rq spark table ls` lists them"
@@ -150,7 +107,7 @@ def _version(entry: Mapping[str, Any]) -> Version:
     }
 
 
-def columns(lake: DeltaTable) -> list[dict[str, Json]]:
+def columns(lake: DeltaTable) -> list[Column]:
     """Return the columns of a table, with their types, and whether they part it."""
     by = lake.metadata().partition_columns
     kinds = delta.columns(lake.schema().to_json())

@@ -15,7 +15,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
-from harness import chromium, history_showcase, showcase
+from harness import chromium, delta_showcase, history_showcase, showcase
 from harness.checkout import CHECKOUT
 from harness.ports import free_port
 from harness.supervisor import daemon_on
@@ -54,6 +54,8 @@ def screens(ids: dict[str, str]) -> dict[str, str]:
         "history": "/history",
         "history-month": "/history?range=month",
         "history-queue": "/q/thumbnails/history",
+        "tables": "/tables",
+        "table": "/tables/reports/hits",
         "timers": "/timers",
         "system": "/system",
         "new-message": "/q/video-encode/new_message",
@@ -79,6 +81,7 @@ def shoot(scratch: Path, target: Path) -> None:
         daemon.start()
         ids = showcase.fill(daemon)
         history_showcase.publish_weeks(daemon.root)
+        delta_showcase.write_week(daemon.root, [ids["march"], ids["done"]])
         daemon.until_up("web")
         showcase.waves(daemon, HOUR * 0.8)
         for name, path in screens(ids).items():

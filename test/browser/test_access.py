@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from harness import chromium, history_showcase, showcase
+from harness import chromium, delta_showcase, history_showcase, showcase
 from harness.ports import free_port
 from harness.supervisor import daemon_on
 
@@ -19,6 +19,7 @@ def shown(tmp_path_factory):
         daemon.start()
         ids = showcase.fill(daemon)
         history_showcase.publish_weeks(daemon.root)
+        delta_showcase.write_week(daemon.root, [ids["march"], ids["april"]])
         daemon.until_up("web")
         yield driver, f"http://127.0.0.1:{port}", ids
 
@@ -42,6 +43,8 @@ SCREENS = {
     "message of a transaction": "/q/partner-sync/{held}",
     "no such id": "/?find=20200101.0000.00.000.1",
     "history": "/history",
+    "tables": "/tables",
+    "table": "/tables/reports/hits",
     "history of a queue": "/q/thumbnails/history?range=day",
     "runs": "/runs?since=2d",
     "failures": "/failures",

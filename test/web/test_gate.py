@@ -25,6 +25,7 @@ pytestmark = pytest.mark.system
 
 FIELDS = {
     "{name}": "mail",
+    "{table}": "hits",
     "{msg_id}": "20260102.0304.05.006.7",
     "{file}": "a.txt",
     "{txn}": "20260102.0304.05.006.8",
@@ -210,6 +211,10 @@ PAGES = {
     "/system.json": "viewer",
     "/history": "viewer",
     "/history.json": "viewer",
+    "/tables": "viewer",
+    "/tables.json": "viewer",
+    "/tables/{name}/{table}": "viewer",
+    "/tables/{name}/{table}.json": "viewer",
     "/relay.json": "viewer",
     "/relay/confirm/{verb}": "operator",
     "/relay/{msg_id}/confirm/{verb}": "operator",
@@ -270,6 +275,9 @@ SHARED = {
     *(f"/api/v1/flows/{{flow}}/{verb}" for verb in ("rerun", "retry", "cancel")),
     "/search",
     "/search.json",
+    # Of queues that the asker may ask of (test/spark/test_tables_page.py).
+    "/tables",
+    "/tables.json",
     "/api/v1/runs",
     "/api/v1/failures",
     "/api/v1/search",

@@ -24,6 +24,7 @@ from rq.web.pages import (
     runs,
     search,
     system,
+    tables,
     timers,
     txn,
 )
@@ -46,6 +47,7 @@ def add_routes(routes: Routes, site: Site) -> None:
         notices,
         days,
         history,
+        tables,
         queue,
         queue_admin,
         log,

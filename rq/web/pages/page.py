@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 import orjson
 from falcon.asgi import Request, Response
 
+from rq import tables
 from rq.access.roles import Principal, Role
 from rq.errors import NoSuchQueue
 from rq.relay.transfers import QUEUE
@@ -97,6 +98,7 @@ def places(site: Site, principal: Principal | None) -> list[tuple[str, str]]:
     indexed = _INDEXED if site.config.index is not None else ()
     has_flows = site.root.queue("flow").config.is_file()
     first = [("/", "Overview"), *indexed, *([("/flows", "Flows")] if has_flows else [])]
+    first += [("/tables", "Tables")] if tables.are_any(site.root) else []
     if principal is not None and principal.is_limited:
         return [*first, *relay]
     broker = [("/broker", "Broker")] if site.root.broker_config.is_file() else []

@@ -10,7 +10,7 @@ from typing import TypedDict, cast
 
 from falcon.asgi import Request, Response
 
-from rq import names
+from rq import names, tables
 from rq.access.roles import Role
 from rq.config import read_json, read_queue, secrets
 from rq.days import Days
@@ -183,6 +183,7 @@ class QueuePage:
             ),
             "quick": quick,
             "has_days": Days(self._site.root, name).there,
+            "has_tables": tables.are_any(self._site.root, name),
             "shown": _chosen_workers(
                 queue_facts["leases"],
                 queue_facts["queue"].get("elsewhere"),

@@ -1,0 +1,90 @@
+"""What pages show of tables, read by a process of its own: the web does not load what
+reads Delta, and a log that somebody has filled ends this process and no other.
+
+`python -m rq.spark.table_facts ROOT QUEUE/NAME…` says it as one JSON object.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from rq import tables
+from rq.errors import RQError
+from rq.layout import Root
+from rq.spark import table_list
+from rq.tables import Answer, Facts, Name, Step
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+_VERSIONS = 100
+_COLUMNS = 1000
+_NOTHING: Facts = {
+    "table": "",
+    "why": "",
+    "version": 0,
+    "rows": 0,
+    "bytes": 0,
+    "files": 0,
+    "written": 0.0,
+    "columns": [],
+    "versions": [],
+}
+
+
+def main(words: Sequence[str]) -> int:
+    root, *names = words
+    json.dump(answer(Root(Path(root)), names), sys.stdout)
+    return 0
+
+
+def answer(root: Root, names: Sequence[str]) -> Answer:
+    """Return what is to be said of tables, and of batches that are held."""
+    facts = [_facts(root, tables.name(name)) for name in names]
+    return {"tables": facts, "held": list(table_list.held(root))}
+
+
+def _facts(root: Root, name: Name) -> Facts:
+    try:
+        table_list.demand()
+        lake = table_list.load(root, name)
+        return {
+            **_NOTHING,
+            **cast(Facts, table_list.summary(root, name)),
+            "columns": table_list.columns(lake)[:_COLUMNS],
+            "versions": _steps(root, name, lake),
+        }
+    except RQError as error:
+        return {**_NOTHING, "table": name.text, "why": str(error)}
+
+
+def _steps(root: Root, name: Name, lake: DeltaTable) -> list[Step]:
+    log = tables.place(root, name) / tables.LOG
+    return [
+        cast(Step, {**version, **_changes(log / f"{version['version']:020}.json")})
+        for version in table_list.versions(lake, _VERSIONS)
+    ]
+
+
+def _changes(line_file: Path) -> Mapping[str, int | None]:
+    """Return how many rows and files a version has brought, and files it took away."""
+    try:
+        actions = [json.loads(line) for line in line_file.read_bytes().splitlines()]
+    except (OSError, ValueError):
+        return {"rows": None, "added": 0, "removed": 0}
+    added = [action["add"] for action in actions if "add" in action]
+    removed = sum("remove" in action for action in actions)
+    rows = sum(_rows(each) for each in added if each.get("dataChange", True))
+    return {"rows": rows, "added": len(added), "removed": removed}
+
+
+def _rows(added: Mapping[str, Any]) -> int:
+    return int(json.loads(added.get("stats") or "{}").get("numRecords", 0))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

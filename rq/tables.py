@@ -1,0 +1,124 @@
+"""The Delta tables that jobs write, as far as they are known without what reads Delta:
+where they lie, whether one has changed, and what `spark.table_facts` says of one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypedDict
+
+from rq.errors import BadInput
+from rq.layout import Root
+
+ABOVE = "tables"  # directory of `spark/`
+LOG = "_delta_log"
+TABLE = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
+REJECTED = "__rejected"  # how the table of what does not fit another one ends
+_NAMED = re.compile(r"([^/]+)/([^/]+)")
+
+
+class Column(TypedDict):
+    """A column of a table."""
+
+    column: str
+    type: str
+    by: bool  # whether it parts the table
+
+
+class Step(TypedDict):
+    """What a version did."""
+
+    version: int
+    time: float
+    operation: str
+    queue: str | None
+    batch: str | None
+    messages: int | None
+    ids: list[str]  # the first of them
+    rows: int | None  # that came; None: its line of the log is gone
+    added: int  # files
+    removed: int
+
+
+class Held(TypedDict):
+    """A batch that is decided and not in its tables."""
+
+    queue: str
+    key: str
+    time: float
+    messages: list[str]
+    why: str
+
+
+class Facts(TypedDict):
+    """A table; of one that cannot be read only `table` and `why` say something."""
+
+    table: str  # QUEUE/NAME
+    why: str
+    version: int
+    rows: int
+    bytes: int
+    files: int
+    written: float  # when its last version was made
+    columns: list[Column]
+    versions: list[Step]  # the newest first
+
+
+class Answer(TypedDict):
+    """What the program that reads tables says."""
+
+    tables: list[Facts]
+    held: list[Held]
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A table of a queue."""
+
+    queue: str
+    table: str
+
+    @property
+    def text(self) -> str:
+        return f"{self.queue}/{self.table}"
+
+    @property
+    def rejected(self) -> Name:
+        """The table of the rows that do not fit this one."""
+        return Name(self.queue, f"{self.table}{REJECTED}")
+
+
+def name(text: str) -> Name:
+    """Return the table that QUEUE/NAME names; BadInput."""
+    parts = _NAMED.fullmatch(text)
+    if parts is None or not TABLE.fullmatch(parts[2]):
+        raise BadInput(f"{text!r:.80} names no table: say QUEUE/NAME")
+    return Name(parts[1], parts[2])
+
+
+def place(root: Root, table: Name) -> Path:
+    return root.spark / ABOVE / table.queue / table.table
+
+
+def every(root: Root, queue: str | None = None) -> Iterator[Name]:
+    """Give the tables of a root, or of a queue, by name."""
+    for log in sorted((root.spark / ABOVE).glob(f"{queue or '*'}/*/{LOG}")):
+        yield Name(log.parent.parent.name, log.parent.name)
+
+
+def are_any(root: Root, queue: str = "") -> bool:
+    """Whether a job has written a table, of a queue or of any."""
+    return (root.spark / ABOVE / queue).is_dir()
+
+
+def stamp(root: Root, table: Name) -> tuple[int, int]:
+    """Return what changes with each version of a table: names in its log come and go."""
+    try:
+        log = os.stat(place(root, table) / LOG)
+    except OSError:
+        return (0, 0)
+    return (log.st_mtime_ns, log.st_ino)

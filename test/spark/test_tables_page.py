@@ -1,0 +1,131 @@
+"""/tables: what jobs have written, to who may ask of their queues."""
+
+from __future__ import annotations
+
+import base64
+import time
+
+import pytest
+from harness import delta_showcase
+from harness.delta_showcase import HITS
+from harness.waiting import wait_until
+from harness.web_server import web_alone
+
+from rq.config import files, passwords
+from rq.layout import Root
+from rq.tables import Name
+
+pytestmark = pytest.mark.process
+
+ID = "20260101.0101.01.001.1795254001000000001"
+OTHER = Name("billing", "invoices")
+USERS = {
+    "ann": passwords.make("all of it"),
+    "vic": {
+        "password": passwords.make("reports alone"),
+        "role": "viewer",
+        "queues": ["reports", "quiet"],
+    },
+}
+
+
+def basic(name, password):
+    return "Basic " + base64.b64encode(f"{name}:{password}".encode()).decode()
+
+
+ANN, VIC = basic("ann", "all of it"), basic("vic", "reports alone")
+
+
+def page_text(web, path, who=ANN):
+    return web.page(path, Authorization=who)
+
+
+def twin(web, path, who=ANN, kind="application/json"):
+    return web.get(path, Authorization=who, Accept=kind)
+
+
+@pytest.fixture(scope="module")
+def web(tmp_path_factory):
+    """Give the web of a root in which two queues have written tables."""
+    root = Root(tmp_path_factory.mktemp("root"))
+    for name in ("reports", "billing", "quiet"):
+        files.make_queue(root.queue(name), {"script": "/bin/true"}, {})
+    delta_showcase.write_week(root, [ID])
+    delta_showcase.write_week(root, [ID], OTHER)
+    delta_showcase.hold(root, "billing", ID, "hits: <b>n</b> is long in the table")
+    with web_alone(root.path, basic_auth={"users": USERS}) as made:
+        made.root = root
+        yield made
+
+
+def test_the_list_shows_rows_bytes_and_what_is_held(web):
+    told = twin(web, "/tables.json").json
+    assert [t["table"] for t in told["tables"]] == [
+        "billing/invoices",
+        "billing/invoices__rejected",
+        "reports/hits",
+        "reports/hits__rejected",
+    ]
+    hits = told["tables"][2]
+    assert (hits["version"], hits["files"], hits["why"]) == (27, 28, "")
+    assert hits["rows"] == sum(step["rows"] for step in hits["versions"])
+    assert [held["messages"] for held in told["held"]] == [[ID]]
+    text = page_text(web, "/tables")
+    for said in ("hits", f"{hits['rows']:,}", "n</b> is long in the table"):
+        assert said in text
+    assert "<b>n</b>" not in twin(web, "/tables", kind="text/html").text
+    only = twin(web, "/tables.json?queue=reports").json["tables"]
+    assert {t["table"].split("/")[0] for t in only} == {"reports"}
+    assert twin(web, "/tables.json?queue=*").json["tables"] == []
+
+
+def test_a_table_shows_its_versions_with_links_to_the_messages(web):
+    told = twin(web, "/tables/reports/hits.json").json
+    assert told["table"]["columns"][0] == {
+        "column": "day",
+        "type": "string",
+        "by": True,
+    }
+    assert told["rejected"]["table"] == "reports/hits__rejected"
+    assert told["held"] == []
+    text = twin(web, "/tables/reports/hits", kind="text/html").text
+    for said in (f'href="/q/reports/{ID}"', "rejected", "bars-bad", "table restore"):
+        assert said in text
+    rejected = twin(web, "/tables/reports/hits__rejected", kind="text/html").text
+    assert 'What did not fit <a href="/tables/reports/hits"' in rejected
+    for path in ("/tables/reports/none", "/tables/none/hits", "/tables/reports/h*"):
+        assert twin(web, path).status == 404, path
+
+
+def test_pages_lead_to_tables_where_there_are_some(web):
+    assert 'href="/tables"' in page_text(web, "/")
+    assert "/tables?queue=reports" in page_text(web, "/q/reports")
+    assert "/tables?queue=quiet" not in page_text(web, "/q/quiet")
+
+
+def test_a_reader_of_some_queues_sees_their_tables_alone(web):
+    told = twin(web, "/tables.json", VIC).json
+    assert {t["table"].split("/")[0] for t in told["tables"]} == {"reports"}
+    assert told["held"] == []
+    assert twin(web, "/tables/reports/hits", VIC).status == 200
+    for path in ("/tables/billing/invoices", "/tables/billing/invoices.json"):
+        assert twin(web, path, VIC).status == 403
+    assert twin(web, "/tables.json?queue=billing", VIC).json["tables"] == []
+    assert 'href="/tables"' in twin(web, "/", VIC, "text/html").text
+    assert web.get("/tables.json").status == 401
+
+
+def test_a_version_more_is_seen_and_a_table_that_cannot_be_read_says_why(web):
+    place = "/tables/reports/hits.json"
+    before = twin(web, place).json["table"]["version"]
+    delta_showcase.append(web.root, HITS, 5, [ID], time.time())
+    wait_until(lambda: twin(web, place).json["table"]["version"] == before + 1)
+    log = web.root.spark / "tables" / "quiet" / "torn" / "_delta_log"
+    log.mkdir(parents=True)
+    (log / f"{0:020}.json").write_text('{"commitInfo": {}}\n')
+    (log / f"{1:020}.json").write_text('{"commitInfo": {}}\n')
+    torn = wait_until(lambda: twin(web, "/tables/quiet/torn.json").json["table"]["why"])
+    assert "its log cannot be read" in torn
+    assert "cannot be read" in page_text(web, "/tables/quiet/torn")
+    assert torn.split(":")[-1].strip() in page_text(web, "/tables")
+    assert twin(web, place).json["table"]["why"] == ""
