@@ -143,11 +143,22 @@ class Days:
     # ---- what decisions say
 
     def note(
-        self, batch: Batch, instead: str = "", gone: Iterable[tuple[str, str]] = ()
+        self,
+        batch: Batch,
+        instead: str = "",
+        gone: Iterable[tuple[str, str]] = (),
+        replaced: Iterable[tuple[str, str]] = (),
     ) -> None:
         """Note a batch that was carried out; as the day `instead`, it stands for those
-        of its parts that are `gone`, by place and manifest."""
+        of its parts that are `gone`, by place and manifest. `replaced`: days, by place,
+        of which nothing from before it is left."""
         with self._writing() as db:
+            for day, place in replaced:
+                earlier = "SELECT name FROM batches WHERE decided < ?"
+                where = f"day = ? AND place = ? AND batch IN ({earlier})"
+                db.execute(
+                    f"DELETE FROM parts WHERE {where}", (day, place, batch.decided)
+                )
             for place, manifest in gone:
                 where = "day = ? AND place = ? AND manifest = ?"
                 db.execute(

@@ -16,17 +16,27 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rq import config, days
 from rq.config import files
-from rq.days import Batch, Days, Standing
+from rq.days import Batch, Days, Part, Standing
 from rq.errors import BadInput, Busy, RQError
 from rq.layout import Root
 from rq.scripts.pipe import Verb
-from rq.spark import day_files, given, job_file, jobs, kept_schemas, sending, writes
+from rq.spark import (
+    day_files,
+    delta_days,
+    given,
+    job_file,
+    jobs,
+    kept_schemas,
+    sending,
+    writes,
+)
+from rq.spark.delta_days import Taken
 from rq.spark.driver import Driver
 from rq.spark.given import Given
 from rq.spark.job_file import Job
@@ -76,10 +86,7 @@ class Desk:
         return where
 
     def table(self, name: str) -> str:
-        raise BadInput(
-            f"q.table: {name} is a Delta table, of which no days are made again: only "
-            "those that q.write writes are"
-        )
+        return str(writes.tables(self._batch.queue) / name)
 
     def close(self) -> None:
         if self._tables is not None:
@@ -134,36 +141,81 @@ def reason(error: BaseException, driver: Driver | None = None) -> str:
 
 def _planned(again: Again, noted: Days, calls: _Calls) -> str:
     for _ in range(_PLANS):
-        inputs = noted.inputs(again.day)
-        if not inputs:
+        made_of = _inputs(again, noted)
+        if not made_of.calls:
             raise BadInput(
                 f"{again.day}: no batch of {again.queue} has put a row into it"
             )
-        text = _commit(again, noted, inputs, calls)
+        text = _commit(again, noted, made_of, calls)
         if text is not None:
             return text
     raise Busy(f"{again.day}: others write it again and again; say it later once more")
 
 
-def _commit(
-    again: Again, noted: Days, inputs: Sequence[Batch], calls: _Calls
-) -> str | None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Inputs:
+    """What a day is made of."""
+
+    batches: Sequence[Batch]
+    called: int  # how many of them
+    calls: Sequence[Sequence[str]]  # of the job: the ids of the messages of each
+    tables: Sequence[Taken]  # of Delta, with the files that go
+
+    @property
+    def names(self) -> set[str]:
+        return {batch.name for batch in self.batches}
+
+
+def _inputs(again: Again, noted: Days) -> _Inputs:
+    """Return the batches of a day. Those of which no row is left in a table of Delta, for
+    others have replaced them, are not called."""
+    batches = noted.inputs(again.day)
+    tables = list(_taken(again.day, [part for b in batches for part in b.parts]))
+    deltas = {table.where for table in tables}
+    there = {(t.where, manifest) for t in tables for manifest in t.manifests}
+    called = [
+        batch
+        for batch in batches
+        if any(p.place not in deltas or (p.place, p.manifest) in there or not p.rows
+               for p in batch.parts)
+    ]  # fmt: skip
+    # Two days that were made again in parts may name the same messages.
+    calls = dict.fromkeys(tuple(group) for batch in called for group in batch.groups)
+    return _Inputs(
+        batches=batches, called=len(called), calls=list(calls), tables=tables
+    )
+
+
+def _taken(day: str, parts: Sequence[Part]) -> Iterator[Taken]:
+    """Give the tables of Delta that have rows of a day."""
+    for where in dict.fromkeys(part.place for part in parts):
+        rows = {part.manifest: part.rows for part in parts if part.place == where}
+        table = delta_days.taken(where, day, rows)
+        if table is not None:
+            yield table
+
+
+def _commit(again: Again, noted: Days, made_of: _Inputs, calls: _Calls) -> str | None:
     """Make a day again of batches; None if it is made of others by now."""
     whole = _Whole(again.queue, f"day-{again.day}")
     with contextlib.closing(whole):
-        calls.make(again, inputs, whole)
-        whole.tables = of_day(whole, again.day)
-        about = day_files.of_day(again.day, calls.job.digest, inputs)
-        listed = {batch.name for batch in inputs}
-        if not listed <= {batch.name for batch in noted.inputs(again.day)}:
+        calls.make(again, made_of.calls, whole)
+        whole.tables = of_day(whole, again.day, made_of.tables)
+        about = day_files.of_day(
+            again.day, calls.job.digest, made_of.batches, made_of.calls
+        )
+        if not made_of.names <= {batch.name for batch in noted.inputs(again.day)}:
             return None
-        ids = [msg_id for batch in inputs for msg_id in batch.messages]
+        ids = [msg_id for group in made_of.calls for msg_id in group]
         noted.expect(whole.key)
         whole.decide(_origin(again, ids), ids, about)
-        whole.publish()
+        is_seen = whole.publish()
         noted.settle(whole.key)
+    if not is_seen:
+        return None
     rows = sum(table.rows for table in whole.tables)
-    return f"{rows:,} rows of {len(ids):,} messages in {len(inputs):,} batches{calls.unsent}"
+    text = f"{rows:,} rows of {len(ids):,} messages in {made_of.called:,} batches"
+    return text + calls.unsent
 
 
 def _origin(again: Again, ids: Sequence[str]) -> dict[str, Json]:
@@ -171,17 +223,37 @@ def _origin(again: Again, ids: Sequence[str]) -> dict[str, Json]:
     return sending.origin(again.queue, f"day-{again.day}", messages)
 
 
-def of_day(whole: Writes, day: str) -> list[writes.Table]:
+def of_day(whole: Writes, day: str, old: Sequence[Taken] = ()) -> list[writes.Table]:
     """Return the tables that were written with the files of one day alone; at least one,
     which says that the day has no row any more. BadInput: none is parted by days."""
     parted = [table for table in whole.tables if table.stage.by]
-    if not parted:
+    if not parted and not old:
         raise BadInput('the job writes no table by days: q.write(…, by="day")')
-    mine = [
+    plain = [
         replace(table, files=[f for f in table.files if days.day_of(f.folder) == day])
         for table in parted
+        if table.plan is None
     ]
-    return [table for table in mine if table.files] or mine[:1]
+    every = [*plain, *_of_delta(whole, parted, day, old)]
+    return [table for table in every if _does_something(table)] or every[:1]
+
+
+def _does_something(table: writes.Table) -> bool:
+    return bool(table.files or (table.plan and table.plan.removes))
+
+
+def _of_delta(
+    whole: Writes, parted: Sequence[writes.Table], day: str, old: Sequence[Taken]
+) -> Iterator[writes.Table]:
+    """Give what takes the place of a day of each table of Delta: one commit for each."""
+    taken = {table.where: table for table in old}
+    written: dict[str, list[writes.Table]] = {where: [] for where in taken}
+    for table in parted:
+        if table.plan is not None:
+            written.setdefault(table.stage.where, []).append(table)
+    for number, (where, mine) in enumerate(written.items()):
+        key = f"{whole.key}/none-{number}"
+        yield delta_days.merged(mine, taken.get(where), day, key)
 
 
 class _Whole(Writes):
@@ -213,13 +285,11 @@ class _Calls:
             return ""
         return f"; {self._letters:,} messages were not sent: a day is tables only"
 
-    def make(self, again: Again, inputs: Sequence[Batch], whole: Writes) -> None:
+    def make(self, again: Again, calls: Sequence[Sequence[str]], whole: Writes) -> None:
         """Let the tables of all batches be written, where no reader sees them."""
         self._letters = 0
-        calls = [group for batch in inputs for group in batch.groups]
-        every = [
-            _messages(again, group) for group in calls
-        ]  # all are there, or none runs
+        # All messages are there, or none runs.
+        every = [_messages(again, group) for group in calls]
         for number, messages in enumerate(every, 1):
             text = f"batch {number:,} of {len(every):,}"
             Days(again.root, again.queue).say(again.day, Standing.RUNNING, text)
@@ -227,6 +297,7 @@ class _Calls:
             self._call(again, messages, whole)
 
     def _call(self, again: Again, messages: Sequence[Given], whole: Writes) -> None:
+        whole.next_call()
         batch = given.Batch(f"day-{again.day}", again.queue, tuple(messages))
         desk = Desk(self._driver, self._progress, batch)
         q = Work(batch, desk, messages)

@@ -22,9 +22,11 @@ from rq.spark import targets
 from rq.spark.staging import Staged
 from rq.spark.targets import OURS
 
-Tables = Sequence[tuple[str, Sequence[Staged]]]  # where each is, and its files
+# Which of a decision each is, where, and its files; those that were carried out.
+Tables = Sequence[tuple[int, str, Sequence[Staged]]]
 SCRIPT, DAY, CALLS, REMOVES = "script", "day", "calls", "removes"  # of a decision
 MARKS = "marks"
+_REPLACE = "replace_by"  # the mode of a plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,11 +43,14 @@ def of_script(script: str, ids: Sequence[str]) -> dict[str, Any]:
     return {SCRIPT: script, CALLS: [list(ids)]}
 
 
-def of_day(day: str, script: str, inputs: Sequence[Batch]) -> dict[str, Any]:
-    """Return what a decision says that makes a day again from batches."""
+def of_day(
+    day: str, script: str, inputs: Sequence[Batch], calls: Sequence[Sequence[str]]
+) -> dict[str, Any]:
+    """Return what a decision says that makes a day again, which is made of batches, by
+    calls of the job."""
     removes = [asdict(_removal(part)) for batch in inputs for part in batch.parts]
-    calls = [list(group) for batch in inputs for group in batch.groups]
-    return {SCRIPT: script, DAY: day, CALLS: calls, REMOVES: removes}
+    groups = [list(group) for group in calls]
+    return {SCRIPT: script, DAY: day, CALLS: groups, REMOVES: removes}
 
 
 def _removal(part: Part) -> Removal:
@@ -104,9 +109,8 @@ def note(queue: str, key: str, decided: Mapping[str, Any], tables: Tables) -> No
         groups=decided[CALLS],
         parts=list(_parts(decided["name"], day, tables)),
     )
-    gone = [(entry["where"], entry["manifest"]) for entry in decided.get(REMOVES, ())]
     try:
-        noted.note(batch, day, gone)
+        noted.note(batch, day, _gone(decided, tables), _replaced(decided, batch))
     except Damaged as error:
         if day:
             raise
@@ -114,10 +118,30 @@ def note(queue: str, key: str, decided: Mapping[str, Any], tables: Tables) -> No
         print(f"rq: days of {queue}: {error}", file=sys.stderr)  # noqa: T201
 
 
+def _gone(decided: Mapping[str, Any], tables: Tables) -> list[tuple[str, str]]:
+    """Return the parts, by place and manifest, that others stand for; none of tables that
+    have changed since this was planned: these are as they were."""
+    seen = {place for _, place, _ in tables}
+    left = {t["stage"]["where"] for t in decided["tables"]} - seen
+    entries = decided.get(REMOVES, ())
+    return [(e["where"], e["manifest"]) for e in entries if e["where"] not in left]
+
+
+def _replaced(decided: Mapping[str, Any], batch: Batch) -> set[tuple[str, str]]:
+    """Return of which days, at which places, a batch has replaced all that was there."""
+    whole = {
+        table["stage"]["where"]
+        for table in decided["tables"]
+        if (table.get("plan") or {}).get("mode") == _REPLACE
+        and len(table["stage"]["by"]) == 1
+    }
+    return {(part.day, part.place) for part in batch.parts if part.place in whole}
+
+
 def _parts(name: str, day: str, tables: Tables) -> Iterable[Part]:
     """Give what each table has got of each day. A day that is made again has a part also
     where it has no row, for it is to be known what it was made of."""
-    for number, (place, written) in enumerate(tables):
+    for number, place, written in tables:
         rows = {day: 0} if day else {}
         for file in written:
             key = days.day_of(file.folder)

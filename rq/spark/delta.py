@@ -63,6 +63,10 @@ class Held(BadInput):
     """A decision that does not fit the table any more; its files stay."""
 
 
+class Overtaken(BadInput):
+    """A day that was planned on files which have left the table since."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
     """What a job wants of a table."""
@@ -90,6 +94,7 @@ class Plan:
     stats: tuple[str, ...] = ()  # of each file, as Delta's JSON
     evolve: str = "add"
     mode: str = APPEND
+    removes: tuple[str, ...] | None = None  # the files of a day that is made again
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,7 +303,7 @@ def commit(
 
 def is_wanted(place: Target, stage: Stage, plan: Plan, decided: Decided) -> bool:
     """Whether a batch is to be committed yet; Held if it cannot be."""
-    if not plan.stats:  # no rows
+    if not plan.stats and not plan.removes:  # no rows
         return False
     table = load(place.path)
     if table is not None:
@@ -307,6 +312,7 @@ def is_wanted(place: Target, stage: Stage, plan: Plan, decided: Decided) -> bool
             return False
         _demand_fit(table, stage, plan)
     if time.time() - decided.time > _OLDEST:
+        _demand_no_day(plan)
         raise Held(_held(plan.name, "it was decided more than 14 days ago"))
     return True
 
@@ -314,7 +320,14 @@ def is_wanted(place: Target, stage: Stage, plan: Plan, decided: Decided) -> bool
 def _demand_fit(table: DeltaTable, stage: Stage, plan: Plan) -> None:
     why = _against(table, plan.schema, stage.by, plan.evolve)
     if why:
+        _demand_no_day(plan)
         raise Held(_held(plan.name, f"{why}, since another batch came first"))
+
+
+def _demand_no_day(plan: Plan) -> None:
+    """Raise Overtaken for what may be planned again."""
+    if plan.removes is not None:
+        raise Overtaken(f"{plan.name}: it has changed since")
 
 
 def _held(name: str, why: str) -> str:
@@ -397,11 +410,14 @@ def _append(
 ) -> None:
     over = delta_parts.superseded(table, _replaced(named, plan), decided.time)
     added = _added(named, plan, decided, over)
-    if not added:
+    if not added and not plan.removes:
         return
     parts = _replaced(named, plan) - over
+    gone = delta_parts.removed(table, parts, plan.removes or ())
+    if len(gone) < len(plan.removes or ()):
+        _demand_no_day(plan)
     table.create_write_transaction(
-        [*delta_parts.removed(table, parts), *added],
+        [*gone, *added],
         "append",
         table.schema(),
         list(stage.by),

@@ -39,12 +39,22 @@ def superseded(table: DeltaTable, parts: Collection[str], decided: float) -> set
     }
 
 
-def removed(table: DeltaTable, parts: Collection[str]) -> list[RemoveAction]:
-    """Return what takes all files of some directories out of a table."""
+def files(table: DeltaTable) -> dict[str, int]:
+    """Return the files of a table, and how many rows each has."""
+    import pyarrow as pa
+
+    every = pa.table(table.get_add_actions()).select(["path", "num_records"])
+    return {unquote(f["path"]): f["num_records"] or 0 for f in every.to_pylist()}
+
+
+def removed(
+    table: DeltaTable, parts: Collection[str], paths: Collection[str] = ()
+) -> list[RemoveAction]:
+    """Return what takes all files of some directories out of a table, and some files."""
     import pyarrow as pa
     from deltalake.transaction import RemoveAction
 
-    if not parts:
+    if not parts and not paths:
         return []
     gone = [values(part) for part in parts]
     every = pa.table(table.get_add_actions()).select(
@@ -59,7 +69,8 @@ def removed(table: DeltaTable, parts: Collection[str]) -> list[RemoveAction]:
             partition_values=texts,
         )
         for file in every.to_pylist()
-        if (texts := _texts(file["partition"])) in gone
+        if (texts := _texts(file["partition"] or {})) in gone
+        or unquote(file["path"]) in paths
     ]
 
 

@@ -31,7 +31,7 @@ from rq.days import Days
 from rq.errors import BadInput, RQError
 from rq.proc import locks
 from rq.spark import day_files, delta, targets
-from rq.spark.delta import Goal, Held, Plan
+from rq.spark.delta import Goal, Held, Overtaken, Plan
 from rq.spark.staging import Stage, Staged
 from rq.spark.targets import OURS, Target
 from rq.words.nesting import Json
@@ -94,6 +94,7 @@ class Writes:
         self._queue = queue
         self._name = f"{queue}-{batch_id}-{self.key[:8]}"  # how its files begin
         self._stages: list[Stage] = []
+        self._of_before = 0  # tables of earlier calls
         self._lock: int | None = None
         self._marks: dict[str, float] = {}  # up to when increments are taken
         self._mark_locks: list[int] = []
@@ -119,7 +120,8 @@ class Writes:
 
     def add_to(self, goal: Goal, write: Write) -> Table:
         """Let `write` put files of a table of Delta; BadInput if they do not fit it."""
-        if any(t.plan is not None and t.plan.name == goal.name for t in self.tables):
+        mine = self.tables[self._of_before :]
+        if any(t.plan is not None and t.plan.name == goal.name for t in mine):
             raise BadInput(
                 f"q.table: {goal.name} is written twice by this batch: unite the rows"
             )
@@ -128,6 +130,10 @@ class Writes:
         stage = Stage(goal.where, self._next_key(), goal.by, is_delta=True)
         staged = self._staged(stage, write)
         return self._added(Table(stage, staged, delta.plan(goal, place, stage, staged)))
+
+    def next_call(self) -> None:
+        """Let the job be called once more: its tables are added to those of before."""
+        self._of_before = len(self.tables)
 
     def _next_key(self) -> str:
         return f"{self.key}/{len(self._stages)}"
@@ -181,10 +187,10 @@ class Writes:
         }
         files.write_state(self._own / _LIST, {**(about or {}), **decision})
 
-    def publish(self) -> None:
-        """Let all tables be seen. What is decided may be done again."""
-        if self.is_any:
-            _publish(self._own)
+    def publish(self) -> bool:
+        """Let all tables be seen. What is decided may be done again. False: some tables
+        of a day have changed since it was planned, and are as they were."""
+        return not self.is_any or len(_publish(self._own)) == len(self.tables)
 
     @property
     def listed(self) -> Path:
@@ -345,18 +351,19 @@ def _publish(own: Path) -> list[Table]:
         return tables
     queue = own.parent.name
     day_files.take_away(queue, decided)
+    seen = list[tuple[int, Table]]()
     for number, table in enumerate(tables):
         name = decided["name"] + (f"-{number}" if number else "")
         place = targets.target(table.stage.where)
-        with place.translated(), _noted(own):
+        with contextlib.suppress(Overtaken), place.translated(), _noted(own):
             _let_be_seen(place, table, name, decided)
-    # Days are those of files: what is in a log of Delta is replaced by its log alone.
-    written = [(t.stage.where, t.files if t.plan is None else []) for t in tables]
+            seen.append((number, table))
+    written = [(number, table.stage.where, table.files) for number, table in seen]
     day_files.note(queue, own.name, decided, written)
     files.write_state(own / _DONE, {"time": time.time()})
     with contextlib.suppress(OSError):  # what no reader sees
         _discard([table.stage for table in tables])
-    return tables
+    return [table for _, table in seen]
 
 
 @contextlib.contextmanager
@@ -377,7 +384,9 @@ def _table(entry: Mapping[str, Any]) -> Table:
     files = [Staged(**file) for file in entry["files"]]
     plan = entry.get("plan")  # older lists have none
     if plan is not None:
-        plan = Plan(**{**plan, "stats": tuple(plan["stats"])})
+        removes = plan.get("removes")
+        lists = {"stats": tuple(plan["stats"]), "removes": removes and tuple(removes)}
+        plan = Plan(**{**plan, **lists})
     return Table(_stage(entry["stage"]), files, plan)
 
 

@@ -162,17 +162,17 @@ def test_a_batch_that_comes_meanwhile_stays_beside_it(two, monkeypatch):
 def test_a_day_whose_batches_were_replaced_meanwhile_is_planned_again(two, monkeypatch):
     decide, seen = day_files.of_day, []
 
-    def between(day, script, inputs):
+    def between(day, script, inputs, calls):
         seen.append([batch.name for batch in inputs])
         if len(seen) == 1:  # as if the lock were none
-            about = decide(day, script, inputs)
+            about = decide(day, script, inputs, calls)
             made = [(e["where"], e["manifest"]) for e in about["removes"]]
             batch = days.Batch(
                 name="other", decided=1.0, script="x", groups=inputs[0].groups,
                 parts=[days.Part(day=day, place=made[0][0], manifest="o", rows=1)],
             )  # fmt: skip
             two.noted.note(batch, day, made)
-        return decide(day, script, inputs)
+        return decide(day, script, inputs, calls)
 
     monkeypatch.setattr(day_files, "of_day", between)
     two.again(MON)
