@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -145,7 +146,9 @@ def merge(root: Root, figures: Figures, engine: str, rows: int) -> None:
 
     table = DeltaTable(tables.place(root, Name("bench", engine)))
     schema = table.to_pyarrow_dataset().schema
-    mine = table.to_pyarrow_table(filters=[("day", "=", DAY)]).slice(0, MERGED)
+    mine = table.to_pyarrow_table(
+        filters=[("day", "=", date.fromisoformat(DAY))]
+    ).slice(0, MERGED)
     new = mine.set_column(
         mine.schema.get_field_index("id"),
         "id",
