@@ -6,7 +6,7 @@ import pytest
 from harness.spool import check_live
 
 from rq.errors import Damaged
-from rq.journal import gaps, line
+from rq.journal import gaps, history, line
 from rq.spark.journal_plan import Stretch, read
 from rq.spool import check
 from rq.words.states import State
@@ -60,6 +60,16 @@ def test_a_mend_of_which_only_the_journal_was_written_is_enough_to_start(owner):
     assert gaps.fill_gaps(owner.queue.journal_dir) == []
     owner.open()
     assert [owner.spool.find(one) for one in ids] == [State.QUE] * 8
+
+
+def test_what_was_mended_lies_in_the_history_alone(owner):
+    _, journal = damaged(owner)
+    place = owner.queue.journal_dir
+    gaps.fill_gaps(place)
+    sealed = history.sealed_segments(place, journal)
+    assert [(each.first, each.sealed_last) for each in sealed] == [(1, 6), (7, 10)]
+    assert history.active_segments(place) == []
+    assert len(list((place.history / journal).iterdir())) == 2
 
 
 def test_lines_that_are_lost_stay_damage(owner):

@@ -4,6 +4,7 @@ import contextlib
 import errno
 import math
 import os
+import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -313,6 +314,27 @@ def test_a_gap_in_the_history_is_reported(owner):
     assert (problem.kind, problem.text) == ("gap", "events 3 to 4 are missing")
 
 
+def test_of_two_segments_that_are_not_sealed_the_first_is_read_for_what_it_has(owner):
+    """As a crash leaves them: the second tells where the first ends."""
+    groups(owner, 2, 2)
+    owner.crash()
+    left = history.active_segments(owner.queue.journal_dir)[-1]
+    aside = left.path.with_name("aside")
+    shutil.copy2(left.path, aside)
+    owner.open()
+    groups(owner, 1, 1)
+    place = owner.queue.journal_dir
+    for sealed in place.history.glob("*/*"):
+        sealed.unlink()
+    aside.rename(left.path)
+
+    def first_seqs(seq):
+        return [read.segment.first for read in history.events_after(place, seq)]
+
+    assert first_seqs(0) == first_seqs(3) == [1, 5]
+    assert first_seqs(4) == first_seqs(5) == [5]
+
+
 def test_a_segment_that_ends_with_the_event_asked_for_is_not_read(owner):
     # Its events are in the folders: what has become of it since keeps no queue down.
     groups(owner)
@@ -588,6 +610,16 @@ def test_a_header_that_cannot_be_read_now_is_not_taken_for_none(owner):
     assert read_header(one.path) is not None
     with no_descriptors(), pytest.raises(OSError, match="Too many open files"):
         read_header(one.path)
+
+
+@pytest.mark.parametrize("name", ["7", "9" * 15, "9" * 17, "²" * 16, "x" * 16])
+def test_what_is_called_otherwise_is_no_segment_that_is_written_to(owner, name):
+    owner.submit()
+    owner.spool.commit()
+    place = owner.queue.journal_dir
+    active = history.active_segments(place)
+    (place.active / name).touch()
+    assert history.active_segments(place) == active
 
 
 @pytest.mark.parametrize(
