@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _VERSIONS = 100
 _COLUMNS = 1000
+_MERGED = ("num_target_rows_inserted", "num_target_rows_updated")
 _NOTHING: Facts = {
     "table": "",
     "why": "",
@@ -78,8 +79,20 @@ def _changes(line_file: Path) -> Mapping[str, int | None]:
         return {"rows": None, "added": 0, "removed": 0}
     added = [action["add"] for action in actions if "add" in action]
     removed = sum("remove" in action for action in actions)
-    rows = sum(_rows(each) for each in added if each.get("dataChange", True))
+    rows = _merged(actions)
+    if rows is None:
+        rows = sum(_rows(each) for each in added if each.get("dataChange", True))
     return {"rows": rows, "added": len(added), "removed": removed}
+
+
+def _merged(actions: Sequence[Mapping[str, Any]]) -> int | None:
+    """Return how many rows a merge has changed or brought, which its files hold among
+    others; None: it was no merge."""
+    for info in (action["commitInfo"] for action in actions if "commitInfo" in action):
+        figures = info.get("operationMetrics") or {}
+        if info.get("operation") == "MERGE":
+            return sum(int(figures.get(name, 0)) for name in _MERGED)
+    return None
 
 
 def _rows(added: Mapping[str, Any]) -> int:

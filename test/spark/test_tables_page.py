@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import time
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
 from harness import delta_showcase
 from harness.delta_showcase import HITS
 from harness.waiting import wait_until
@@ -48,7 +50,7 @@ def twin(web, path, who=ANN, kind="application/json"):
 def web(tmp_path_factory):
     """Give the web of a root in which two queues have written tables."""
     root = Root(tmp_path_factory.mktemp("root"))
-    for name in ("reports", "billing", "quiet"):
+    for name in ("reports", "billing", "quiet", "none"):
         files.make_queue(root.queue(name), {"script": "/bin/true"}, {})
     delta_showcase.write_week(root, [ID])
     delta_showcase.write_week(root, [ID], OTHER)
@@ -97,15 +99,27 @@ def test_a_table_shows_its_versions_with_links_to_the_messages(web):
         assert twin(web, path).status == 404, path
 
 
+def test_a_merge_counts_the_rows_that_it_has_changed_or_brought(web):
+    place = web.root.spark / "tables" / "quiet" / "merged"
+    write_deltalake(place, pa.table({"n": [1, 2, 3], "text": ["a"] * 3}))
+    rows = pa.table({"n": [3, 4], "text": ["b"] * 2})
+    merging = DeltaTable(place).merge(rows, "t.n = s.n", "s", "t")
+    merging.when_matched_update_all().when_not_matched_insert_all().execute()
+    newest = twin(web, "/tables/quiet/merged.json").json["table"]["versions"][0]
+    assert (newest["operation"], newest["rows"]) == ("MERGE", 2)
+
+
 def test_pages_lead_to_tables_where_there_are_some(web):
     assert 'href="/tables"' in page_text(web, "/")
     assert "/tables?queue=reports" in page_text(web, "/q/reports")
-    assert "/tables?queue=quiet" not in page_text(web, "/q/quiet")
+    assert "/tables?queue=billing" in page_text(web, "/q/billing")
+    assert "/tables?queue=none" not in page_text(web, "/q/none")
 
 
 def test_a_reader_of_some_queues_sees_their_tables_alone(web):
     told = twin(web, "/tables.json", VIC).json
-    assert {t["table"].split("/")[0] for t in told["tables"]} == {"reports"}
+    seen = {t["table"].split("/")[0] for t in told["tables"]}
+    assert {"reports"} <= seen <= {"reports", "quiet"}
     assert told["held"] == []
     assert twin(web, "/tables/reports/hits", VIC).status == 200
     for path in ("/tables/billing/invoices", "/tables/billing/invoices.json"):
