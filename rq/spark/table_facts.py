@@ -16,13 +16,15 @@ from rq import tables
 from rq.errors import RQError
 from rq.layout import Root
 from rq.spark import table_list
+from rq.spark.table_list import Version
 from rq.tables import Answer, Facts, Name, Step
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 _VERSIONS = 100
-_COLUMNS = 1000
+_COLUMNS, _IDS = 1000, 100
+_LONGEST = 200  # characters
 _MERGED = ("num_target_rows_inserted", "num_target_rows_updated")
 _NOTHING: Facts = {
     "table": "",
@@ -60,15 +62,33 @@ def _facts(root: Root, name: Name) -> Facts:
             "versions": _steps(root, name, lake),
         }
     except RQError as error:
-        return {**_NOTHING, "table": name.text, "why": str(error)}
+        why = str(error)
+    except BaseException as error:  # noqa: BLE001 - also what Rust ends by: others write logs
+        why = f"its log cannot be read: {type(error).__name__}: {error!s:.200}"
+    return {**_NOTHING, "table": name.text, "why": why}
 
 
 def _steps(root: Root, name: Name, lake: DeltaTable) -> list[Step]:
     log = tables.place(root, name) / tables.LOG
     return [
-        cast(Step, {**version, **_changes(log / f"{version['version']:020}.json")})
+        cast(
+            Step, {**_said(version), **_changes(log / f"{version['version']:020}.json")}
+        )
         for version in table_list.versions(lake, _VERSIONS)
     ]
+
+
+def _said(version: Version) -> Mapping[str, object]:
+    """Return what a commit says of itself, in the types that pages show: any program may
+    have written it."""
+    queue, batch, messages = (version[n] for n in ("queue", "batch", "messages"))
+    return {
+        **version,
+        "queue": None if queue is None else str(queue)[:_LONGEST],
+        "batch": None if batch is None else str(batch)[:_LONGEST],
+        "messages": messages if isinstance(messages, int) else None,
+        "ids": [str(msg_id)[:_LONGEST] for msg_id in version["ids"][:_IDS]],
+    }
 
 
 def _changes(line_file: Path) -> Mapping[str, int | None]:

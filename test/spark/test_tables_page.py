@@ -7,7 +7,7 @@ import time
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import CommitProperties, DeltaTable, write_deltalake
 from harness import delta_showcase
 from harness.delta_showcase import HITS
 from harness.waiting import wait_until
@@ -107,6 +107,29 @@ def test_a_merge_counts_the_rows_that_it_has_changed_or_brought(web):
     merging.when_matched_update_all().when_not_matched_insert_all().execute()
     newest = twin(web, "/tables/quiet/merged.json").json["table"]["versions"][0]
     assert (newest["operation"], newest["rows"]) == ("MERGE", 2)
+
+
+@pytest.mark.parametrize("ids", [5, [5, {"a": 1}], "<b>", ["<b>" * 999]])
+def test_what_other_programs_say_in_a_log_is_shown_and_breaks_no_page(web, ids):
+    place = web.root.spark / "tables" / "quiet" / "odd"
+    about = {"rq_ids": ids, "rq_queue": {"a": 1}, "rq_messages": "many"}
+    write_deltalake(
+        place,
+        pa.table({"n": [1]}),
+        mode="append",
+        commit_properties=CommitProperties(custom_metadata=about),
+    )
+    wait_until(lambda: is_seen(web, "quiet/odd"))
+    text = twin(web, "/tables/quiet/odd", kind="text/html").text
+    assert "<b>" not in text
+    assert "hits" in page_text(web, "/tables")
+
+
+def is_seen(web, table):
+    """Whether a page knows the last version of a table, or why it does not."""
+    facts = twin(web, f"/tables/{table}.json").json["table"]
+    last = DeltaTable(web.root.spark / "tables" / table).version()
+    return facts["why"] or facts["version"] == last
 
 
 def test_pages_lead_to_tables_where_there_are_some(web):
