@@ -35,6 +35,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "history": ("rq.cli.spark:history", "update the history; print counts per queue"),
     "backfill": ("rq.cli.backfill:backfill", "make days of a queue's tables again"),
     "table": ("rq.cli.spark_table:table", "look at the tables that jobs write"),
+    "schema": ("rq.cli.spark_schema:schema", "look at columns that were inferred"),
     "work": ("rq.cli.spark:work", "work on the messages of a queue, under leases"),
 }
 # Of what a job says when it is tried; results go into this directory.

@@ -20,6 +20,10 @@ from rq.layout import QueueDir, Root
 from rq.proc import locks
 
 _NOTE = "trash.json"  # in the queue directory: when it was removed, whether it is kept
+_SPARK = (
+    "spark"  # there, too: what its jobs have noted of it, which is no other queue's
+)
+_NOTED = ("schemas/{}", "days/{}", "days/{}.sqlite", "days/{}.sqlite-journal")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,7 @@ def put(root: Root, queue: QueueDir, now: float | None = None) -> Path:
         removed = time.time() if now is None else now
         files.write_state(queue.path / _NOTE, {"removed": removed})
         files.remove_link(queue.socket)
+        _move_noted(root.spark, queue.path / _SPARK, queue.name)
         files.move_queue(queue.path, target)
     return target
 
@@ -88,8 +93,20 @@ def take_back(root: Root, trashed: Trashed) -> None:
             f"{place.path} exists: move it away before the queue comes back from the trash"
         )
     with _locked(QueueDir(trashed.path)):
+        _move_noted(trashed.path / _SPARK, root.spark, trashed.name)
+        files.remove_dir(trashed.path / _SPARK)
         files.move_queue(trashed.path, place.path)
         files.remove_link(place.path / _NOTE)
+
+
+def _move_noted(source: Path, target: Path, name: str) -> None:
+    """Move what jobs have noted of a queue, before the queue itself: so what was cut off is
+    gone on with. What is there already stays, and so does what lies on another disk."""
+    for noted in _NOTED:
+        inner = noted.format(name)
+        if (source / inner).exists() and not (target / inner).exists():
+            with contextlib.suppress(OSError):
+                files.move_queue(source / inner, target / inner)
 
 
 def keep(root: Root, name: str) -> list[Trashed]:

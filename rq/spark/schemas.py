@@ -173,7 +173,8 @@ def _listed(names: Sequence[str]) -> str:
 def hint(kept: str) -> str:
     """Return what to do about columns that differ from those of earlier files."""
     return (
-        f"; columns were inferred once and are kept: say a schema, or remove {kept}"
+        f"; columns were inferred once and are kept: say a schema, or forget them "
+        f"(`rq spark schema forget`): {kept}"
         if kept
         else ""
     )

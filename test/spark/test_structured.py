@@ -14,7 +14,9 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from rq.cli import spark_schema
 from rq.errors import BadConfig, BadInput
+from rq.layout import Root
 from rq.scripts.pipe import Verb
 from rq.spark import csv_rows, json_rows, layouts, schemas
 from rq.spark.attachments import File
@@ -359,3 +361,35 @@ def test_inferred_columns_are_kept_once_a_job_has_succeeded(tmp_path):
     name.write_text("{")
     with pytest.raises(BadConfig, match="is damaged"):
         KeptSchemas(path).of(layouts.stated("json", "", "*.json"), every, may)
+
+
+def test_kept_columns_are_listed_shown_and_forgotten(tmp_path, capsys):
+    root = Root(tmp_path)
+    for queue in ("a", "b"):
+        root.queue(queue).path.mkdir(parents=True)
+        root.queue(queue).config.write_text("{}")
+        place = tmp_path / "spark/schemas" / queue
+        place.mkdir(parents=True)
+        kept = {"schema": "`id` bigint, `a b` string", "msg_id": "m", "file": "a.csv"}
+        (place / "csv-%2A.csv.json").write_text(json.dumps(kept))
+    (place / "json.json").write_text("{")
+
+    def said(*words):
+        assert spark_schema.schema(root, list(words)) == 0
+        return capsys.readouterr().out
+
+    told = json.loads(said("ls", "--json"))
+    assert [(kept["queue"], kept["name"]) for kept in told] == [
+        *(("a", "csv-%2A.csv"), ("b", "csv-%2A.csv"), ("b", "json"))
+    ]
+    assert told[2]["schema"] == "damaged: forget it"
+    assert [kept["queue"] for kept in json.loads(said("ls", "a", "--json"))] == ["a"]
+    assert "a b     string" in said("show", "b", "csv-%2A.csv")
+    with pytest.raises(
+        BadInput, match=r"b has no columns '../a/csv': csv-%2A\.csv, json"
+    ):
+        said("forget", "b", "../a/csv")
+    said("forget", "b", "json")
+    assert len(json.loads(said("ls", "--json"))) == 2
+    said("forget", "b")
+    assert [kept["queue"] for kept in json.loads(said("ls", "--json"))] == ["a"]
