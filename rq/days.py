@@ -11,6 +11,7 @@ A day is run again from the batches that it is made of (`spark.again`), under a 
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import hashlib
 import json
@@ -52,6 +53,7 @@ CREATE TABLE IF NOT EXISTS runs (
 CREATE TABLE IF NOT EXISTS pending (key TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS marks (name TEXT PRIMARY KEY, until REAL NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS wanted (day TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS cancels (number INTEGER PRIMARY KEY);
 """
 
 
@@ -114,11 +116,54 @@ def day_of(folder: str) -> str:
 
 
 def digest(script: Path) -> str:
-    """Return what tells one text of a script from another; "" if it cannot be read."""
+    """Return what tells one text of a script, and of the modules beside it that it imports,
+    from another; "" if it cannot be read."""
     try:
-        return hashlib.sha256(script.read_bytes()).hexdigest()[:16]
+        text = script.read_bytes()
+        modules = _beside(script.resolve().parent, text)
+        each = [path.read_bytes() for path in modules]
     except OSError:
         return ""
+    parts = [text, *(hashlib.sha256(module).digest() for module in each)]
+    return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
+
+
+def _beside(directory: Path, text: bytes) -> list[Path]:
+    """Return the files in a directory that a script imports, or that these import, in an
+    order that does not depend on their texts."""
+    found, todo = set[Path](), [text]
+    while todo:
+        for name in _imported(todo.pop()):
+            new = {*_files_of(directory, name)} - found
+            found |= new
+            todo += [path.read_bytes() for path in new]
+    return sorted(found)
+
+
+def _imported(text: bytes) -> set[str]:
+    """Return the first names of all modules that a text imports, wherever in it."""
+    try:
+        nodes = list(ast.walk(ast.parse(text)))
+    except (SyntaxError, ValueError, RecursionError):  # it is no Python
+        return set()
+    names = {
+        each.name
+        for node in nodes
+        if isinstance(node, ast.Import)
+        for each in node.names
+    }
+    names |= {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
+    return {name.partition(".")[0] for name in names}
+
+
+def _files_of(directory: Path, name: str) -> Iterator[Path]:
+    """Give the file of a module, or all of a package."""
+    if not name.isidentifier():  # `from . import x` names none
+        return
+    if (module := directory / f"{name}.py").is_file():
+        yield module
+    if (directory / name).is_dir():
+        yield from (directory / name).rglob("*.py")
 
 
 def between(first: str, last: str) -> list[str]:
@@ -250,6 +295,31 @@ class Days:
             return set()
         with self._reading() as db:
             return {day for (day,) in db.execute("SELECT day FROM wanted")}
+
+    def cancel(self) -> list[str]:
+        """Let all commands end that make days again now, and forget what `want` noted;
+        return the days that are being made."""
+        running = self.running() if self.there else []
+        if self.there:
+            with self._writing() as db:
+                db.execute("INSERT INTO cancels VALUES (NULL)")
+                db.execute("DELETE FROM wanted")
+        return running
+
+    def cancels(self) -> int:
+        """Return how often that was said, by which who began before it tells."""
+        with self._writing() as db:  # it may be a file of before that could be said
+            [number] = db.execute(
+                "SELECT coalesce(max(number), 0) FROM cancels"
+            ).fetchone()
+        return int(number)
+
+    def running(self) -> list[str]:
+        """Return the days that are being made again now."""
+        with self._reading() as db:
+            query = "SELECT day FROM runs WHERE state = ? ORDER BY day"
+            rows = db.execute(query, (str(Standing.RUNNING),)).fetchall()
+        return [day for (day,) in rows if locks.is_locked(self._lock(day))]
 
     # ---- asking
 

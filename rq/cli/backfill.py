@@ -7,11 +7,13 @@ tells, and ends them when it is ended. What a day needs to be whole is in `rq.sp
 from __future__ import annotations
 
 import argparse
+import contextlib
 import re
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
@@ -20,13 +22,15 @@ from rq import config, days
 from rq.cli import ENDED_IN_ERR, OK, place, term
 from rq.config.settings import QueueConfig
 from rq.days import TO_MAKE, Days, DayView, Standing
-from rq.errors import BadInput
+from rq.errors import BadInput, Busy, RQError
 from rq.layout import Root
 from rq.scripts import environment
 
 _SPAN = re.compile(r"(\d{4}-\d\d-\d\d)(?:\.\.(\d{4}-\d\d-\d\d))?")
 _MOST = 3660  # days
 _LOOKS = 10_000_000  # messages that are looked for: all
+_LOOK = 0.5  # seconds between looks whether it was cancelled
+_PATIENCE = 30.0  # seconds for what was cancelled to end
 
 
 def backfill(root: Root, words: list[str]) -> int:
@@ -38,13 +42,15 @@ def backfill(root: Root, words: list[str]) -> int:
         raise BadInput(f"{queue.name} has a user of its own: its jobs do not run so")
     noted = Days(root, queue.name)
     _demand(noted, queue.name)
+    if args.cancel:
+        return _cancel(noted, queue.name)
     script = root.path / settings.script
     views = noted.views(span(args.day), days.digest(script), _LOOKS)
     chosen = _chosen(noted, views, args.again)
     _print(views, chosen, args)
     if args.dry_run or not chosen:
         return OK
-    command = _Command(root, queue.name, settings)
+    command = _Command(root, noted, queue.name, settings)
     return OK if command.run(chosen, args.at_once) else ENDED_IN_ERR
 
 
@@ -56,9 +62,9 @@ def _parser() -> argparse.ArgumentParser:
         "where it was ended.",
     )
     parser.add_argument("queue", metavar="QUEUE")
-    parser.add_argument(
-        "--day", metavar="DAY[..DAY]", required=True, help="2026-11-01..2026-11-07"
-    )
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--day", metavar="DAY[..DAY]", help="2026-11-01..2026-11-07")
+    term.flag(what, "--cancel", "end what makes days of the queue again now, anywhere")
     term.flag(parser, "--dry-run", "say how the days stand, and do nothing")
     term.flag(parser, "--again", "also those that are done")
     parser.add_argument(
@@ -97,6 +103,20 @@ def _demand(noted: Days, queue: str) -> None:
         )
 
 
+def _cancel(noted: Days, queue: str) -> int:
+    """End the commands that make days of a queue again; each day stays as it was, unless
+    it is decided."""
+    running = noted.cancel()
+    until = time.monotonic() + _PATIENCE
+    while noted.running() and time.monotonic() < until:
+        time.sleep(_LOOK)
+    if left := noted.running():
+        raise Busy(f"{', '.join(left)}: still being made; it ends when that is decided")
+    ended = ", ".join(running) or "no day was being made again"
+    print(f"{queue}: cancelled: {ended}")
+    return OK
+
+
 def _chosen(noted: Days, views: Sequence[DayView], again: bool) -> list[str]:
     """Return the days to make; of an earlier `--again` that was ended, those it has not
     come to."""
@@ -129,8 +149,12 @@ def _print(
 class _Command:
     """The processes that make days again."""
 
-    def __init__(self, root: Root, queue: str, settings: QueueConfig) -> None:
-        self._queue = queue
+    def __init__(
+        self, root: Root, noted: Days, queue: str, settings: QueueConfig
+    ) -> None:
+        self._queue, self._noted = queue, noted
+        self._cancels = noted.cancels()  # as often it was said before this began
+        self._is_cancelled = False
         env = environment.fixed(root.path, config.read_root(root), settings)
         self._env = {**env, "PYTHONPATH": str(place.CHECKOUT)}
         self._running: set[subprocess.Popen[str]] = set()
@@ -141,14 +165,29 @@ class _Command:
         """Make days again, so many at a time; return whether all were."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self._end())
+        over = threading.Event()
+        watch = threading.Thread(target=self._watch, args=(over,), daemon=True)
+        watch.start()
         with ThreadPoolExecutor(at_once) as pool:
             finished = sum(pool.map(self._make, chosen))
-        if self._ended.is_set():
+        over.set()
+        if self._is_cancelled:
+            print(f"cancelled: {finished} of {len(chosen)} days were made again")
+        elif self._ended.is_set():
             remain = len(chosen) - finished
             print(f"ended: {remain} days are left, which the same command goes on with")
         else:
             print(f"{finished} of {len(chosen)} days were made again")
         return finished == len(chosen)
+
+    def _watch(self, over: threading.Event) -> None:
+        """End all when another command, or a page, says so."""
+        while not over.wait(_LOOK):
+            with contextlib.suppress(RQError):  # another one writes
+                if self._noted.cancels() > self._cancels:
+                    self._is_cancelled = True
+                    self._end()
+                    return
 
     def _make(self, day: str) -> bool:
         with self._turn:

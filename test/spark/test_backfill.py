@@ -117,6 +117,25 @@ def test_what_was_ended_goes_on_where_it_was(queue, tmp_path):
     assert states(queue) == ["done", "done", "missing"]
 
 
+@pytest.mark.slow
+def test_what_is_cancelled_ends_wherever_it_was_begun(queue, tmp_path):
+    go = tmp_path / "go"
+    wait = f"import pathlib, time\n    while not pathlib.Path('{go}').exists(): time.sleep(0.05)\n    rows = "
+    change(queue, "rows = ", wait)
+    before = rows(tmp_path)
+    process = command(queue, "--day", SPAN, "--again")
+    wait_until(lambda: "running" in states(queue), 120)
+    assert said(queue, "--cancel") == "logs: cancelled: 2026-11-02\n"
+    text, _ = process.communicate(timeout=60)
+    assert process.returncode == 8
+    assert text.endswith("cancelled: 0 of 2 days were made again\n")
+    assert rows(tmp_path) == before
+    assert states(queue) == ["stale", "stale", "missing"]
+    go.touch()
+    assert said(queue, "--cancel") == "logs: cancelled: no day was being made again\n"
+    assert said(queue, "--day", DAYS[0]).endswith("1 of 1 days were made again\n")
+
+
 @pytest.mark.parametrize(
     "text", ["yesterday", "2026-11-31", "2026-11-02..", "2026-11-02..2026-11-01"]
 )

@@ -1,5 +1,7 @@
 """/q/NAME/days: a grid of how the days of a queue's tables stand; Spark is not needed."""
 
+import os
+
 import pytest
 from harness.web_server import web_alone
 
@@ -12,9 +14,13 @@ pytestmark = pytest.mark.process
 
 
 @pytest.fixture(scope="module")
-def web(tmp_path_factory):
+def root(tmp_path_factory):
+    return Root(tmp_path_factory.mktemp("root"))
+
+
+@pytest.fixture(scope="module")
+def web(root):
     """Give the web of a root with a queue whose days stand in several ways."""
-    root = Root(tmp_path_factory.mktemp("root"))
     script = root.path / "job"
     script.write_text("#!/bin/sh\n")
     for name in ("logs", "quiet"):
@@ -68,3 +74,23 @@ def test_a_queue_without_days_says_how_it_gets_some(web):
     assert web.get("/q/none/days").status == 404
     assert "/q/quiet/days" not in web.get("/q/quiet", Accept="text/html").text
     assert "/q/logs/days" in web.get("/q/logs", Accept="text/html").text
+
+
+def test_what_is_being_made_can_be_cancelled(web, root):
+    noted = Days(root, "logs")
+    noted.want(["2026-11-01"])
+    assert "Cancel what" not in web.get("/q/logs/days", Accept="text/html").text
+    held = noted.lock("2026-11-02")
+    noted.say("2026-11-02", Standing.RUNNING, "batch 1 of 2")
+    try:
+        assert "Cancel what" in web.get("/q/logs/days", Accept="text/html").text
+        before = noted.cancels()
+        answer = web.post("/q/logs/days", {"_method": "cancel", "x_format": "json"})
+        assert answer.json == ["ok", "cancelled: 2026-11-02"]
+    finally:
+        os.close(held)
+    assert noted.cancels() == before + 1
+    assert noted.wanted() == set()
+    text = web.post("/q/logs/days", {"_method": "cancel", "x_format": "json"}).text
+    assert "no day was being made again" in text
+    assert web.post("/q/none/days", {"_method": "cancel"}).status == 404

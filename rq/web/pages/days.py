@@ -16,6 +16,8 @@ from rq.access.roles import Role
 from rq.days import Days, DayView, Standing
 from rq.errors import RQError
 from rq.layout import Root
+from rq.web import forms
+from rq.web.answers import say
 from rq.web.pages import page
 from rq.web.routes import Routes
 from rq.web.site import Site
@@ -47,6 +49,7 @@ def add_routes(routes: Routes, site: Site) -> None:
     grid = DaysPage(site)
     for path in ("/q/{name}/days", "/q/{name}/days.json"):
         routes.get(path, grid.on_get, Role.VIEWER)
+    routes.post("/q/{name}/days", grid.cancel, Role.OPERATOR)
 
 
 class DaysPage:
@@ -68,6 +71,16 @@ class DaysPage:
             "to_make": [d["day"] for d in views["days"] if d["state"] in days.TO_MAKE],
         }
         await page.show(req, resp, self._site, "days.html", values)
+
+    async def cancel(self, req: Request, resp: Response, name: str) -> None:
+        """Let what makes days again now end."""
+        page.check_queue(self._site, name)
+        form = await forms.read(req)
+        forms.method(form, ("cancel",))
+        noted = Days(self._site.root, name)
+        running = await asyncio.to_thread(noted.cancel)
+        text = f"cancelled: {', '.join(running) or 'no day was being made again'}"
+        say(self._site, req, resp, form, ["ok", text], f"/q/{name}/days", text)
 
 
 _QUIET = (Standing.DONE, Standing.MISSING)
