@@ -211,6 +211,11 @@ class Days:
                 )
             row = (batch.name, batch.decided, batch.script, json.dumps(batch.groups))
             added = db.execute("INSERT OR IGNORE INTO batches VALUES (?, ?, ?, ?)", row)
+            if (
+                instead and added.rowcount
+            ):  # also of a process that was killed, or failed
+                rows = sum(part.rows for part in batch.parts)
+                _say(db, instead, Standing.DONE, f"{rows:,} rows")
             # What is noted once more may have been replaced since then.
             for part in batch.parts if added.rowcount else ():
                 values = (part.day, part.place, part.manifest, batch.name, part.rows)
@@ -278,10 +283,7 @@ class Days:
     def say(self, day: str, state: Standing, text: str) -> None:
         """Note how a day that is made again stands."""
         with self._writing() as db:
-            row = (day, str(state), text[:500], time.time())
-            db.execute("INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?)", row)
-            if state is Standing.DONE:
-                db.execute("DELETE FROM wanted WHERE day = ?", (day,))
+            _say(db, day, state, text)
 
     def want(self, wanted: Iterable[str]) -> None:
         """Note days that shall be made again although they are done."""
@@ -434,6 +436,13 @@ class Days:
             raise Busy(f"{self._file}: {error}") from error
         except sqlite3.Error as error:
             raise Damaged(f"{self._file}: {error}") from error
+
+
+def _say(db: sqlite3.Connection, day: str, state: Standing, text: str) -> None:
+    row = (day, str(state), text[:500], time.time())
+    db.execute("INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?)", row)
+    if state is Standing.DONE:
+        db.execute("DELETE FROM wanted WHERE day = ?", (day,))
 
 
 TO_MAKE = (Standing.STALE, Standing.FAILED)
