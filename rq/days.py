@@ -131,13 +131,13 @@ def digest(script: Path) -> str:
 def _beside(directory: Path, text: bytes) -> list[Path]:
     """Return the files in a directory that a script imports, or that these import, in an
     order that does not depend on their texts."""
-    found, todo = set[Path](), [text]
+    modules, todo = set[Path](), [text]
     while todo:
         for name in _imported(todo.pop()):
-            new = {*_files_of(directory, name)} - found
-            found |= new
+            new = {*_files_of(directory, name)} - modules
+            modules |= new
             todo += [path.read_bytes() for path in new]
-    return sorted(found)
+    return sorted(modules)
 
 
 def _imported(text: bytes) -> set[str]:

@@ -39,7 +39,7 @@ def every(root: Root, queue: str | None) -> list[Mapping[str, str]]:
     """Return what is kept for a queue, or for all: what is damaged says so as `schema`."""
     places = [_place(root, queue)] if queue else sorted(_place(root, "").glob("*"))
     return [
-        {"queue": place.name, "name": name, **_told(place / f"{name}.json")}
+        {"queue": place.name, "name": name, **_view(place / f"{name}.json")}
         for place in places
         for name in _names(place)
     ]
@@ -49,7 +49,7 @@ def _names(place: Path) -> list[str]:
     return sorted(path.name.removesuffix(".json") for path in place.glob("*.json"))
 
 
-def _told(path: Path) -> dict[str, str]:
+def _view(path: Path) -> dict[str, str]:
     try:
         kept = json.loads(path.read_bytes())
         return {name: str(kept[name]) for name in ("schema", "file", "msg_id")}
