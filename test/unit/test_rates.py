@@ -89,3 +89,46 @@ def test_what_does_not_change_need_not_be_saved():
     assert not made.changed
     made.to_json(NOW + STEP, 2)
     assert not made.changed
+
+
+def test_each_event_counts_in_its_step_and_what_waits_is_as_it_was_last():
+    made = Rates()
+    for what, at, depth, leased in (
+        ("accepted", NOW, 1, 0),
+        ("accepted", NOW, 2, 1),
+        ("done", NOW + STEP, 1, 1),
+        ("done", NOW + STEP, 0, 2),
+        ("done", NOW + STEP, 0, 0),
+        ("err", NOW + 3 * STEP, 0, 3),
+    ):
+        made.count(what, at, depth, leased)
+    shown = made.to_json(NOW + 4 * STEP, 7)
+    assert shown["step"] == STEP
+    assert shown["accepted"] == [*[0] * (KEPT - 5), 2, 0, 0, 0, 0]
+    assert shown["done"] == [*[0] * (KEPT - 5), 0, 3, 0, 0, 0]
+    assert shown["err"] == [*[0] * (KEPT - 5), 0, 0, 0, 1, 0]
+    assert shown["depth"] == [*[0] * (KEPT - 5), 2, 0, 0, 0, 7]
+    assert shown["leased"] == [*[0] * (KEPT - 5), 1, 0, 0, 3, 0]
+
+
+def test_an_hour_later_nothing_of_it_is_left_and_a_clock_put_back_counts_on():
+    made = counted()
+    made.count("done", NOW - 5 * STEP, 3)
+    assert made.to_json(NOW, 3)["done"][-3:] == [1, 0, 1]
+    shown = made.to_json(NOW + (KEPT - 1) * STEP, 3)
+    assert (shown["err"][0], sum(shown["done"])) == (1, 1)
+    shown = made.to_json(NOW + KEPT * STEP, 3)
+    assert sum(shown["done"]) == sum(shown["err"]) == 0
+    assert len(shown["done"]) == KEPT
+
+
+def test_an_hour_that_was_saved_a_step_before_it_is_over_is_taken_up():
+    shown = restored(away=(KEPT - 1) * STEP)
+    assert (shown["err"][0], sum(shown["done"])) == (1, 0)
+
+
+def test_a_zero_is_a_number_that_was_counted():
+    made = Rates()
+    made.restored(Rates().saved(NOW, WALL, 0), NOW, WALL)
+    made.count("done", NOW, 0)
+    assert made.to_json(NOW, 0)["done"][-1] == 1
