@@ -131,7 +131,9 @@ def test_two_words_are_the_same_whatever_was_measured_and_written_about_them():
     assert first.digest == again.digest != other.digest
 
 
-@pytest.mark.parametrize("value", [None, 1, "x", "é", "YQ=", ["YQ=="]])
+@pytest.mark.parametrize(
+    "value", [None, 1, "x", "é", "YQ=", "YQ==\n", "Y!Q==", ["YQ=="]]
+)
 def test_what_is_no_base64_is_refused(value):
     with pytest.raises(BadInput, match="data is not bytes as base64"):
         of.data_of(value)
