@@ -176,7 +176,7 @@ def _move(hands: Hands, deed: Deed, msg_id: str, more: More) -> None:
     message, now = owner.spool.read(msg_id), owner.spool.clock()
     if message.held is not None:
         raise WrongState("msg is held: release it, then move it")
-    due = message.due if state is State.QUE else now
+    due = owner.backlog.due_of(msg_id) if state is State.QUE else now
     facts: Facts = {
         "cause": Cause.MOVED,
         "outcome": "relayed",

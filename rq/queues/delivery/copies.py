@@ -33,6 +33,7 @@ from rq.message.table import NOT_CLONED, NOT_DUPED
 from rq.queues.attempts.outcome import Outcome
 from rq.queues.owner.owner import Owner
 from rq.queues.owner.settings import Settings
+from rq.queues.schedule.waiting import turn
 from rq.rpc import client, loop_client
 from rq.scripts import pipe
 from rq.spool import ancestor_files, attach, folders
@@ -162,11 +163,20 @@ async def cloned(owner: Owner, msg_id: str, changes: Mapping[str, Json]) -> Mess
     owner.spool.settle(msg_id)
     message = owner.spool.read(msg_id)
     request = _copied(message, NOT_CLONED)
-    request.update(count=0, cloned_from=msg_id, due=message.due)
+    request.update(count=0, cloned_from=msg_id, due=_due_again(message, owner))
     request.update(changes)
     request = {name: value for name, value in request.items() if value is not None}
     source = owner.queue.path / folder(state, msg_id)
     return await _unaccepted(owner, request, source, message)
+
+
+def _due_again(message: Message, owner: Owner) -> float:
+    """Return when a copy of a message that has ended may run: when its sender wanted that.
+    A moment that RQ has set is over, whatever the clock shows since it was put back."""
+    now = owner.spool.clock()
+    is_own = message.attempt > 1 or message.count > 0
+    since = names.created(message.msg_id)
+    return min(message.due, now) if is_own else turn(message.due, since, False, now)
 
 
 def _copied(message: Message, without: Container[str]) -> dict[str, Json]:

@@ -18,6 +18,7 @@ from rq.queues.concurrency import Wakeup
 from rq.queues.delivery import owed
 from rq.queues.owner.health import Health
 from rq.queues.owner.settings import Settings
+from rq.queues.schedule.waiting import turn
 from rq.rpc import client, loop_client, wire
 from rq.spool import Spool
 from rq.spool.outbox import Of, Owed
@@ -161,17 +162,27 @@ class Delivery:
 
     def _request(self, entries: Sequence[Owed]) -> tuple[str, Mapping[str, object]]:
         """Return the command that delivers entries, and its argument."""
-        entry = entries[0]
+        entry, now = entries[0], self._spool.clock()
         whose = {"queue": self._name, "msg_id": entry.msg_id}
         is_guarded = not entry.files and entry.dest in guarded.QUEUES
         if is_guarded or len(entries) > 1:
             by = {OWED_BY: self._name} if is_guarded else {}
-            return MANY, {"messages": [_with_key(entry) for entry in entries], **by}
+            return MANY, {"messages": [_with_key(e, now) for e in entries], **by}
         if not entry.files:
-            return "create_message", _with_key(entry)
+            return "create_message", _with_key(entry, now)
         self._spool.settle(entry.msg_id)  # its attachments lie where it ended
-        return "take_copy", {"message": entry.message, **whose, "_key": entry.key}
+        message = _message(entry, now)
+        return "take_copy", {"message": message, **whose, "_key": entry.key}
 
 
-def _with_key(entry: Owed) -> JsonObject:
-    return {**entry.message, "_key": entry.key}
+def _with_key(entry: Owed, now: float) -> JsonObject:
+    return {**_message(entry, now), "_key": entry.key}
+
+
+def _message(entry: Owed, now: float) -> JsonObject:
+    """Return the message that is owed. One that was due then is due, though the clock was
+    put back since."""
+    due = entry.message.get("due")
+    if not isinstance(due, int | float) or due <= now:
+        return entry.message
+    return {**entry.message, "due": turn(due, entry.since, False, now)}

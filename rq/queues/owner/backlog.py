@@ -89,8 +89,9 @@ class Backlog:
         self._held = {msg_id: None for msg_id, e in self._in_que() if not e.may_run}
         now = self._spool.clock()
         for _, entry in self._in_que():
-            if entry.due > now:  # also of one that is held: it is released one day
-                entry.due = turn(entry.due, entry.since, entry.attempt > 0, now)
+            entry.due = _due(
+                entry, now
+            )  # also of one that is held, and released one day
         self.waiting = self._new_waiting()
         self.waiting.fill(
             (Item(entry.due, entry.seq, msg_id), self._ranks.of(msg_id))
@@ -115,6 +116,11 @@ class Backlog:
     def clock_went_back(self) -> None:
         """Work out again until when each message waits."""
         self._schedule()
+
+    def due_of(self, msg_id: str) -> float:
+        """Return when a message in que may run, also when the clock was put back so lately
+        that nothing has been worked out again."""
+        return _due(self._spool.entry(msg_id), self._spool.clock())
 
     # ---- coming and going
 
@@ -422,6 +428,11 @@ class Backlog:
             return self._spool.read(msg_id).dest
         except (BadMessage, NoSuchMessage):
             return ""  # claim will move it to err
+
+
+def _due(entry: Entry, now: float) -> float:
+    due = entry.due
+    return turn(due, entry.since, entry.attempt > 0, now) if due > now else due
 
 
 def _rule(config: QueueConfig) -> tuple[object, ...]:
