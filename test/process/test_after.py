@@ -381,6 +381,23 @@ def test_what_was_moved_is_waited_for_where_it_goes_on(two):
     assert order(queue)[0] == moved
 
 
+def test_what_is_on_its_way_when_its_queue_stops_has_not_ended(two):
+    queue, other = two
+    first = other.send(due=4e9)
+    queue.stop()
+    other.ok("move_message", {"msg_id": first, "to": "t", "who": "ann"})
+    assert other.stop() == 0
+    queue.start()
+    second = queue.send(after=[f"other/{first}"])
+    wait_until(lambda: "has not ended" in why(queue, second))
+    other.start()
+    wait_until(lambda: "goes_on" in other.get(first)["result"])
+    moved = other.get(first)["result"]["goes_on"].partition("/")[2]
+    queue.ok("run_message", {"msg_id": moved})
+    assert queue.ended(second)["state"] == "done"
+    assert order(queue) == [moved, second]
+
+
 def test_what_waits_may_be_moved_and_waits_on(two):
     queue, other = two
     first = queue.send(due=4e9)

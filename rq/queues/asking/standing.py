@@ -55,10 +55,15 @@ def of_own(owner: Owner, msg_id: str) -> str:
     if state in LIVE:
         return str(Standing.WAITING)
     result = owner.spool.status(msg_id)
-    if result.get("cause") == Cause.MOVED and "goes_on" not in result:
+    if _is_on_its_way(result):
         owed = any(entry.msg_id == msg_id for entry in owner.spool.owed.values())
         return str(Standing.WAITING if owed else Standing.RELAYED)
     return _of_end(state, result)
+
+
+def _is_on_its_way(result: Result) -> bool:
+    """Whether a message was moved, and nothing tells yet under which id it goes on."""
+    return result.get("cause") == Cause.MOVED and "goes_on" not in result
 
 
 def place_of(owner: Owner, msg_id: str, state: State) -> str:
@@ -135,4 +140,7 @@ def _in_folder(queue: QueueDir, msg_id: str) -> str:
         return _UNKNOWN
     if state in LIVE:
         return str(Standing.WAITING)
-    return _of_end(state, folders.read_status(queue, state, msg_id))
+    result = folders.read_status(queue, state, msg_id)
+    if _is_on_its_way(result):
+        return str(Standing.WAITING)  # as far as can be known without its owner
+    return _of_end(state, result)
