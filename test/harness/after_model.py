@@ -7,16 +7,18 @@ from collections.abc import Container
 from dataclasses import dataclass, field
 
 SCRIPT = """#!/bin/sh
-echo "start $RQ_MSG_ID" >> "$RQ_ROOT/ran"
+while [ -e "$RQ_ROOT/shut" ]; do sleep 0.02; done
+echo "start $RQ_DEST_QUEUE/$RQ_MSG_ID" >> "$RQ_ROOT/ran"
 case "$RQ_PARAM1" in
 done) word=done ;;
 err) word=err ;;
 mend) word=done; [ -e "$RQ_ROOT/mended" ] || word=err ;;
 esac
 [ $(( $$ % 3 )) != 0 ] || sleep 0.1
-echo "end $RQ_MSG_ID" >> "$RQ_ROOT/ran"
+echo "end $RQ_DEST_QUEUE/$RQ_MSG_ID" >> "$RQ_ROOT/ran"
 echo "$word" >&3
 """
+SIGNS = ("ran", "mended", "shut")  # files in the root of which scripts know
 NAMES = ("t", "u", "v")
 POINTS = (
     "journal:before-write",
@@ -45,7 +47,7 @@ class Node:
     place: str = ""
     fate: str = WAITS
     deed: str = ""
-    been: list[str] = field(default_factory=list)  # ids under which it was before
+    been: list[str] = field(default_factory=list)  # where it was before
 
 
 def graph(chance: random.Random, number: int, late: Container[int] = ()) -> list[Node]:

@@ -9,10 +9,14 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import subprocess
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
+
+import pytest
 
 from harness.after_model import (
     DELETED,
@@ -21,15 +25,18 @@ from harness.after_model import (
     NOT_RUN,
     POINTS,
     SCRIPT,
+    SIGNS,
     WAITS,
     Node,
 )
 from harness.checkout import CHECKOUT
 from harness.owed import CLOCK
-from harness.queues import RunningQueue, kept, short
+from harness.queues import RunningQueue, kept
 from harness.waiting import wait_until
 from rq.errors import RQError
 
+SIZE = "16m"  # of a disk that is full now and then
+LEFT = (0, 0, 4096, 65536, 1 << 20)  # bytes that it has left then
 DOWN = 12.0  # seconds for which a queue is down: the next asking is as far away then
 HOUR, DAY = 3600, 86400
 # No more than a day: what is owed for a week is in doubt, which is a rule of its own.
@@ -122,7 +129,7 @@ class World:
             if place is None and message["state"] != "relayed":
                 return message
             if place is not None:
-                node.been.append(short(node.place))
+                node.been.append(node.place)
                 node.place = place
             self.heal()  # else it may be on its way for ever
 
@@ -156,19 +163,10 @@ class Jumps(World):
             queue.env["TEST_TICK"] = "0.2"
 
     def jump(self, seconds: float) -> None:
-        """Set the clock, and wait until all that live have noticed: a message that is
-        moved before that takes the moment along at which it was due by the old one."""
-        lives = [(q, q.pid, said(q)) for q in self.queues.values() if q.alive]
-        was = float(self.offset.read_text()) if lives else seconds
+        """Set the clock: what is done at once meets owners that have not noticed."""
         new = self.offset.with_name("new")
         new.write_text(str(seconds))
         new.rename(self.offset)
-        for queue, pid, before in lives if abs(seconds - was) > 60 else ():
-            wait_until(
-                lambda q=queue, p=pid, b=before: (
-                    not q.alive or q.pid != p or said(q) > b
-                )
-            )
 
     def begin(self) -> None:
         """Put the clock back by a day: what is to be asked next must not be a day away."""
@@ -180,6 +178,74 @@ class Jumps(World):
             self.jump(self.chance.choice(JUMPS) - DAY * self.harms)
         else:
             super().harm()
+
+
+class FullDisk(World):
+    """The disk on which all queues lie is full now and then, for a moment."""
+
+    @classmethod
+    @contextlib.contextmanager
+    def on(cls, root: Path, chance: random.Random) -> Iterator[World]:
+        with small_disk(root), super().on(root, chance) as world:
+            assert isinstance(world, FullDisk)
+            with world.filled():
+                yield world
+
+    def __init__(self, root: Path, chance: random.Random) -> None:
+        for sign in SIGNS:  # what the test and its scripts tell each other finds room
+            (root / sign).symlink_to(root.with_name(sign))
+        super().__init__(root, chance)
+        self.over = threading.Event()
+        self.full = threading.Lock()  # held while it is
+
+    @contextlib.contextmanager
+    def filled(self) -> Iterator[None]:
+        """Fill the disk and free it, again and again."""
+        seed = self.chance.random()
+        thread = threading.Thread(target=self.fill_and_free, args=(seed,))
+        thread.start()
+        try:
+            yield
+        finally:
+            self.over.set()
+            thread.join()
+
+    def fill_and_free(self, seed: float) -> None:
+        chance, ballast = random.Random(seed), self.root / "ballast"
+        while not self.over.wait(chance.uniform(0.05, 0.6)):
+            with self.full:
+                fill(ballast, chance.choice(LEFT))
+                self.harms += 1
+                self.over.wait(chance.uniform(0.05, 0.6))
+                ballast.unlink()
+
+    def harm(self) -> None:
+        with contextlib.suppress(OSError):  # no room for the name of a point
+            super().harm()
+
+    def stop(self) -> None:
+        self.full.acquire()
+        super().stop()
+
+    def start(self) -> None:
+        super().start()
+        self.full.release()
+
+    def heal(self) -> None:
+        """Start those that are dead; without room one may refuse to start, and says why."""
+        for queue in self.queues.values():
+            if not queue.alive:
+                self.kills += 1
+                wait_until(lambda q=queue: self.started(q))
+
+    @staticmethod
+    def started(queue: RunningQueue) -> bool:
+        try:
+            queue.start()
+        except AssertionError:
+            assert not queue.alive or "No space" in queue.log()
+            queue.kill()
+        return queue.alive
 
 
 class LongDown(World):
@@ -211,14 +277,32 @@ class LongDown(World):
         super().stop()
 
 
-def said(queue: RunningQueue) -> int:
-    """Return how often a queue has said that its clock was set."""
-    return queue.log().count("the clock of this machine was set")
+@contextlib.contextmanager
+def small_disk(path: Path) -> Iterator[None]:
+    """Give a directory with a disk of its own that holds SIZE."""
+    path.mkdir()
+    words = ["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "none", path]
+    if os.geteuid() != 0 or subprocess.run(words, check=False, stderr=-3).returncode:
+        pytest.skip("small disks need mount -> sudo ./test/run_tests.sh process")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", path], check=True)
+
+
+def fill(ballast: Path, left: int) -> None:
+    """Leave about so many bytes on the disk on which a file is to lie."""
+    room = os.statvfs(ballast.parent)
+    size = room.f_bavail * room.f_frsize - left
+    with ballast.open("wb") as file, contextlib.suppress(OSError):
+        if size > 0:
+            os.posix_fallocate(file.fileno(), 0, size)
 
 
 HARMS: dict[str, type[World]] = {
     "kills": World,
     "no hints": NoHints,
     "clock jumps": Jumps,
+    "full disk": FullDisk,
     "long down": LongDown,
 }

@@ -112,7 +112,7 @@ class World:
     def ran(self) -> list[tuple[str, str]]:
         path = self.root.path / "ran"
         lines = path.read_text().splitlines() if path.exists() else []
-        return [(word, msg_id) for word, _, msg_id in (x.partition(" ") for x in lines)]
+        return [(word, place) for word, _, place in (x.partition(" ") for x in lines)]
 
     def messages(self) -> int:
         """Return how many messages the queues hold, in whatever state."""
@@ -170,22 +170,22 @@ def check_runs(here: World, msg_id: str, nodes: list[Node]) -> None:
     owner has begun it."""
     sent = look.flow_of(here.root, msg_id).sent
     rows = here.ran()
-    starts = Counter(short for word, short in rows if word == "start")
+    starts = Counter(place for word, place in rows if word == "start")
     begun, ended = {}, {}
-    for at, (word, short) in enumerate(rows):
-        (begun if word == "start" else ended).setdefault(short, at)
+    for at, (word, place) in enumerate(rows):
+        (begun if word == "start" else ended).setdefault(place, at)
     for at, node in enumerate(nodes):
-        queue, _, short = sent[f"n{at}"].partition("/")
+        place = sent[f"n{at}"]
+        queue, _, short = place.partition("/")
         if node.fate in (WAITS, NOT_RUN, NOT_NEEDED, FAILED):
-            assert short not in begun, (at, node)
+            assert place not in begun, (at, node)
             continue
         attempts = here.queues[queue].get(short)["attempt"]
-        assert 1 <= starts[short] <= attempts, (at, node)
+        assert 1 <= starts[place] <= attempts, (at, node)
         assert attempts == 1 or here.kills or node.act != "done", (at, node)
         for before in node.after:
-            place = sent[f"n{before}"].partition("/")[2]
             if nodes[before].fate in (DONE, ERR):
-                assert ended[place] < begun[short], (at, before)
+                assert ended[sent[f"n{before}"]] < begun[place], (at, before)
 
 
 def check_number(here: World, nodes: list[Node]) -> None:
@@ -196,7 +196,10 @@ def check_number(here: World, nodes: list[Node]) -> None:
 def retry(here: World, msg_id: str, nodes: list[Node]) -> None:
     """What failed runs again, and what waited for it goes on; what was decided stays so."""
     (here.root.path / "mended").touch()
+    shut = here.root.path / "shut"  # none runs before all are retried
+    shut.touch()
     done = deeds.retry(here.root, look.flow_of(here.root, msg_id), "me")
+    shut.unlink()
     failed = [node for node in nodes if node.fate in (ERR, FAILED)]
     assert (done.changed, list(done.failures)) == (len(failed), [])
     for node in nodes:
