@@ -126,12 +126,13 @@ def _of_removal(queue: str, line: Record) -> str:
 
 def in_folders(queue: QueueDir, ids: Sequence[str]) -> Mapping[str, str] | None:
     """Return how messages stand of a queue without a process; None: that cannot be
-    known. Blocks."""
+    known, or one has been started meanwhile. Blocks."""
     if not queue.path.is_dir() or not stopped_cleanly(queue):
         return None
     answers = {msg_id: _in_folder(queue, msg_id) for msg_id in ids}
     gone = [msg_id for msg_id, said in answers.items() if said == _UNKNOWN]
-    return {**answers, **_removed(queue, gone)}
+    answers |= _removed(queue, gone)
+    return answers if stopped_cleanly(queue) else None
 
 
 def _in_folder(queue: QueueDir, msg_id: str) -> str:
