@@ -234,6 +234,19 @@ def test_what_is_not_run_is_passed_on(tmp_path):
         assert queue.ended(handler)["result"]["cause"] == "not_needed"
 
 
+def test_what_is_not_run_is_acknowledged_in_the_group_that_says_so(tmp_path):
+    """A power cut leaves both lines or neither."""
+    with running_queue(tmp_path, NOTE) as queue:
+        first = queue.send(param2="err")
+        not_run = queue.send(after=[first], after_fail="cancel")
+        queue.ended(not_run)
+        queue.ok("seal")
+        files = queue.dir.history.glob("*/*.jsonl")
+        rows = [json.loads(x) for file in files for x in file.read_text().splitlines()]
+    groups = {row["ev"]: row["g"] for row in rows if row.get("msg") == not_run}
+    assert groups["fail"] == groups["dismiss"]
+
+
 def test_a_person_may_hold_it_too_and_release_it_from_both(tmp_path):
     with running_queue(tmp_path, NOTE) as queue:
         first = queue.send(due=4e9)

@@ -222,6 +222,24 @@ def test_nothing_of_a_flow_runs_before_its_gate_has_ended(rule):
     assert verdict(wait, counted) is Verdict.DISCARD
 
 
+def test_a_queue_that_is_down_for_long_is_asked_each_minute_and_then_for_all():
+    there, now, asked_at = Round(), 0.0, []
+    for place in (A, B):
+        there.add(place, now, hurry=True)
+    while now < 3600:
+        asked_at.append(now)
+        assert set(there.take(now)) == {A, B}
+        there.failed(now)
+        now = there.begins()
+    pauses = [b - a for a, b in itertools.pairwise(asked_at)]
+    assert (pauses[0], max(pauses)) == (1.0, 60.0)
+    assert there.silent_since == 0.0
+    assert set(there.take(now)) == {A, B}
+    there.answered(now)
+    there.hurry(A)  # it is there again: nothing is left of the pauses
+    assert there.begins() <= now + 1.0
+
+
 @pytest.mark.parametrize("hurry", [True, False])
 def test_a_clock_that_is_put_back_keeps_nobody_waiting(hurry):
     rounds = Rounds()
