@@ -35,6 +35,7 @@ _ENDS = {
     Mark.DONE: OK,
     Mark.NOT_RUN: OK,
     Mark.FAILED: ENDED_IN_ERR,
+    Mark.CANCELLED: ENDED_IN_ERR,
     Mark.GONE: ENDED_IN_ERR,
 }
 
@@ -69,11 +70,6 @@ def _parser() -> argparse.ArgumentParser:
         "--key", help="send it once: with the same key it is the first flow"
     )
     term.flag(running, "--check", "say whether the plan is right, and send nothing")
-    term.flag(running, "--id-only", "print the id and nothing else")
-    term.flag(running, "--wait", "wait until all of its messages have ended")
-    running.add_argument(
-        "--timeout", metavar="TIME", help="wait no longer than 90 (seconds), 10m or 1h"
-    )
     listing = kinds.add_parser("ls", help="list flows, the newest first")
     listing.add_argument("--limit", type=term.at_least(1), default=_LISTED, metavar="N")
     term.json_option(listing)
@@ -88,12 +84,24 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME",
         help="send this one and all after it (all of the flow)",
     )
+    for verb in (running, again):
+        _waits(verb)
     retrying = kinds.add_parser("retry", help="run what failed again; the rest goes on")
+    term.flag(retrying, "--cancelled", "what was cancelled while it ran, too")
     stopping = kinds.add_parser("cancel", help="end all of it that has not ended")
     stopping.add_argument("--yes", "-y", action="store_true", help="do not ask")
     for verb in (showing, again, retrying, stopping):
         verb.add_argument("flow", metavar="ID", help="the id of a flow")
     return parser
+
+
+def _waits(parser: argparse.ArgumentParser) -> None:
+    """Add what a verb takes that sends a flow."""
+    term.flag(parser, "--id-only", "print the id and nothing else")
+    term.flag(parser, "--wait", "wait until all of its messages have ended")
+    parser.add_argument(
+        "--timeout", metavar="TIME", help="wait no longer than 90 (seconds), 10m or 1h"
+    )
 
 
 def _id_in(root: Root, text_: str) -> str:
@@ -121,6 +129,11 @@ def _run(root: Root, args: argparse.Namespace, files: Files) -> int:
         door.check(root, wanted)
         print(_about(wanted))
         return OK
+    return _send(root, wanted, args)
+
+
+def _send(root: Root, wanted: Plan, args: argparse.Namespace) -> int:
+    """Send a flow, and wait for its end if that is meant."""
     msg_id = _sent(root, wanted, id_only=args.id_only)
     if not args.wait:
         return OK
@@ -177,8 +190,7 @@ def _sent(root: Root, wanted: Plan, *, id_only: bool = False) -> str:
 
 
 def _rerun(root: Root, flow: Flow, args: argparse.Namespace) -> int:
-    _sent(root, deeds.part(flow, args.start))
-    return OK
+    return _send(root, deeds.part(flow, args.start), args)
 
 
 # ---- looking
@@ -195,6 +207,8 @@ def _show(root: Root, flow: Flow, args: argparse.Namespace) -> int:
     print()
     for line in text.lines(answer, term.colour, whole=args.all):
         print(line)
+    if "end" in answer:
+        print(f"\n{answer['end']['text']}")
     return OK
 
 
@@ -214,7 +228,10 @@ def _list(root: Root, args: argparse.Namespace) -> int:
 
 
 def _retry(root: Root, flow: Flow, args: argparse.Namespace) -> int:
-    return _tell(deeds.retry(root, flow, who()), "will run again")
+    done = deeds.retry(root, flow, who(), cancelled=args.cancelled)
+    if done.left:
+        term.note(deeds.left_text(flow, done.left))
+    return _tell(done, "will run again")
 
 
 def _cancel(root: Root, flow: Flow, args: argparse.Namespace) -> int:

@@ -19,14 +19,13 @@ class Mark(StrEnum):
     """How a message of a flow stands; the likeliest to need a person come first."""
 
     FAILED = "failed"
+    CANCELLED = "cancelled"  # by a person, by itself or with the flow
     RUNS = "runs"
     READY = "ready"  # it waits for its turn, and for no other message
     WAITS = "waits"  # for messages before it
     HELD = "held"  # by a person
     UNSENT = "unsent"
-    NOT_RUN = (
-        "not_run"  # what it waited for has decided against it, or it was cancelled
-    )
+    NOT_RUN = "not_run"  # what it waited for has decided against it
     DONE = "done"
     GONE = "gone"  # it has expired, or was deleted
     HIDDEN = "hidden"  # a message of a queue that the reader may not see
@@ -43,6 +42,7 @@ class Look:
 
 LOOKS: Mapping[Mark, Look] = {
     Mark.FAILED: Look("✗", "failed", "red"),
+    Mark.CANCELLED: Look("⊗", "cancelled", "yellow"),
     Mark.RUNS: Look("▶", "running", "cyan"),
     Mark.READY: Look("■", "ready"),
     Mark.WAITS: Look("○", "waiting", "dim"),
@@ -58,7 +58,10 @@ OPEN = frozenset({Mark.RUNS, Mark.READY, Mark.WAITS, Mark.HELD, Mark.UNSENT})
 # The mark of a flow is that of the first of these that a message of it has.
 _OF_FLOW = (
     *((Mark.RUNS, mark) for mark in (Mark.RUNS, Mark.READY, Mark.UNSENT)),
-    *((mark, mark) for mark in (Mark.FAILED, Mark.HELD, Mark.WAITS, Mark.NOT_RUN)),
+    *(
+        (mark, mark)
+        for mark in (Mark.FAILED, Mark.CANCELLED, Mark.HELD, Mark.WAITS, Mark.NOT_RUN)
+    ),
 )
 _OF_STATE: Mapping[str, Mark] = {
     State.PREP: Mark.READY,
@@ -71,6 +74,7 @@ _OF_STATE: Mapping[str, Mark] = {
     "held": Mark.HELD,
     "after": Mark.WAITS,
     "not_run": Mark.NOT_RUN,
+    "cancelled": Mark.CANCELLED,
 }
 
 
@@ -93,7 +97,7 @@ def of_flow(state: str, counted: Mapping[Mark, int]) -> Mark:
     if sender in (Mark.READY, Mark.RUNS, Mark.HELD):
         return Mark.UNSENT
     if sender is not Mark.DONE:
-        return Mark.FAILED if sender is Mark.FAILED else Mark.GONE
+        return sender if sender in (Mark.FAILED, Mark.CANCELLED) else Mark.GONE
     at_best = Mark.GONE if set(counted) == {Mark.GONE} else Mark.DONE
     return next((mark for mark, of in _OF_FLOW if counted.get(of)), at_best)
 

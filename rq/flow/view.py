@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import cast
 
 from rq import names
 from rq.flow import marks
@@ -21,6 +22,15 @@ _SAYS = {
     Mark.UNSENT: "its messages are being sent; none runs before all are",
     Mark.DONE: "all of its {number:,} messages are done",
 }
+_WAITS = "{} waits for the end of all of them, and tells the flow's webhooks then"
+_END_SAYS = {
+    Mark.READY: _WAITS,
+    Mark.RUNS: _WAITS,
+    Mark.DONE: "{} has told the flow's webhooks how it ended",
+    Mark.FAILED: "{} could not tell the flow's webhooks how it ended",
+}
+# The mark of a flow of which none ran, once what sends it has ended.
+_NOT_BEGUN = frozenset({Mark.FAILED, Mark.CANCELLED, Mark.GONE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,10 +46,15 @@ class Flow:
     was: Mapping[str, str] = field(default_factory=dict)  # as sent, of what was moved
     states: Mapping[str, str] = field(default_factory=dict)  # by QUEUE/ID
     texts: Mapping[str, str] = field(default_factory=dict)  # by QUEUE/ID
+    cancelled: frozenset[str] = frozenset()  # names of those that were ended with it
+    end: str = ""  # the message of the queue `flow` that tells its webhooks; "": none
+    end_state: str = ""  # of that
 
     def mark(self, node: Node) -> Mark:
         target = self.sent.get(node.name)
-        return marks.of_state(None if target is None else self.states.get(target, ""))
+        mark = marks.of_state(None if target is None else self.states.get(target, ""))
+        was_ended = mark is Mark.GONE and node.name in self.cancelled
+        return Mark.CANCELLED if was_ended else mark
 
     def queue(self, node: Node) -> str:
         """Return the queue where a message is now."""
@@ -65,10 +80,12 @@ def view(flow: Flow, sees: Callable[[str], bool]) -> FlowView:
         for at, layer in enumerate(flow.plan.layers, 1)
         for node in layer
     ]
-    return {
-        **_row(flow, marks.sums(Mark(node["mark"]) for node in views)),
-        "nodes": views,
-    }
+    row_of_it = _row(flow, marks.sums(Mark(node["mark"]) for node in views))
+    answer = cast(FlowView, {**row_of_it, "nodes": views})
+    if text := _END_SAYS.get(marks.of_state(flow.end_state or None)):
+        said = text.format(f"flow/{flow.end}")
+        answer["end"] = {"msg_id": flow.end, "state": flow.end_state, "text": said}
+    return answer
 
 
 def row(flow: Flow, sees: Callable[[str], bool]) -> FlowRow:
@@ -98,7 +115,7 @@ def _row(flow: Flow, counted: Mapping[Mark, int]) -> FlowRow:
 
 def _text(flow: Flow, mark: Mark, counted: Mapping[Mark, int]) -> str:
     is_begun = marks.of_state(flow.state) is Mark.DONE
-    if mark in (Mark.FAILED, Mark.GONE) and not is_begun:
+    if mark in _NOT_BEGUN and not is_begun:
         why = "" if Mark.HIDDEN in counted else flow.said  # it may name another queue
         return (
             f"it was not begun, and none of its messages ran{': ' if why else ''}{why}"

@@ -20,6 +20,14 @@ class NodeView(TypedDict):
     text: NotRequired[str]  # of one that runs or has failed: the last that was said
 
 
+class FlowEnd(TypedDict):
+    """The message of the queue `flow` that tells the webhooks of a flow of its end."""
+
+    msg_id: str
+    state: str
+    text: str  # what it does, in a sentence
+
+
 class FlowView(TypedDict):
     """A flow as a whole."""
 
@@ -32,6 +40,7 @@ class FlowView(TypedDict):
     by: str  # who has sent it; "": RQ itself
     sums: Mapping[str, int]  # messages by mark; those without any are left out
     nodes: Sequence[NodeView]
+    end: NotRequired[FlowEnd]  # of one with `post_run_webhook`
 
 
 class FlowRow(TypedDict):

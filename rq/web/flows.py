@@ -140,4 +140,8 @@ async def rerun(site: Site, req: Request, msg_id: str, start: str) -> Sent:
 
 
 def as_json(done: deeds.Done) -> Mapping[str, object]:
-    return {"changed": done.changed, "failures": list(done.failures)}
+    return {
+        "changed": done.changed,
+        "failures": list(done.failures),
+        "left": done.left,
+    }

@@ -74,14 +74,21 @@ def test_a_webhook_of_a_flow_that_waits_for_a_retry_comes_when_it_is_cancelled(h
     stage, web = hooked
     messages = [node("bad", param3="err"), node("last", "bad")]
     msg_id = stage.send({"messages": messages, "post_run_webhook": [web.url()]})
-    stage.until(msg_id, "failed")
+    told = stage.until(msg_id, "failed")
+    end = told["end"]
+    says = "waits for the end of all of them, and tells the flow's webhooks then"
+    assert (end["state"], end["text"]) == ("que", f"flow/{end['msg_id']} {says}")
+    [waits] = stage.flow.ok("list", {"state": "que", "limit": 9})
+    assert waits["msg_id"] == end["msg_id"]
+    assert waits["param3"] == f"tells its webhooks when flow {msg_id} has ended"
     time.sleep(0.3)
     assert web.heard == []
     deeds.cancel(stage.root, look.flow_of(stage.root, msg_id), "me")
     [told] = heard(stage, web)
+    assert "has told" in stage.shown(msg_id)["end"]["text"]
     assert json.loads(told["data"]["outcome"]["result"])["sums"] == {
         "failed": 1,
-        "gone": 1,
+        "cancelled": 1,
     }
 
 

@@ -223,8 +223,65 @@ def test_cancel_of_the_whole_ends_what_runs_and_removes_what_waits(stage):
     assert (done.changed, list(done.failures)) == (3, [])
     wait_until(lambda: stage.waiting() == 0)
     told = stage.shown(msg_id)
-    assert told["sums"] == {"failed": 1, "done": 1, "gone": 2}
+    assert (told["mark"], told["text"]) == ("cancelled", "1 done, 3 cancelled")
+    assert told["sums"] == {"cancelled": 3, "done": 1}
+    end = look.end_of(stage.root, msg_id)
+    assert (end["state"], end["cause"], end["acknowledged"]) == (
+        *("err", "cancelled"),
+        True,
+    )
     assert stage.order == ["first begun", "runs begun"]
+
+
+def test_a_retry_leaves_what_a_person_has_cancelled(stage):
+    messages = [
+        node("fails", param3="err"),
+        node("runs", param2=GO),
+        node("then", "runs", "fails"),
+    ]
+    msg_id = stage.send(messages)
+    stage.until(msg_id, "runs")
+    wait_until(lambda: stage.state(msg_id, "fails") == "failed")
+    place = stage.sent(msg_id)["runs"].partition("/")[2]
+    wait_until(lambda: "runs begun" in stage.order)
+    stage.work.ok("cancel_message", {"msg_id": place, "who": "ann"})
+    wait_until(lambda: stage.state(msg_id, "runs") == "cancelled")
+    assert stage.shown(msg_id)["sums"] == {"failed": 1, "cancelled": 1, "waits": 1}
+    done = deeds.retry(stage.root, look.flow_of(stage.root, msg_id), "me")
+    assert (done.changed, done.left) == (1, 1)
+    assert stage.state(msg_id, "runs") == "cancelled"
+    wait_until(lambda: stage.order.count("fails begun") == 2)
+    stage.until(msg_id, "failed")
+    flow = look.flow_of(stage.root, msg_id)
+    with pytest.raises(WrongState, match="1 cancelled, 1 waiting"):
+        deeds.part(flow, "runs")
+    stage.go()
+    done = deeds.retry(stage.root, flow, "me", cancelled=True)
+    assert (done.changed, done.left) == (2, 0)
+    wait_until(lambda: stage.state(msg_id, "runs") == "done")
+
+
+def test_a_flow_of_which_only_what_waited_was_cancelled_is_cancelled(stage):
+    held = node("held", "first", hold=True)
+    msg_id = stage.send([node("first"), held, node("then", "held")])
+    stage.until(msg_id, "held")
+    deeds.cancel(stage.root, look.flow_of(stage.root, msg_id), "me")
+    told = stage.until(msg_id, "cancelled")
+    assert told["sums"] == {"cancelled": 2, "done": 1}
+    done = deeds.retry(
+        stage.root, look.flow_of(stage.root, msg_id), "me", cancelled=True
+    )
+    assert (done.changed, done.left) == (0, 2)  # they are removed: a rerun sends them
+
+
+def test_a_flow_that_is_cancelled_while_it_is_sent_is_cancelled(stage):
+    stage.other.stop()
+    msg_id = stage.send([node("first"), node("far", "first", queue="other")])
+    request = {"msg_id": msg_id, "who": "ann"}
+    wait_until(lambda: stage.flow.ask("cancel_message", request)[0] == "ok")
+    told = stage.until(msg_id, "cancelled")
+    assert "none of its messages ran: cancelled by ann" in told["text"]
+    stage.other.start()
 
 
 def discarded(queue):
@@ -385,7 +442,7 @@ def test_a_message_that_was_moved_stands_as_where_it_goes_on(stage, is_silent):
     hidden = view.view(look.flow_of(stage.root, msg_id), lambda queue: queue == "work")
     assert [each["name"] for each in hidden["nodes"]] == ["#1", "last"]
     done = deeds.cancel(stage.root, look.flow_of(stage.root, msg_id), "me")
-    assert stage.shown(msg_id)["nodes"][0]["mark"] == "gone"
+    assert stage.shown(msg_id)["nodes"][0]["mark"] == "cancelled"
     assert done.changed == (1 if is_silent else 2)
 
 

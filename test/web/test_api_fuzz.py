@@ -302,7 +302,7 @@ RECIPES = {
     "listFlows": lambda world: {"query": {"limit": 3}},
     "getFlow": of_flow(),
     "rerunFlow": of_flow(body={"from": "pack"}, media_type=JSON),
-    "retryFlow": of_flow(),
+    "retryFlow": of_flow(body={"cancelled": True}, media_type=JSON),
     "cancelFlow": of_flow(),
     "listNotices": of_queue(),
     "testNotice": of_queue(),

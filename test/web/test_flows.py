@@ -313,7 +313,24 @@ def test_a_flow_is_changed_by_who_may_change_each_message(stage, web, verb):
     assert post(web, path, {}, "operates other").json["kind"] == "other_queue"
     form = {"_method": verb}
     assert web.post(f"/flows/{msg_id}", form, **web.asks["producer"]).status == 403
-    assert post(web, path, {}, "operator").json == {"changed": 1, "failures": []}
+    done = {"changed": 1, "failures": [], "left": 0}
+    assert post(web, path, {}, "operator").json == done
+
+
+def test_a_retry_over_http_leaves_what_was_cancelled_unless_it_is_meant(stage, web):
+    msg_id = sent(web, [node("runs", param2=GO), node("then", "runs")])
+    until(web, msg_id, "runs")
+    place = stage.sent(msg_id)["runs"].partition("/")[2]
+    stage.work.ok("cancel_message", {"msg_id": place, "who": "ann"})
+    told = until(web, msg_id, "cancelled")
+    assert told["sums"] == {"cancelled": 1, "waits": 1}
+    path = f"{API}/{msg_id}/retry"
+    answer = {"changed": 0, "failures": [], "left": 1}
+    assert web.post(path, b"", **web.asks["operator"]).json == answer
+    meant = post(web, path, {"cancelled": True}, "operator").json
+    assert meant == {"changed": 1, "failures": [], "left": 0}
+    until(web, msg_id, "runs")
+    assert post(web, f"{API}/{msg_id}/cancel", {}, "operator").json["changed"] == 2
 
 
 def test_a_part_is_sent_again_over_http_and_by_a_button(web):
@@ -349,7 +366,7 @@ def test_a_flow_of_ten_thousand_is_taken_shown_and_ended(stage, web):
     assert web.page(f"/flows/{msg_id}").count('<g class="box') == 4
     done = post(web, f"{API}/{msg_id}/cancel", {}, "operator").json
     assert (done["changed"], done["failures"]) == (10_000, [])
-    assert until(web, msg_id, "failed")["sums"]["gone"] == 9_999
+    assert until(web, msg_id, "cancelled")["sums"] == {"cancelled": 10_000}
 
 
 def test_a_sender_sends_sees_and_cancels_its_own_flows_and_no_others(web):
@@ -398,8 +415,9 @@ def test_the_command_line_sends_shows_lists_and_ends(stage, tmp_path):
     assert [line.split()[-4:-3] for line in lines[2:3]] == [["✓"]]
     assert json.loads(rq("flow", "show", msg_id, "--json", root=root).stdout)["nodes"]
     assert "cli" in rq("flow", "ls", root=root).stdout
-    again = rq("flow", "rerun", msg_id, "--from", "last", root=root)
+    again = rq("flow", "rerun", msg_id, "--from", "last", "--wait", root=root)
     assert "1 message in 1 layer" in again.stdout
+    assert (again.returncode, again.stderr.split()[1]) == (0, "done:")
     assert (
         rq("flow", "cancel", msg_id, "--yes", root=root).stdout == "0 messages ended\n"
     )

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 import orjson
 
 from rq.builtin.flow import look
-from rq.builtin.flow.record import QUEUE
+from rq.builtin.flow.record import END, QUEUE
 from rq.flow import marks
 from rq.flow.plan import Node, Plan
 from rq.layout import Root
@@ -29,7 +29,6 @@ from rq.scripts import python as script
 from rq.scripts.pipe import Verb
 from rq.words.nesting import Json
 
-_NAME = ".end"  # no name of a node begins with a dot
 _OF = "param2"  # F, of E alone
 _PAUSE = 5  # seconds until it looks again
 
@@ -48,10 +47,11 @@ def request(
         "dest": QUEUE,
         "param1": plan.name,
         _OF: msg_id,
+        "param3": f"tells its webhooks when flow {msg_id} has ended",
         "after": [f"{QUEUE}/{msg_id}", *waits],
         "after_rule": str(Rule.ENDED),
         "post_run_webhook": [*plan.webhooks],
-        fieldnames.KEY: f"{fieldnames.FLOW_KEY}{msg_id}/{_NAME}",
+        fieldnames.KEY: f"{fieldnames.FLOW_KEY}{msg_id}/{END}",
         fieldnames.BY: by,
     }
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
+from rq.builtin.flow import record
 from rq.builtin.flow.record import QUEUE
 from rq.errors import BadInput, RQError, WrongState
 from rq.flow import marks
@@ -15,6 +17,7 @@ from rq.flow.plan import Node, Plan
 from rq.flow.view import Flow
 from rq.layout import Root
 from rq.message.actions import ACTIONS, Word
+from rq.message.causes import Cause
 from rq.rpc import client, wire
 from rq.words.states import State
 
@@ -29,6 +32,7 @@ class Done:
 
     changed: int
     failures: Sequence[str]  # a sentence each
+    left: int = 0  # messages that a person has cancelled, and that stay so
 
 
 def cancel(root: Root, flow: Flow, who: str) -> Done:
@@ -45,21 +49,41 @@ def cancel(root: Root, flow: Flow, who: str) -> Done:
         states = {**flow.states, sender: flow.state}
         targets = {sender: sender, **targets}
         return _each(root, targets, states, who, _end_of)
+    with contextlib.suppress(OSError, RQError):  # the mark is not worth the cancel
+        ended = [n for t, n in targets.items() if _end_of(flow.states.get(t, ""))]
+        record.note_cancelled(root, flow.msg_id, ended)
     return _each(root, targets, flow.states, who, _end_of)
 
 
-def retry(root: Root, flow: Flow, who: str) -> Done:
-    """Run what has failed again; the rest goes on by itself."""
+def retry(root: Root, flow: Flow, who: str, *, cancelled: bool = False) -> Done:
+    """Run what has failed again; the rest goes on by itself. What a person has cancelled
+    stays so, but for `cancelled`: then those of these run again that ran."""
     if flow.state != State.DONE:
         raise WrongState(
             f"flow {flow.msg_id} was not begun: `rq flow rerun {flow.msg_id}` sends it again"
         )
-    failed = {
-        flow.sent[node.name]: node.name
-        for node in flow.plan.nodes
-        if flow.mark(node) is Mark.FAILED
-    }
-    return _each(root, failed, flow.states, who, lambda state: Word.RETRY)
+    marked = [(flow.mark(node), node) for node in flow.plan.nodes]
+    ended = [node for mark, node in marked if mark is Mark.CANCELLED]
+    wanted = [node for mark, node in marked if mark is Mark.FAILED]
+    if cancelled:
+        wanted += [node for node in ended if _has_run(flow, node)]
+    left = len(ended) - sum(node in wanted for node in ended)
+    targets = {flow.sent[node.name]: node.name for node in wanted}
+    done = _each(root, targets, flow.states, who, lambda state: Word.RETRY)
+    return replace(done, left=left)
+
+
+def left_text(flow: Flow, left: int) -> str:
+    """Return what a person should know of messages that stay cancelled."""
+    stay = "1 message stays" if left == 1 else f"{left:,} messages stay"
+    again = f"`rq flow retry {flow.msg_id} --cancelled` runs those again that ran"
+    part = f"`rq flow rerun {flow.msg_id} --from NAME` sends a part again"
+    return f"{stay} cancelled: {again}, {part}"
+
+
+def _has_run(flow: Flow, node: Node) -> bool:
+    """Return whether a message that was cancelled is still there: it ran."""
+    return flow.states.get(flow.sent[node.name]) == Cause.CANCELLED
 
 
 def part(flow: Flow, start: str) -> Plan:
@@ -68,7 +92,8 @@ def part(flow: Flow, start: str) -> Plan:
     if not start:
         return flow.plan
     counted = marks.sums(map(flow.mark, flow.plan.nodes))
-    if counted.get(Mark.FAILED) and counted.get(Mark.WAITS):
+    has_failed = counted.get(Mark.FAILED) or counted.get(Mark.CANCELLED)
+    if has_failed and counted.get(Mark.WAITS):
         raise WrongState(
             f"flow {flow.msg_id} has not ended ({marks.in_words(counted)}): `rq flow retry "
             f"{flow.msg_id}` runs what failed again, and the rest goes on; to send a part "

@@ -20,6 +20,7 @@ from rq.flow.marks import Mark, of_state
 from rq.flow.view import Flow
 from rq.layout import QueueDir, Root
 from rq.message.after import Rule, Standing
+from rq.message.causes import Cause
 from rq.replies import EndView
 from rq.rpc import client
 from rq.spool import folders
@@ -41,8 +42,9 @@ def flow_of(root: Root, msg_id: str) -> Flow:
 def _look(root: Root, msg_id: str) -> tuple[Flow, EndView]:
     """As `flow_of`, and what became of the message that sends the others: both of one
     answer, for it may end between two."""
-    plan, sent, by = read(root, msg_id)
-    end = _ends(root, QUEUE, [msg_id]).get(msg_id)
+    plan, sent, by, ended, last = read(root, msg_id)
+    ends = _ends(root, QUEUE, [msg_id, last] if last else [msg_id])
+    end = ends.get(msg_id)
     if end is None or end["state"] == State.GONE:
         raise NoSuchMessage(f"there is no flow {msg_id}")
     # Only then may a message have ended in done without being run.
@@ -51,15 +53,24 @@ def _look(root: Root, msg_id: str) -> tuple[Flow, EndView]:
     flow = Flow(
         msg_id=msg_id,
         plan=plan,
-        state=end["state"],
+        state=_state_of(end),
         said=end["text"],
         by=by,
         sent={name: places.get(target, target) for name, target in sent.items()},
         was={name: target for name, target in sent.items() if target in places},
         states=states,
         texts=_texts(root, states),
+        cancelled=ended,
+        end=last,
+        end_state=ends[last]["state"] if last in ends else "",
     )
     return flow, end
+
+
+def _state_of(end: EndView) -> str:
+    """Return the state of what sends a flow, as `get_states` calls that of a message."""
+    is_cancel = end["acknowledged"] and end["cause"] == Cause.CANCELLED
+    return str(Cause.CANCELLED) if is_cancel else end["state"]
 
 
 def end_of(root: Root, msg_id: str) -> EndView:
@@ -78,6 +89,9 @@ def end_of(root: Root, msg_id: str) -> EndView:
         return {**end, "state": State.ERR, "cause": "flow", "text": text}
     if not has_ended:
         return {**end, "state": State.RUN, "cause": "", "text": text, "ended": None}
+    if counted.get(Mark.CANCELLED):
+        ended: EndView = {**end, "state": State.ERR, "cause": Cause.CANCELLED}
+        return {**ended, "acknowledged": True, "text": text}
     return {**end, "state": State.DONE, "cause": "done", "text": text}
 
 
@@ -154,7 +168,10 @@ def _states(
 def _state_on_disk(queue: QueueDir, msg_id: str) -> str:
     state = folders.find(queue, msg_id)
     if state in (State.RELAYED, State.DISMISSED):
-        place = folders.read_status(queue, state, msg_id).get("goes_on")
+        result = folders.read_status(queue, state, msg_id)
+        if state is State.DISMISSED and result.get("cause") == Cause.CANCELLED:
+            return str(Cause.CANCELLED)
+        place = result.get("goes_on")
         return f"{_GOES_ON}{place}" if place else str(state)
     return str(state or State.GONE)
 

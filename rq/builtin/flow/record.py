@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -25,6 +25,8 @@ from rq.spool import folders
 QUEUE = "flow"
 PLAN = "flow.json"
 SENT = "sent.jsonl"
+CANCELLED = "cancelled.jsonl"  # names of messages that were ended with the flow
+END = ".end"  # the message that tells the end; no name of a node begins with a dot
 ENDED = "refused.json"  # why it is not begun, decided for good
 LARGEST = 64 * 1024 * 1024  # bytes of such a file
 _TRIES = 5  # a folder may be moved while it is opened
@@ -49,6 +51,8 @@ class Record(NamedTuple):
     plan: Plan
     sent: Mapping[str, str]  # QUEUE/ID by name
     by: str  # who has sent it; "": RQ itself
+    cancelled: frozenset[str]  # names of those that a person has ended with the flow
+    end: str  # id of the message that tells its webhooks; "": none does
 
 
 def read(root: Root, msg_id: str) -> Record:
@@ -56,7 +60,10 @@ def read(root: Root, msg_id: str) -> Record:
     for _ in range(_TRIES):
         folder = folder_of(root, msg_id)
         try:
-            return Record(plan_in(folder), sent_in(folder), by_in(folder))
+            plan, ended = plan_in(folder), frozenset(_lines(folder, CANCELLED))
+            sent = sent_in(folder)
+            end = sent.pop(END, "").rpartition("/")[2]
+            return Record(plan, sent, by_in(folder), ended, end)
         except FileNotFoundError:
             continue  # it was just being moved
     raise NoSuchMessage(f"{msg_id} is no flow: {NO_PLAN}")
@@ -78,12 +85,16 @@ def by_in(folder: Path) -> str:
 
 def sent_in(folder: Path) -> dict[str, str]:
     """Return the QUEUE/ID of messages that were sent, by their names."""
+    return {str(name): str(target) for name, target in _lines(folder, SENT)}
+
+
+def _lines(folder: Path, name: str) -> list[Any]:
+    """Return the lines of a file that is written bit by bit; none, if it is not there."""
     try:
-        data = _read(folder, f"{JOB}/{SENT}")
+        data = _read(folder, f"{JOB}/{name}")
     except FileNotFoundError:
-        return {}
-    lines = data.split(b"\n")[:-1]  # the last may be torn
-    return {str(name): str(target) for name, target in map(orjson.loads, lines)}
+        return []
+    return list(map(orjson.loads, data.split(b"\n")[:-1]))  # the last may be torn
 
 
 def _read(folder: Path, inner: str) -> bytes:
@@ -91,6 +102,17 @@ def _read(folder: Path, inner: str) -> bytes:
         fd = beneath.open_plain(inner, top, os.O_RDONLY)
         with open(fd, "rb") as file:
             return file.read(LARGEST)
+
+
+def note_cancelled(root: Root, msg_id: str, ended: Iterable[str]) -> None:
+    """Keep which messages a person ends with a flow: one that waited leaves nothing else
+    that tells it from one that has expired."""
+    lines = b"".join(orjson.dumps(name) + b"\n" for name in ended)
+    with beneath.top(folder_of(root, msg_id) / JOB, os.O_NOFOLLOW) as top:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        fd = beneath.open_plain(CANCELLED, top, flags)
+        with open(fd, "wb") as file:
+            file.write(lines)
 
 
 class Sent:

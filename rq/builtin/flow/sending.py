@@ -30,7 +30,7 @@ import orjson
 from rq import names
 from rq.builtin.flow import closing
 from rq.builtin.flow.door import PATIENCE
-from rq.builtin.flow.record import ENDED, QUEUE, Sent, by_queue, sent_in
+from rq.builtin.flow.record import END, ENDED, QUEUE, Sent, by_queue, sent_in
 from rq.errors import NoSuchQueue, RQError
 from rq.files.durable import crash_point
 from rq.flow.plan import Node, Plan
@@ -75,7 +75,7 @@ class Sending:
                 for layer in self.plan.layers:
                     self._send_layer(layer, file)
                 if self.plan.webhooks:
-                    self._send_end()
+                    self._send_end(file)
             self._check_all_stand()
         except Again as error:
             if time.time() < names.created(self.msg_id) + PATIENCE:
@@ -103,13 +103,14 @@ class Sending:
                 file.add(self._send(queue, part))
                 crash_point("flow:between-sends")
 
-    def _send_end(self) -> None:
-        """Send the message that tells the end of the flow; no part of what is shown."""
+    def _send_end(self, file: Sent) -> None:
+        """Send the message that tells the end of the flow; no node of it."""
         fields = closing.request(self.msg_id, self.plan, self.sent, self.by)
         try:
-            client.demanded(self._line(QUEUE).ask("create_message", fields))
+            url = client.demanded(self._line(QUEUE).ask("create_message", fields))
         except RQError as error:
             raise self._failure(f"the end of the flow: queue {QUEUE}", error) from None
+        file.add([(END, f"{QUEUE}/{str(url).rpartition('/')[2]}")])
 
     def _request(self, node: Node) -> dict[str, Json]:
         """Return a message as it is sent: it waits for F, and for those before it."""

@@ -10,6 +10,7 @@ from rq import names
 from rq.errors import BadMessage
 from rq.layout import folder
 from rq.message import after, limits, next_attempt, waits
+from rq.message.causes import Cause
 from rq.message.fields import JsonObject
 from rq.message.message import Message
 from rq.message.stories import story
@@ -82,9 +83,9 @@ def end(owner: Owner, msg_id: str, *, running: bool = False) -> EndView:
 
 def standing(owner: Owner, msg_id: str, *, deep: bool, follow: bool = False) -> str:
     """Return the state of a message; of one in que `held` if a person holds it, `after` if
-    it waits for others; `not_run` of one that these have decided against. `deep`: also
-    of one in done, whose file is read for it. `follow`: of one that was moved or edited
-    `goes_on QUEUE/ID`."""
+    it waits for others; `not_run` of one that these have decided against, `cancelled` of
+    one that a person has ended. `deep`: also of one in done, whose file is read for it.
+    `follow`: of one that was moved or edited `goes_on QUEUE/ID`."""
     state = owner.spool.find(msg_id) or State.GONE
     if follow and (place := place_of(owner, msg_id, state)):
         return place
@@ -92,8 +93,10 @@ def standing(owner: Owner, msg_id: str, *, deep: bool, follow: bool = False) -> 
         entry = owner.spool.entry(msg_id)
         return "held" if entry.held else "after" if entry.after else public(state)
     if state is State.DISMISSED or (deep and state is State.DONE):
-        end = of_end(state, owner.spool.status(msg_id))
-        return "not_run" if end in _NOT_RUN else public(state)
+        result = owner.spool.status(msg_id)
+        if result.get("cause") == Cause.CANCELLED:
+            return str(Cause.CANCELLED)
+        return "not_run" if of_end(state, result) in _NOT_RUN else public(state)
     return public(state)
 
 

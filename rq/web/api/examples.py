@@ -49,6 +49,7 @@ EXAMPLES: Mapping[str, JsonObject] = {
         ],
     },
     "rerunFlow": {"from": "pack"},
+    "retryFlow": {"cancelled": True},
     "lease": {"count": 5, "seconds": 60, "label": "build host 7"},
     "startLeases": _TOKENS,
     "renewLeases": {**_TOKENS, "seconds": 60},

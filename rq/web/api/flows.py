@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Annotated, TypedDict, cast
 
@@ -70,6 +71,13 @@ class FromNode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """What of a flow runs again."""
+
+    cancelled: Annotated[bool, "what was cancelled while it ran, too"] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FlowsQuery:
     """How many flows are listed."""
 
@@ -94,6 +102,7 @@ class ChangedFlow(TypedDict):
 
     changed: int
     failures: list[str]
+    left: Annotated[int, "messages that were cancelled, and that stay so"]
 
 
 async def send(site: Site, req: Request, body: NewFlow) -> Answer:
@@ -131,8 +140,9 @@ async def rerun(site: Site, req: Request, body: FromNode, flow: str) -> Answer:
     return _sent(site, await flows.rerun(site, req, flow, body.from_))
 
 
-async def retry(site: Site, req: Request, body: None, flow: str) -> ChangedFlow:
-    done = await flows.change(site, req, flow, deeds.retry)
+async def retry(site: Site, req: Request, body: Retry, flow: str) -> ChangedFlow:
+    deed = functools.partial(deeds.retry, cancelled=body.cancelled)
+    done = await flows.change(site, req, flow, deed)
     return cast(ChangedFlow, flows.as_json(done))
 
 
@@ -209,7 +219,7 @@ ROWS = (
         path=f"{PLACE}/{{flow}}/retry",
         role=Role.OPERATOR,
         summary="Run what failed of a flow again; the rest goes on.",
-        request=None,
+        request=Retry,
         reply=ChangedFlow,
         failures=(*_OF_ONE, Kind.WRONG_STATE),
         handler=retry,

@@ -33,7 +33,7 @@ QUESTIONS = {
     "retry": Question(
         title="Retry what failed?",
         sentence="Each message of the flow that has failed runs again; what waits for it "
-        "goes on once it has succeeded.",
+        "goes on once it has succeeded. What was cancelled stays so.",
         button="Retry",
         field=("_method", "retry"),
     ),
@@ -124,7 +124,8 @@ class FlowPages:
         done = await flows.change(self._site, req, flow, _DEEDS[method])
         kind = "error" if done.failures else "notice"
         text = f"{done.changed:,} messages {_SAID[method]}"
-        said = "; ".join([text, *done.failures[:3]])
+        stay = [f"{done.left:,} that were cancelled stay so"] if done.left else []
+        said = "; ".join([text, *stay, *done.failures[:3]])
         go(self._site, resp, back_of(self._site, form, f"/flows/{flow}"), kind, said)
 
 
