@@ -50,7 +50,7 @@ class Flow:
     end: str = ""  # the message of the queue `flow` that tells its webhooks; "": none
     end_state: str = ""  # of that
 
-    def mark(self, node: Node) -> Mark:
+    def mark_of(self, node: Node) -> Mark:
         target = self.sent.get(node.name)
         mark = marks.of_state(None if target is None else self.states.get(target, ""))
         was_ended = mark is Mark.GONE and node.name in self.cancelled
@@ -66,6 +66,24 @@ class Flow:
         """The queues of its messages, also of those that were moved, by name."""
         moved = (self.sent[name].partition("/")[0] for name in self.was)
         return sorted({*self.plan.queues, *moved})
+
+    @property
+    def mark(self) -> Mark:
+        """How it stands as a whole."""
+        return marks.of_flow(self.state, marks.sums(map(self.mark_of, self.plan.nodes)))
+
+    @property
+    def awaited(self) -> str:
+        """QUEUE/ID of a message whose end may be that of the flow: the last in order of
+        those that are nearest to theirs; "": nothing of it goes on by itself."""
+        mark = self.mark
+        if mark not in marks.GOES_ON:
+            return ""
+        if mark is Mark.UNSENT:
+            return f"flow/{self.msg_id}"
+        by_mark = {self.mark_of(node): node.name for node in self.plan.nodes}
+        name = next(by_mark[each] for each in marks.GOES_ON if each in by_mark)
+        return self.sent.get(name, f"flow/{self.msg_id}")
 
     def is_seen(self, node: Node, sees: Callable[[str], bool]) -> bool:
         """Return whether a reader may see a message, where it is and where it was."""
@@ -93,14 +111,14 @@ def row(flow: Flow, sees: Callable[[str], bool]) -> FlowRow:
     return _row(
         flow,
         marks.sums(
-            flow.mark(node) if flow.is_seen(node, sees) else Mark.HIDDEN
+            flow.mark_of(node) if flow.is_seen(node, sees) else Mark.HIDDEN
             for node in flow.plan.nodes
         ),
     )
 
 
 def _row(flow: Flow, counted: Mapping[Mark, int]) -> FlowRow:
-    mark = marks.of_flow(flow.state, marks.sums(map(flow.mark, flow.plan.nodes)))
+    mark = flow.mark
     return {
         "msg_id": flow.msg_id,
         "name": flow.plan.name,
@@ -151,7 +169,7 @@ def _node(flow: Flow, node: Node, layer: int, names: _Names) -> NodeView:
     target = flow.sent.get(name, "")
     view_of_node: NodeView = {
         "name": name,
-        "mark": flow.mark(node),
+        "mark": flow.mark_of(node),
         "layer": layer,
         "after": after,
         "queue": flow.queue(node),

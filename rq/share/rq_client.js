@@ -194,14 +194,17 @@ export class Client {
   async waitFlow(flow, { timeout = 600, onProgress } = {}) {
     const deadline = now() + timeout;
     for (let told; ; ) {
-      const view = await this.flow(flow);
+      const left = deadline - now();
+      const seconds = Math.max(0, Math.min(onProgress ? LOOK : WAIT, left));
+      const path = `flows/${encodeURIComponent(flow)}?wait=${seconds.toFixed(3)}&for=end`;
+      const asked = { timeout: this.#timeout + seconds };
+      const view = JSON.parse(await this.#ask("GET", path, asked));
       if (!GOES_ON.has(view.mark)) return view;
       const nodes = JSON.stringify(view.nodes);
       if (onProgress && nodes !== told) onProgress(view);
       told = nodes;
-      if (now() >= deadline)
+      if (left <= 0)
         throw new RQError("timeout", `flow ${flow} has not ended after ${timeout} s: ${view.text}`);
-      await new Promise((resolve) => setTimeout(resolve, LOOK * 1000));
     }
   }
 

@@ -204,7 +204,10 @@ final class RQClient
         $deadline = microtime(true) + $timeout;
         $told = null;
         while (true) {
-            $view = $this->flow($flow);
+            $left = $deadline - microtime(true);
+            $seconds = max(0.0, min($onProgress ? self::LOOK : self::WAIT, $left));
+            $path = "flows/" . rawurlencode($flow) . sprintf("?wait=%.3F&for=end", $seconds);
+            $view = $this->asked("GET", $path, timeout: $this->timeout + $seconds);
             if (!in_array($view["mark"], self::GOES_ON, true)) {
                 return $view;
             }
@@ -212,10 +215,9 @@ final class RQClient
                 $told = $view["nodes"];
                 $onProgress($view);
             }
-            if (microtime(true) >= $deadline) {
+            if ($left <= 0) {
                 throw new RQError("timeout", "flow $flow has not ended after $timeout s: {$view["text"]}");
             }
-            usleep((int) (self::LOOK * 1e6));
         }
     }
 

@@ -206,6 +206,13 @@ class Client:
         """Return a flow as it is now: its `mark`, and its `nodes` with theirs."""
         return self._get(_flow(flow))
 
+    def _look_at_flow(self, flow: str, seconds: float) -> Object:
+        path = f"{_flow(flow)}?wait={seconds:.3f}&for=end"
+        data: Object = json.loads(
+            self._ask("GET", path, timeout=self._timeout + seconds)
+        )
+        return data
+
     def wait_flow(
         self,
         flow: str,
@@ -220,16 +227,17 @@ class Client:
         the kind `timeout` says how it stands."""
         deadline, told = time.monotonic() + timeout, None
         while True:
-            view = self.flow(flow)
+            left = deadline - time.monotonic()
+            most = _LOOK if on_progress else _WAIT
+            view = self._look_at_flow(flow, max(0.0, min(most, left)))
             if view["mark"] not in _GOES_ON:
                 return view
             if on_progress and view["nodes"] != told:
                 told = view["nodes"]
                 on_progress(view)
-            if time.monotonic() >= deadline:
+            if left <= 0:
                 text = f"flow {flow} has not ended after {timeout:g} s: {view['text']}"
                 raise RQError("timeout", text)
-            time.sleep(_LOOK)
 
     def _look(self, queue: str, msg_id: str, seconds: float) -> Message:
         query = f"?wait={seconds:.3f}&for=end"

@@ -68,7 +68,11 @@ rq_cancel_flow() { _rq_ask POST "flows/$1/cancel" >/dev/null; }
 rq_wait_flow() {
     _rq_until=$(($(date +%s) + ${2:-600}))
     while :; do
-        _rq_said=$(rq_flow "$1") || return 1
+        _rq_left=$((_rq_until - $(date +%s)))
+        _rq_wait=$((_rq_left < 30 ? _rq_left : 30))
+        [ "$_rq_wait" -gt 0 ] || _rq_wait=0
+        _rq_said=$(_rq_ask GET "flows/$1?wait=$_rq_wait&for=end" '' '' $((RQ_TIMEOUT + _rq_wait))) ||
+            return 1
         _rq_state=$(printf '%s' "$_rq_said" | rq_field mark)
         _rq_why=$(printf '%s' "$_rq_said" | rq_field text)
         case $_rq_state in
@@ -76,11 +80,10 @@ rq_wait_flow() {
             runs | ready | waits | unsent) ;;
             *) echo "$_rq_state" && echo "rq: flow $1: $_rq_why ($_rq_state)" >&2 && return 8 ;;
         esac
-        if [ "$(date +%s)" -ge "$_rq_until" ]; then
+        if [ "$_rq_left" -le 0 ]; then
             echo "rq: flow $1 has not ended after ${2:-600} s: $_rq_why (timeout)" >&2
             return 7
         fi
-        sleep 1
     done
 }
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import time
 from collections.abc import Callable, Mapping
 
 from falcon.asgi import Request
@@ -11,19 +13,31 @@ from rq import names
 from rq.access.roles import Principal, Role
 from rq.builtin.flow import deeds, door, look, record
 from rq.builtin.flow.door import Sent
-from rq.errors import BadInput, BadMessage, NoSuchMessage, NotPermitted, OtherQueue
+from rq.errors import (
+    BadInput,
+    BadMessage,
+    NoSuchMessage,
+    NotPermitted,
+    OtherQueue,
+    RQError,
+)
 from rq.flow import view
 from rq.flow.plan import Plan
 from rq.flow.view import Flow
+from rq.kinds import Kind
 from rq.message import fieldnames
 from rq.replies.flow import FlowRow, FlowView
+from rq.rpc.lines.owners import ClientGone
 from rq.web import own, rights
+from rq.web.connection import LOST
 from rq.web.messages import check_dest, who
 from rq.web.routes import Own, Right
 from rq.web.site import Site
 from rq.words.nesting import Json
 
 _NONE = "there is no flow {}"
+_SHARE = 4  # of the time of a look passes until the next
+_SILENT = 0.5  # seconds until a queue that tells nothing is asked again
 
 
 def sees(req: Request, flow: Flow) -> Callable[[str], bool]:
@@ -59,10 +73,41 @@ async def flow_of(site: Site, req: Request, msg_id: str) -> Flow:
     return flow
 
 
-async def show(site: Site, req: Request, msg_id: str) -> FlowView:
-    """Return what the asker is told of a flow."""
+async def show(site: Site, req: Request, msg_id: str, wait: float = 0) -> FlowView:
+    """Return what the asker is told of a flow; `wait`: once nothing of it goes on by
+    itself, and after so many seconds at the latest."""
     flow = await flow_of(site, req, msg_id)
+    gone: asyncio.Event = req.scope.get(LOST) or asyncio.Event()
+    until = time.monotonic() + wait
+    while (left := until - time.monotonic()) > 0 and flow.awaited and not gone.is_set():
+        await _until_end(site, flow.awaited, left, gone)
+        begun = time.monotonic()
+        flow = await flow_of(site, req, msg_id)
+        if flow.awaited:  # a look costs, and the messages may end one after the other
+            await _pause(gone, min(until - begun, _SHARE * (time.monotonic() - begun)))
     return view.view(flow, sees(req, flow))
+
+
+async def _until_end(
+    site: Site, target: str, seconds: float, gone: asyncio.Event
+) -> None:
+    """Wait until a message has ended, or until its queue does not tell."""
+    queue, _, msg_id = target.partition("/")
+    request: dict[str, Json] = {"msg_id": msg_id, "wait": seconds}
+    try:
+        await site.owners.wait(queue, "await_end", request, seconds, gone)
+    except ClientGone:
+        return
+    except RQError as error:
+        if error.kind is Kind.BUSY:
+            raise
+        await _pause(gone, min(seconds, _SILENT))
+
+
+async def _pause(gone: asyncio.Event, seconds: float) -> None:
+    """Let time pass, until the client has gone."""
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(gone.wait(), max(0.0, seconds))
 
 
 async def listed(site: Site, req: Request, limit: int) -> list[FlowRow]:

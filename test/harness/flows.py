@@ -70,7 +70,7 @@ class Stage:
         return record.read(self.root, msg_id)[1]
 
     def state(self, msg_id, name):
-        return look.flow_of(self.root, msg_id).mark(
+        return look.flow_of(self.root, msg_id).mark_of(
             next(n for n in record.read(self.root, msg_id)[0].nodes if n.name == name)
         )
 

@@ -91,7 +91,7 @@ class World:
 
     def mark(self, msg_id: str) -> dict[str, Mark]:
         flow = look.flow_of(self.root, msg_id)
-        return {node.name: flow.mark(node) for node in flow.plan.nodes}
+        return {node.name: flow.mark_of(node) for node in flow.plan.nodes}
 
     def settled(self, msg_id: str, wanted: dict[str, Mark], harm: bool = True) -> None:
         """Wait until each message of a flow stands as the model says."""

@@ -333,6 +333,27 @@ def test_a_retry_over_http_leaves_what_was_cancelled_unless_it_is_meant(stage, w
     assert post(web, f"{API}/{msg_id}/cancel", {}, "operator").json["changed"] == 2
 
 
+def test_an_answer_waits_until_nothing_of_a_flow_goes_on(stage, web):
+    held = node("held", "first", "moved", hold=True)
+    messages = [node("first"), node("moved", "first", queue="other"), held]
+    msg_id = sent(web, messages)
+    told = web.get(f"{API}/{msg_id}?wait=60&for=end", **web.asks["viewer"]).json
+    assert told["sums"] == {"held": 1, "done": 2}
+    begun = time.monotonic()
+    assert (
+        web.get(f"{API}/{msg_id}?wait=60", **web.asks["viewer"]).json["mark"] == "held"
+    )
+    assert time.monotonic() - begun < 30
+    runs = sent(web, [node("runs", param2=GO), node("then", "runs")])
+    told = web.get(f"{API}/{runs}?wait=0.3", **web.asks["viewer"]).json
+    assert told["mark"] in ("unsent", "runs")
+    for each in (msg_id, runs):
+        post(web, f"{API}/{each}/cancel", {}, "operator")
+    told = web.get(f"{API}/{runs}?wait=60", **web.asks["viewer"]).json
+    assert told["mark"] == "cancelled"
+    assert web.get(f"{API}/{runs}?wait=61", **web.asks["viewer"]).status == 422
+
+
 def test_a_part_is_sent_again_over_http_and_by_a_button(web):
     msg_id = sent(web, DIAMOND)
     until(web, msg_id, "done")

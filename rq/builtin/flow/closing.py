@@ -71,7 +71,7 @@ def _waits_long(node: Node) -> bool:
 def tell(root: Root, msg_id: str) -> None:
     """Say how a flow has ended, or that it is to be looked at later."""
     flow = look.flow_of(root, msg_id)
-    counted = marks.sums(map(flow.mark, flow.plan.nodes))
+    counted = marks.sums(map(flow.mark_of, flow.plan.nodes))
     said = marks.in_words(counted)
     if not marks.has_ended(counted):
         script.say(Verb.LATER, f"{_PAUSE}-flow {msg_id} has not ended: {said}")

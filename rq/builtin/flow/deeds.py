@@ -62,7 +62,7 @@ def retry(root: Root, flow: Flow, who: str, *, cancelled: bool = False) -> Done:
         raise WrongState(
             f"flow {flow.msg_id} was not begun: `rq flow rerun {flow.msg_id}` sends it again"
         )
-    marked = [(flow.mark(node), node) for node in flow.plan.nodes]
+    marked = [(flow.mark_of(node), node) for node in flow.plan.nodes]
     ended = [node for mark, node in marked if mark is Mark.CANCELLED]
     wanted = [node for mark, node in marked if mark is Mark.FAILED]
     if cancelled:
@@ -91,7 +91,7 @@ def part(flow: Flow, start: str) -> Plan:
     the flow goes on once what has failed is retried, and would then do the same twice."""
     if not start:
         return flow.plan
-    counted = marks.sums(map(flow.mark, flow.plan.nodes))
+    counted = marks.sums(map(flow.mark_of, flow.plan.nodes))
     has_failed = counted.get(Mark.FAILED) or counted.get(Mark.CANCELLED)
     if has_failed and counted.get(Mark.WAITS):
         raise WrongState(

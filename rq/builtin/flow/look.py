@@ -80,7 +80,7 @@ def end_of(root: Root, msg_id: str) -> EndView:
     flow, end = _look(root, msg_id)
     if flow.state != State.DONE:
         return end
-    counted = marks.sums(map(flow.mark, flow.plan.nodes))
+    counted = marks.sums(map(flow.mark_of, flow.plan.nodes))
     text = marks.in_words(counted)
     has_ended = marks.has_ended(counted)
     if counted.get(Mark.FAILED) and (
@@ -99,7 +99,7 @@ def goes_on(flow: Flow) -> bool:
     """Return whether a message of a flow waits or runs, if only for a person."""
     if flow.state != State.DONE:
         return flow.state in LIVE
-    return not marks.has_ended(marks.sums(map(flow.mark, flow.plan.nodes)))
+    return not marks.has_ended(marks.sums(map(flow.mark_of, flow.plan.nodes)))
 
 
 def newest(root: Root, limit: int) -> list[Flow]:

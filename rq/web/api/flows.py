@@ -19,7 +19,7 @@ from rq.message import table as fields
 from rq.replies.flow import FlowRow, FlowView
 from rq.web import flows
 from rq.web.api.message_shape import kind_of
-from rq.web.api.messages import KEY, LOCATION, key_of
+from rq.web.api.messages import KEY, LOCATION, Waiting, key_of
 from rq.web.api.operation import OF_OWNERS, PREFIX, Answer, Operation
 from rq.web.api.shapes import Limits, with_fields
 from rq.web.routes import Own
@@ -132,8 +132,8 @@ async def list_flows(site: Site, req: Request, body: FlowsQuery) -> Flows:
     return {"flows": await flows.listed(site, req, body.limit)}
 
 
-async def get(site: Site, req: Request, body: None, flow: str) -> FlowView:
-    return await flows.show(site, req, flow)
+async def get(site: Site, req: Request, body: Waiting, flow: str) -> FlowView:
+    return await flows.show(site, req, flow, body.wait)
 
 
 async def rerun(site: Site, req: Request, body: FromNode, flow: str) -> Answer:
@@ -190,8 +190,9 @@ ROWS = (
         method="GET",
         path=f"{PLACE}/{{flow}}",
         role=Role.VIEWER,
-        summary="Show how a flow and each of its messages stands.",
-        request=None,
+        summary="Show how a flow and each of its messages stands; with `wait`, once "
+        "nothing of it goes on.",
+        request=Waiting,
         reply=FlowView,
         failures=_OF_ONE,
         handler=get,
