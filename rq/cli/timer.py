@@ -174,12 +174,13 @@ def _due(row: TimerRow, now: float) -> str:
 
 
 def _cells(row: TimerRow, now: float) -> tuple[object, ...]:
+    last = row.get("fired") or row.get("last")
     return (
         row.get("name"),
         _when(row),
         row.get("dest") or "",
         _due(row, now),
-        term.moment(row.get("last")) if row.get("last") else "",
+        term.moment(last) if last else "",
         row.get("outcome") or "",
         _ago(row.get("last_success"), now),
         _result(row),

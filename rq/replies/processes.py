@@ -70,7 +70,8 @@ class TimerRow(TypedDict, total=False):
     dest: str | None
     due: float | None  # epoch seconds; None: it is paused
     paused: float | None  # epoch seconds since when
-    last: float | None  # epoch seconds
+    last: float | None  # epoch seconds of the fire that the next counts from
+    fired: float | None  # epoch seconds of the last fire, of the clock or by hand
     result: str
     error: str
     outcome: str  # the state in which the message of the last fire was last seen

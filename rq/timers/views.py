@@ -30,6 +30,7 @@ def outcome(held: OfTimer) -> TimerRow:
     """Return what became of the last fire of a timer, and when one ended well."""
     last = held.last_fire()
     return {
+        "fired": last.tried if last else None,
         "outcome": last.outcome.state if last else "",
         "outcome_why": last.outcome.text if last and last.is_bad else "",
         "last_success": last_success(held),

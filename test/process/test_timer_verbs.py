@@ -136,6 +136,12 @@ def test_each_line_of_a_crontab_becomes_a_queue_and_a_timer_that_work(imported):
         lambda: rq("timer", "run", "echo", root=daemon.root.path).returncode == 0
     )
     wait_until(lambda: daemon.ask_queue("echo", "num_messages")["done"] == 1, 60)
+    listed = json.loads(rq("timer", "ls", "--json", root=daemon.root.path).stdout)
+    by_hand = {row["name"]: (row["last"], bool(row["fired"])) for row in listed}
+    assert by_hand == {"echo": (None, True), "echo-2": (None, False)}
+    table = rq("timer", "ls", root=daemon.root.path).stdout.splitlines()
+    last = [line[table[0].index("LAST") :][:4] for line in table[1:]]
+    assert (last[0].isdigit(), last[1].isdigit()) == (True, False)
 
 
 MAILED = """\
