@@ -229,7 +229,7 @@ def needs_login(settings: RootConfig) -> bool:
 
 
 def _own_name(root: Root) -> str:
-    """Return the command as the person can type it again."""
+    """Return the command as the person can type it again, from where they are."""
     name = _of_checkout() or _of_package()
     return name if _is_default(root) else f"{name} --root {shlex.quote(str(root.path))}"
 
@@ -238,7 +238,8 @@ def _of_checkout() -> str:
     launcher = place.CHECKOUT / "bin" / "rq"
     if not launcher.exists():
         return ""
-    return shlex.quote(min(f"./{os.path.relpath(launcher)}", str(launcher), key=len))
+    below = os.path.relpath(launcher)
+    return shlex.quote(str(launcher) if below.startswith("..") else f"./{below}")
 
 
 def _of_package() -> str:

@@ -127,6 +127,7 @@ def test_an_app_of_the_guide_orders_shows_and_is_told(name, tmp_path, rq):
     number = 7 + list(APPS).index(name)  # one RQ serves them all
     with serving(name, tmp_path, rq) as url:
         order = f"{url}/orders/{number}"
+        assert [ask(order)[0], ask(order, "DELETE")[0]] == [404, 404]
         first, again = ask(order, "POST", b""), ask(order, "POST", b"")
         assert first == again
         assert first[0] == 202
