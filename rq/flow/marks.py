@@ -55,6 +55,8 @@ LOOKS: Mapping[Mark, Look] = {
 }
 # What may still change without a person.
 OPEN = frozenset({Mark.RUNS, Mark.READY, Mark.WAITS, Mark.HELD, Mark.UNSENT})
+# Of predecessors, by which one of rule `done` is decided.
+DECIDE_DONE = frozenset({Mark.DONE, Mark.NOT_RUN})
 # The mark of a flow that goes on by itself, in the order in which their ends are awaited.
 GOES_ON = (Mark.RUNS, Mark.READY, Mark.WAITS, Mark.UNSENT)
 # The mark of a flow is that of the first of these that a message of it has.

@@ -7,7 +7,7 @@ message there, between which others it stands, and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -15,6 +15,7 @@ from rq import names
 from rq.flow import marks
 from rq.flow.marks import Mark
 from rq.flow.plan import Node, Plan
+from rq.message.after import Rule
 from rq.replies.flow import FlowRow, FlowView, NodeView
 from rq.words.states import State
 
@@ -76,14 +77,27 @@ class Flow:
     def awaited(self) -> str:
         """QUEUE/ID of a message whose end may be that of the flow: the last in order of
         those that are nearest to theirs; "": nothing of it goes on by itself."""
-        mark = self.mark
-        if mark not in marks.GOES_ON:
-            return ""
+        mark, sender = self.mark, f"flow/{self.msg_id}"
         if mark is Mark.UNSENT:
-            return f"flow/{self.msg_id}"
-        by_mark = {self.mark_of(node): node.name for node in self.plan.nodes}
-        name = next(by_mark[each] for each in marks.GOES_ON if each in by_mark)
-        return self.sent.get(name, f"flow/{self.msg_id}")
+            return sender
+        marked = {node.name: self.mark_of(node) for node in self.plan.nodes}
+        if mark not in marks.GOES_ON:
+            marked = {name: marked[name] for name in self._near_decision(marked)}
+        by_mark = {mark: name for name, mark in marked.items()}
+        name = next((by_mark[each] for each in marks.GOES_ON if each in by_mark), "")
+        return self.sent.get(name, sender) if name else ""
+
+    def _near_decision(self, marked: Mapping[str, Mark]) -> Iterator[str]:
+        """Give what waits, though all that it waits for has ended: in a moment its owner
+        decides. One of rule `done` waits on for what has failed."""
+        for node in self.plan.nodes:
+            if marked[node.name] is not Mark.WAITS or node.others:
+                continue
+            ends = {marked[name] for name in node.after}
+            is_open = not marks.OPEN.isdisjoint(ends)
+            rule = node.message.get("after_rule") or Rule.DONE
+            if not is_open and (rule != Rule.DONE or ends <= marks.DECIDE_DONE):
+                yield node.name
 
     def is_seen(self, node: Node, sees: Callable[[str], bool]) -> bool:
         """Return whether a reader may see a message, where it is and where it was."""

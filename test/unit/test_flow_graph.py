@@ -58,6 +58,9 @@ def plain(flow: FlowView, *, whole: bool = False) -> list[str]:
         ("err", ["gone"], Mark.FAILED),
         ("dismissed", ["gone"], Mark.FAILED),
         ("gone", ["gone"], Mark.GONE),
+        ("cancelled", ["gone"], Mark.CANCELLED),
+        ("done", ["cancelled", "after"], Mark.CANCELLED),
+        ("done", ["err", "cancelled"], Mark.FAILED),
         ("done", ["done", "after"], Mark.WAITS),
         ("done", ["err", "que"], Mark.RUNS),
         ("done", ["err", "after"], Mark.FAILED),
@@ -79,6 +82,33 @@ def test_what_was_cancelled_is_not_called_done() -> None:
     assert "gone" in seen_by_all(known(FAN, "gone"))["text"]
     some = seen_by_all(known(FAN[:2], "done", "gone"))
     assert (some["mark"], some["text"]) == (Mark.DONE, "1 done, 1 gone")
+
+
+ROW = [
+    {"name": "a", "dest": "q"},
+    {"name": "b", "dest": "q", "after": ["a"]},
+    {"name": "c", "dest": "q", "after": ["b"], "after_rule": "failed"},
+]
+
+
+@pytest.mark.parametrize(
+    ("states", "awaited"),
+    [
+        (["run", "after", "after"], "q/0"),
+        (["done", "after", "after"], "q/2"),  # the last in order of what waits
+        (["done", "done", "done"], ""),
+        (["err", "after", "after"], ""),  # a person decides
+        (["done", "held", "after"], ""),
+        (["done", "err", "after"], "q/2"),  # it runs in a moment
+        (["cancelled", "not_run", "after"], "q/2"),
+        (["done", "cancelled", "done"], ""),
+    ],
+)
+def test_that_end_is_awaited_which_may_be_the_one_of_the_flow(
+    states: list[str], awaited: str
+) -> None:
+    assert known(ROW, *states).awaited == awaited
+    assert known(ROW, *states, sender="run").awaited.startswith("flow/")
 
 
 def test_a_flow_that_was_not_begun_says_why() -> None:
