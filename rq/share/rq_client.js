@@ -184,9 +184,9 @@ export class Client {
 
   /**
    * Give a flow of which nothing runs or is ready to: `mark` is `done`, or tells what is not,
-   * and `text` why. One that was not begun (`is_begun`), since a queue has refused a message or
-   * it was cancelled at once, has the mark `failed`: none of it ran. `onProgress` is called with
-   * it whenever its `nodes` have changed. An RQError of the kind `timeout` says how it stands.
+   * and `text` why. One that was not begun (`is_begun`), since a queue has refused a message, has
+   * the mark `failed`: none of it ran. One that was cancelled is `cancelled`. `onProgress` is called
+   * with it whenever its `nodes` have changed. An RQError of the kind `timeout` says how it stands.
    * @param {string} flow
    * @param {{timeout?: number, onProgress?: (flow: Message) => void}} options
    * @returns {Promise<Message>}

@@ -222,8 +222,8 @@ class Client:
     ) -> Object:
         """Return a flow of which nothing runs or is ready to: `mark` is `done`, or tells
         what is not, and `text` why. One that was not begun (`is_begun`), since a queue has
-        refused a message or it was cancelled at once, has the mark `failed`: none of it
-        ran. `on_progress` is called with it whenever its `nodes` have changed. An RQError of
+        refused a message, has the mark `failed`: none of it ran. One that was cancelled
+        is `cancelled`. `on_progress` is called with it whenever its `nodes` have changed. An RQError of
         the kind `timeout` says how it stands."""
         deadline, told = time.monotonic() + timeout, None
         while True:
