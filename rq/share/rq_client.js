@@ -243,7 +243,7 @@ export class Client {
 
   async #once(method, path, body, headers, timeout) {
     const own = this.#token ? { Authorization: `Bearer ${this.#token}` } : {};
-    const signal = AbortSignal.timeout(timeout * 1000);
+    const signal = AbortSignal.timeout(Math.ceil(timeout * 1000)); // Node takes whole ones alone
     const redirect = "error"; // the token is for this address alone
     let answer, text;
     try {
