@@ -49,6 +49,7 @@ class Held(TypedDict):
 
     queue: str
     key: str
+    tables: list[str]  # of Delta
     time: float
     messages: list[str]
     why: str

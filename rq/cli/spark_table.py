@@ -6,6 +6,7 @@ import argparse
 
 from rq import tables
 from rq.cli import OK, place, term
+from rq.errors import BadInput
 from rq.layout import Root
 from rq.words import moments
 
@@ -47,6 +48,18 @@ def _none(_into: argparse.ArgumentParser) -> None:
 def _of_show(into: argparse.ArgumentParser) -> None:
     limit = term.at_least(1)
     into.add_argument("--limit", type=limit, default=_VERSIONS, help="versions (20)")
+
+
+def _of_held(into: argparse.ArgumentParser) -> None:
+    into.add_argument("queue", nargs="?", metavar="QUEUE")
+    into.add_argument("name", nargs="?", metavar="NAME", help="of a table")
+    settled = into.add_mutually_exclusive_group()
+    settled.add_argument(
+        "--commit", metavar="KEY", help="write a batch that fits its tables again"
+    )
+    settled.add_argument(
+        "--give-up", metavar="KEY", help="never write what a batch has for the table"
+    )
 
 
 def _of_restore(into: argparse.ArgumentParser) -> None:
@@ -112,19 +125,43 @@ def schema(root: Root, args: argparse.Namespace) -> int:
 def held(root: Root, args: argparse.Namespace) -> int:
     from rq.spark import table_list
 
-    every = list(table_list.held(root))
+    if args.give_up or args.commit:
+        return _settle(root, args)
+    every = [
+        entry
+        for entry in table_list.held(root)
+        if args.queue in (None, entry["queue"])
+        and (args.name is None or args.name in entry["tables"])
+    ]
     rows = [
         [
             h["queue"],
             h["key"],
+            " ".join(h["tables"]),
             term.moment(h["time"]),
             " ".join(h["messages"][:3]),
             h["why"],
         ]
         for h in every
     ]
-    head = ["QUEUE", "KEY", "DECIDED", "MESSAGES", "WHY"]
+    head = ["QUEUE", "KEY", "TABLES", "DECIDED", "MESSAGES", "WHY"]
     term.listed(head, rows, "nothing is held", every if args.json else None)
+    return OK
+
+
+def _settle(root: Root, args: argparse.Namespace) -> int:
+    """Commit a batch that is held, or give it up."""
+    from rq.spark import held as held_batches
+
+    if args.queue is None or (args.give_up and args.name is None):
+        raise BadInput("say whose it is: QUEUE, and with --give-up NAME too")
+    queue = place.queue_dir(root, args.queue).name
+    if args.commit:
+        settled = held_batches.commit(queue, args.commit)
+    else:
+        settled = held_batches.give_up(queue, args.name, args.give_up)
+    for entry in settled:
+        print(entry.text)
     return OK
 
 
@@ -156,12 +193,20 @@ def vacuum(root: Root, args: argparse.Namespace) -> int:
 
 
 _LISTS = ("ls", "show", "schema", "held")
-_OPTIONS = {"show": _of_show, "restore": _of_restore, "vacuum": _of_vacuum}
+_OPTIONS = {
+    "held": _of_held,
+    "show": _of_show,
+    "restore": _of_restore,
+    "vacuum": _of_vacuum,
+}
 _VERBS = {
     "ls": (ls, "list tables, with their rows, bytes and last write"),
     "show": (show, "list the versions of a table, and the messages that made them"),
     "schema": (schema, "list the columns of a table"),
-    "held": (held, "list batches whose rows are decided and not in their tables"),
+    "held": (
+        held,
+        "list batches that are decided and not in their tables, commit or give up one",
+    ),
     "optimize": (optimize, "join the small files of a table"),
     "restore": (restore, "make a table what it was in a version"),
     "vacuum": (vacuum, "remove files that no version of the last days names"),

@@ -367,6 +367,23 @@ def _conf(value: object) -> dict[str, str]:
     return settings
 
 
+_RIGHT = re.compile(
+    rf"(?:\*|{names.QUEUE_NAME.pattern}) (?:reads|writes) (?:\*|[A-Za-z][A-Za-z0-9_]*)"
+)
+
+
+def _allowed(value: object) -> tuple[str, ...]:
+    """Return what jobs may fetch, and which queues may read or write tables."""
+    every = texts(value)
+    for entry in every:
+        if " " in entry.strip() and not _RIGHT.fullmatch(entry):
+            raise ValueError(
+                f"{entry!r:.80} is neither a place nor says which queue reads or writes a "
+                'table: "reports reads orders"'
+            )
+    return every
+
+
 _SPARK: _Checks = {
     "engine": one_of(("spark", "duckdb")),
     "memory": _memory,
@@ -376,7 +393,7 @@ _SPARK: _Checks = {
     "idle": seconds,
     "patience": seconds,
     "keep_sources": _long,
-    "allow": texts,
+    "allow": _allowed,
 }
 _PULL: _Checks = {
     "max": whole(1, LEASES),

@@ -34,6 +34,7 @@ from rq.spark import (
     jobs,
     kept_schemas,
     sending,
+    table_rights,
     writes,
 )
 from rq.spark.delta_days import Taken
@@ -86,7 +87,12 @@ class Desk:
         return where
 
     def table(self, name: str) -> str:
-        return str(writes.tables(self._batch.queue) / name)
+        queue = self._batch.queue
+        return str(table_rights.directory(queue, name, table_rights.WRITES))
+
+    def table_to_read(self, name: str) -> str:
+        queue = self._batch.queue
+        return str(table_rights.directory(queue, name, table_rights.READS))
 
     def close(self) -> None:
         if self._tables is not None:

@@ -16,27 +16,27 @@ final name is nothing before a commit has named it, and whole batches are seen o
 - The table may have changed between plan and commit. Columns that it has got are null in
   these rows. What else does not fit is held: the files stay, the table stays as it is, and
   the sentence says what to do.
+- A merge is by delta-rs, from files that get no name in the table (`delta_merge`).
 - delta-rs does not sync what it writes here: `commit` does, before the batch counts as done.
   A last commit that a power cut has torn is taken away, and what it said is committed again.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
-import re
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 from rq import back_off
 from rq.config import files
 from rq.errors import BadInput, Busy
-from rq.spark import delta_parts, delta_stats
+from rq.spark import delta_merge, delta_nulls, delta_parts, delta_stats
+from rq.spark.delta_goals import EVOLVE, MERGE, REPLACE, Goal, Plan
 from rq.spark.delta_types import BY
 from rq.spark.staging import Stage, Staged
 from rq.spark.targets import Target
@@ -48,9 +48,6 @@ if TYPE_CHECKING:
     from deltalake.transaction import AddAction
     from pyarrow.parquet import FileMetaData
 
-EVOLVE = {"add": True, "none": False}
-APPEND, REPLACE = "append", "replace_by"
-NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 LOG = "_delta_log"
 _TRIES = 30  # commits of others that may come between
 _AT_ONCE = 16  # footers
@@ -67,36 +64,6 @@ class Overtaken(BadInput):
     """A day that was planned on files which have left the table since."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Goal:
-    """What a job wants of a table."""
-
-    name: str
-    where: str  # its directory
-    by: tuple[str, ...] = ()
-    evolve: str = "add"
-    mode: str = APPEND
-
-
-class How(TypedDict, total=False):
-    """How rows go into a table."""
-
-    mode: str  # append, or replace_by
-    evolve: str  # add, or none
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What a batch adds to a table, beside the list of its files."""
-
-    name: str  # of the table
-    schema: str = ""  # of the rows, as Delta's JSON
-    stats: tuple[str, ...] = ()  # of each file, as Delta's JSON
-    evolve: str = "add"
-    mode: str = APPEND
-    removes: tuple[str, ...] | None = None  # the files of a day that is made again
-
-
 @dataclass(frozen=True, slots=True)
 class Decided:
     """A decision, as its commit tells it."""
@@ -104,27 +71,6 @@ class Decided:
     app_id: str
     time: float
     origin: Mapping[str, Json]  # the messages
-
-
-def demand(goal: Goal) -> None:
-    """Raise BadInput unless what is wanted of a table can be done here."""
-    if goal.evolve not in EVOLVE:
-        raise BadInput(
-            f"q.table: evolve={goal.evolve!r:.40} is neither 'add' nor 'none'"
-        )
-    if goal.mode not in (APPEND, REPLACE):
-        raise BadInput(
-            f"q.table: mode={goal.mode!r:.40} is neither 'append' nor 'replace_by'"
-        )
-    if goal.mode == REPLACE and not goal.by:
-        raise BadInput(
-            "q.table: replace_by replaces the files of the values of by: name columns, "
-            'as in by="day"'
-        )
-    if importlib.util.find_spec("deltalake") is None:
-        raise BadInput(
-            "q.table: deltalake is not installed: run `rq up --duckdb` or `rq up --spark`"
-        )
 
 
 def load(path: str) -> DeltaTable | None:
@@ -165,25 +111,78 @@ def _take_torn(log: Path) -> bool:
 # ---- what a batch adds
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Written:
+    """A file of a batch, as its footer tells of it."""
+
+    file: Staged
+    path: str
+    schema: str  # as Delta's JSON
+    figures: str
+    nulls: set[str]  # columns without a value in some row
+
+
 def plan(goal: Goal, place: Target, stage: Stage, staged: Sequence[Staged]) -> Plan:
     """Return what written files add to a table; BadInput says what of them does not fit
     the table, or one another."""
-    from deltalake import Schema
-
     if not staged:
         return Plan(goal.name)
-    paths = [f"{place.path}/{stage.inner}/{file.inner}" for file in staged]
+    if goal.mode == MERGE:
+        delta_merge.demand_small_batch(goal.name, sum(file.size for file in staged))
     with ThreadPoolExecutor(_AT_ONCE) as pool, place.translated():
-        footers = list(pool.map(lambda path: _footer(place, path), paths))
-    schemas = [Schema.from_arrow(_whole(arrow)).to_json() for _, arrow in footers]
-    for file, schema in zip(staged, schemas, strict=True):
-        _demand(_difference(schemas[0], schema), goal, file)
+        every = list(pool.map(lambda file: _written(place, stage, file), staged))
+    for each in every:
+        _demand(_difference(every[0].schema, each.schema), goal, each.file)
+    planned = Plan(
+        goal.name,
+        delta_nulls.requiring(every[0].schema, goal.not_null),
+        tuple(each.figures for each in every),
+        goal.evolve,
+        goal.mode,
+        nulls=tuple(sorted(set[str]().union(*(each.nulls for each in every)))),
+        key=goal.key,
+        order=goal.order,
+    )
     table = load(place.path)
     if table is not None:
-        why = _against(table, schemas[0], stage.by, goal.evolve)
-        _demand(why or lost(table.schema().to_json(), schemas[0]), goal, staged[0])
-    stats = tuple(delta_stats.of(meta, stage.by) for meta, _ in footers)
-    return Plan(goal.name, schemas[0], stats, goal.evolve, goal.mode)
+        _demand_table(table, goal, planned, place, every)
+    return planned
+
+
+def _written(place: Target, stage: Stage, file: Staged) -> _Written:
+    from deltalake import Schema
+
+    path = f"{place.path}/{stage.inner}/{file.inner}"
+    meta, arrow = _footer(place, path)
+    figures = delta_stats.of(meta, stage.by)
+    return _Written(
+        file=file,
+        path=path,
+        schema=Schema.from_arrow(_whole(arrow)).to_json(),
+        figures=figures,
+        nulls=delta_nulls.of_file(figures, file.folder),
+    )
+
+
+def _demand_table(
+    table: DeltaTable,
+    goal: Goal,
+    planned: Plan,
+    place: Target,
+    every: Sequence[_Written],
+) -> None:
+    """Raise BadInput unless a table takes what is planned: it names the first file that
+    does not fit."""
+    there = table.schema().to_json()
+    required = delta_nulls.required(there)
+    for each in every if required else ():
+        unsaid = delta_nulls.unsaid(each.figures, each.file.folder, required)
+        nulls = each.nulls | delta_nulls.read(each.path, place.system, unsaid)
+        _demand(delta_nulls.refused(required, nulls), goal, each.file)
+    why = _against(table, planned, goal.by) or lost(there, planned.schema)
+    _demand(why, goal, every[0].file)
+    if goal.mode == MERGE:
+        delta_merge.demand_small(goal.name, table)
 
 
 def _difference(first: str, schema: str) -> str:
@@ -270,14 +269,19 @@ def misfit(table: str, rows: str, evolve: bool) -> str:
     return ""
 
 
-def _against(table: DeltaTable, rows: str, by: Sequence[str], evolve: str) -> str:
+def _against(table: DeltaTable, plan: Plan, by: Sequence[str]) -> str:
     """Return why rows do not fit a table that may have changed since they were planned;
     in columns that it has got meanwhile they are null."""
     parted = table.metadata().partition_columns
     if list(by) != list(parted):
         there, here = ", ".join(parted) or "nothing", ", ".join(by) or "nothing"
         return f"the table is parted by {there}, these rows by {here}"
-    return misfit(table.schema().to_json(), rows, EVOLVE[evolve])
+    schema = table.schema().to_json()
+    required, have = delta_nulls.required(schema), columns(plan.schema)
+    nulls = {*plan.nulls, *(name for name in required if name not in have)}
+    return misfit(schema, plan.schema, EVOLVE[plan.evolve]) or delta_nulls.refused(
+        required, nulls
+    )
 
 
 # ---- the commit
@@ -296,9 +300,15 @@ def commit(
         if attempt:
             time.sleep(back_off.delay(attempt, 0.02, 1.0))
         if _committed(place, stage, named, plan, decided):
-            sync(Path(place.path), decided.time)
+            _sync(place, plan, decided)
             return
     raise Busy(f"{plan.name}: others wrote to the table {_TRIES} times meanwhile")
+
+
+def has(place: Target, app_id: str) -> bool:
+    """Whether a batch is in a table."""
+    table = load(place.path)
+    return table is not None and table.transaction_version(app_id) is not None
 
 
 def is_wanted(place: Target, stage: Stage, plan: Plan, decided: Decided) -> bool:
@@ -306,19 +316,25 @@ def is_wanted(place: Target, stage: Stage, plan: Plan, decided: Decided) -> bool
     if not plan.stats and not plan.removes:  # no rows
         return False
     table = load(place.path)
-    if table is not None:
-        if table.transaction_version(decided.app_id) is not None:
-            sync(Path(place.path), decided.time)
+    if table is not None and table.transaction_version(decided.app_id) is not None:
+        if not _is_torn(place, table, plan):
+            _sync(place, plan, decided)
             return False
+        table = load(place.path)
+    if table is not None:
         _demand_fit(table, stage, plan)
     if time.time() - decided.time > _OLDEST:
         _demand_no_day(plan)
-        raise Held(_held(plan.name, "it was decided more than 14 days ago"))
+        raise Held(
+            f"{plan.name}: the files of this batch are held: it was decided more than 14 "
+            "days ago, and is not committed any more; `rq spark table held` lists what is, "
+            "and gives it up"
+        )
     return True
 
 
 def _demand_fit(table: DeltaTable, stage: Stage, plan: Plan) -> None:
-    why = _against(table, plan.schema, stage.by, plan.evolve)
+    why = _against(table, plan, stage.by)
     if why:
         _demand_no_day(plan)
         raise Held(_held(plan.name, f"{why}, since another batch came first"))
@@ -333,7 +349,7 @@ def _demand_no_day(plan: Plan) -> None:
 def _held(name: str, why: str) -> str:
     return (
         f"{name}: the files of this batch are held: {why}; `rq spark table held` lists "
-        "what is; retry the message when the table fits"
+        "what is; retry the message when the table fits, or give the batch up there"
     )
 
 
@@ -354,11 +370,14 @@ def _committed(
     try:
         if table is None:
             _create(place, stage, named, plan, decided)
-            return True
+            return plan.mode != MERGE
         _demand_fit(table, stage, plan)
         if _widen(table, plan):
             return False
-        _append(table, stage, named, plan, decided)
+        if plan.mode == MERGE:
+            delta_merge.merge(table, place, list(named), plan, _properties(decided))
+        else:
+            _append(table, stage, named, plan, decided)
     except CommitFailedError:
         return False
     except DeltaError as error:
@@ -375,12 +394,18 @@ def _create(
     plan: Plan,
     decided: Decided,
 ) -> None:
-    from deltalake import Schema
+    from deltalake import DeltaTable, Schema
     from deltalake.transaction import create_table_with_add_actions
 
+    schema = Schema.from_json(plan.schema)
+    if plan.mode == MERGE:  # into a table without rows
+        DeltaTable.create(
+            place.path, schema, mode="error", configuration=_CONFIGURATION
+        )
+        return
     create_table_with_add_actions(
         place.path,
-        Schema.from_json(plan.schema),
+        schema,
         _added(named, plan, decided),
         mode="error",
         partition_by=list(stage.by),
@@ -394,7 +419,9 @@ def _widen(table: DeltaTable, plan: Plan) -> bool:
     from deltalake import CommitProperties, Schema
 
     there = columns(table.schema().to_json())
-    lacking = [f for f in Schema.from_json(plan.schema).fields if f.name not in there]
+    # Rows that are there have no value in them.
+    schema = Schema.from_json(delta_nulls.requiring(plan.schema, ()))
+    lacking = [field for field in schema.fields if field.name not in there]
     if lacking:
         once = CommitProperties(max_commit_retries=0)
         table.alter.add_columns(lacking, commit_properties=once)
@@ -461,12 +488,34 @@ def _properties(decided: Decided, parts: Collection[str] = ()) -> CommitProperti
     from deltalake import CommitProperties, Transaction
 
     replaced = delta_parts.notes(parts, decided.time)
+    # With the time of the commit it expires after 30 days; what asks for it, a decision,
+    # is committed for 14.
+    batch = Transaction(decided.app_id, 1, int(time.time() * 1000))
     about = {f"rq_{name}": value for name, value in decided.origin.items()}
     return CommitProperties(
         custom_metadata=about,
         max_commit_retries=0,
-        app_transactions=[Transaction(decided.app_id, 1), *replaced],
+        app_transactions=[batch, *replaced],
     )
+
+
+def _sync(place: Target, plan: Plan, decided: Decided) -> None:
+    """Let what a batch has brought into a table outlast a power cut."""
+    table = load(place.path)
+    if plan.mode == MERGE and table is not None:
+        delta_merge.sync(table, place, decided.time - _SLACK)
+    sync(Path(place.path), decided.time)
+
+
+def _is_torn(place: Target, table: DeltaTable, plan: Plan) -> bool:
+    """Whether a power cut has torn files that delta-rs wrote, which it does not sync; then
+    their commit, the last one, is taken away."""
+    if plan.mode != MERGE or delta_merge.is_whole(table, place):
+        return False
+    log = Path(place.path, LOG)
+    (log / f"{table.version():020}.json").unlink(missing_ok=True)
+    files.sync(log)
+    return True
 
 
 def sync(path: Path, since: float) -> None:

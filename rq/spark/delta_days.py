@@ -23,7 +23,8 @@ from urllib.parse import unquote
 from rq import days
 from rq.errors import BadInput
 from rq.spark import delta, delta_parts, targets
-from rq.spark.delta import LOG, REPLACE, Plan
+from rq.spark.delta import LOG
+from rq.spark.delta_goals import APPEND, REPLACE, Plan
 from rq.spark.staging import Stage, Staged
 from rq.spark.writes import Table
 
@@ -193,8 +194,9 @@ def merged(written: Sequence[Table], old: Taken | None, day: str, key: str) -> T
         first.plan,
         stats=tuple(stats for _, stats in every),
         schema=first.plan.schema or (old.schema if old else ""),
-        mode=delta.APPEND,
+        mode=APPEND,
         removes=removes,
+        nulls=tuple(sorted({n for t in written if t.plan for n in t.plan.nulls})),
     )
     return Table(first.stage, [file for file, _ in every], plan)
 

@@ -27,7 +27,8 @@ def notes(parts: Collection[str], decided: float) -> list[Transaction]:
     """Return what a commit says of the directories that it replaces; epoch seconds."""
     from deltalake import Transaction
 
-    return [Transaction(_PART + part, _moment(decided)) for part in sorted(parts)]
+    now, version = _moment(time.time()), _moment(decided)
+    return [Transaction(_PART + part, version, now) for part in sorted(parts)]
 
 
 def superseded(table: DeltaTable, parts: Collection[str], decided: float) -> set[str]:

@@ -43,6 +43,7 @@ from rq.spark.staging import Stage, Staged
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
 
 _ROWS = 100_000  # of a batch that comes out of DuckDB to be parsed
@@ -53,6 +54,7 @@ _Way = Callable[[File], "Iterator[pa.RecordBatch]"]
 Step = Callable[["pa.RecordBatch"], "pa.RecordBatch"]
 Source = Callable[[Step], "Iterator[pa.RecordBatch]"]
 _AHEAD = 2  # batches of each thread that wait to be taken
+_PLACE = "_rq_place"  # a column: how many rows of the key come after this one
 _LOOK = 0.2  # seconds between looks whether anybody still takes them
 # What is escaped, and a set of characters, begin no group.
 _GROUPS = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\((?!\?)", re.DOTALL)
@@ -149,10 +151,32 @@ class DuckTables:
     def close(self) -> None:
         duck.close(self.session)
 
+    def schema(self, table: DataFrame) -> pa.Schema:
+        return table.relation.limit(0).to_arrow_table().schema
+
+    def counted(self, table: DataFrame, key: Sequence[str], name: str) -> DataFrame:
+        of_key = f"count(*) OVER (PARTITION BY {', '.join(map(_quoted, key))})"
+        return self._frame(table.relation.project(f"*, {of_key} AS {_quoted(name)}"))
+
+    def of_lake(self, lake: DeltaTable) -> DataFrame:
+        name = self._name()
+        self.session.conn.register(name, lake.to_pyarrow_dataset())
+        return self._frame(self.session.conn.table(name))
+
+    def last(self, table: DataFrame, key: Sequence[str], order: str) -> DataFrame:
+        keys = list(map(_quoted, key))
+        place = (
+            f"rank() OVER (PARTITION BY {', '.join(keys)} "
+            f"ORDER BY {_quoted(order)} DESC NULLS LAST)"
+        )
+        is_last = " OR ".join([f"{_PLACE} = 1", *(f"{name} IS NULL" for name in keys)])
+        placed = table.relation.project(f"*, {place} AS {_PLACE}").filter(is_last)
+        return self._frame(placed.project(f"* EXCLUDE ({_PLACE})"))
+
     def write(self, table: DataFrame, stage: Stage, listed: Path) -> list[Staged]:
         relation = table.relation
         if stage.by:
-            relation = relation.order(", ".join(f'"{name}"' for name in stage.by))
+            relation = relation.order(", ".join(map(_quoted, stage.by)))
         return staging.write(relation.to_arrow_reader(_ROWS), stage, "0")
 
     def cause(self, error: Exception) -> Exception:
@@ -225,6 +249,10 @@ class DuckTables:
 
     def _name(self) -> str:
         return f"_rq_{next(self._numbers)}"
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _same(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -9,7 +9,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Protocol, TypedDict
 
 from rq.errors import BadInput
-from rq.spark import schemas
+from rq.spark import rules, schemas
 from rq.spark.functions import F
 from rq.words import visible
 
@@ -230,12 +230,7 @@ def check(
 ) -> str:
     """Return what holds of a table, in words; BadInput says what does not, or that a
     column is missing. One pass over the table, and one more for `unique`."""
-    strange = {*not_null, *unique} - {*rows.columns}
-    if strange:
-        raise BadInput(
-            f"q.expect: there is no column {min(strange)!r:.60}; there are "
-            f"{visible.line(', '.join(rows.columns))}"
-        )
+    rules.demand_columns("q.expect", [*not_null, *unique], rows)
     totals = _totals(rows, not_null)
     total = int(totals[LINES])
     if total < least:
@@ -253,7 +248,7 @@ def check(
 
 def _totals(rows: DataFrame, not_null: Sequence[str]) -> Row:
     nulls = (
-        F.count(F.when(F.col(f"`{name}`").isNull(), 1)).alias(f"null {name}")
+        F.count(F.when(rules.not_null(name).is_broken(), 1)).alias(f"null {name}")
         for name in not_null
     )
     counted = F.count(F.lit(1)).alias(LINES)

@@ -24,6 +24,7 @@ from rq.spark import (
     given,
     kept_schemas,
     sending,
+    table_rights,
     writes,
 )
 from rq.spark.driver import Driver
@@ -144,7 +145,12 @@ class Pipe:
         return where
 
     def table(self, name: str) -> str:
-        return str(writes.tables(self.batch.queue) / name)
+        queue = self.batch.queue
+        return str(table_rights.directory(queue, name, table_rights.WRITES))
+
+    def table_to_read(self, name: str) -> str:
+        queue = self.batch.queue
+        return str(table_rights.directory(queue, name, table_rights.READS))
 
     def failed(self, q: Work) -> None:
         # What it has read helps the person who looks why; Java may be gone.

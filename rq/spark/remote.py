@@ -78,7 +78,8 @@ def texts(env: Mapping[str, str]) -> list[str]:
         raise BadConfig(f"{VARIABLE} is not JSON: {error}") from None
     if not isinstance(given, list):
         raise BadConfig(f'{VARIABLE} is not a list: ["HOST", "s3://BUCKET/"]')
-    return [str(text) for text in given]
+    # What has a blank is about tables (`table_rights`).
+    return [str(text) for text in given if " " not in str(text).strip()]
 
 
 def allow(given: Sequence[str]) -> Allow:

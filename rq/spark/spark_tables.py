@@ -24,6 +24,7 @@ from rq.spark import (
     compression,
     expectations,
     functions,
+    lake_source,
     layouts,
     leftovers,
     parsing,
@@ -41,6 +42,7 @@ from rq.spark.staging import Stage, Staged
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from deltalake import DeltaTable
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
     from pyspark.sql.types import StructType
 
@@ -50,6 +52,7 @@ SCHEMA = "msg_id string, src string, file string, lineno long, line string"
 _BAD_FILES = "msg_id string, why string, passing boolean"
 
 Way = Callable[[File, Allow], "Iterator[pa.RecordBatch]"]
+_PLACE = "_rq_place"  # a column: how many rows of the key come after this one
 _ROWS, _BAD = "rows", "bad"  # what is wanted of files
 PART = 64 * 1024 * 1024  # bytes, about
 _BLOCK = 1024 * 1024
@@ -82,6 +85,32 @@ class SparkTables:
         self, lines: DataFrame, form: str, most_rejects: float | None
     ) -> tuple[DataFrame, Parsed]:
         return parsing.split(lines, form, most_rejects)
+
+    def schema(self, table: DataFrame) -> pa.Schema:
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        return to_arrow_schema(table.schema)
+
+    def counted(self, table: DataFrame, key: Sequence[str], name: str) -> DataFrame:
+        from pyspark.sql import Window, functions
+
+        of_key = Window.partitionBy(*(f"`{column}`" for column in key))
+        count = functions.count(functions.lit(1)).over(of_key)
+        return table.withColumn(name, count)
+
+    def of_lake(self, lake: DeltaTable) -> DataFrame:
+        return lake_source.rows(self.session, lake)
+
+    def last(self, table: DataFrame, key: Sequence[str], order: str) -> DataFrame:
+        from pyspark.sql import Window, functions
+
+        keys = [functions.col(f"`{column}`") for column in key]
+        newest = functions.col(f"`{order}`").desc_nulls_last()
+        place = functions.rank().over(Window.partitionBy(*keys).orderBy(newest))
+        is_last = functions.col(_PLACE) == 1
+        for column in keys:
+            is_last |= column.isNull()
+        return table.withColumn(_PLACE, place).where(is_last).drop(_PLACE)
 
     def write(self, table: DataFrame, stage: Stage, listed: Path) -> list[Staged]:
         return write(self.session, table, stage, listed)

@@ -10,14 +10,14 @@ import contextlib
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote
 
 from rq.config import files
 from rq.errors import BadInput
-from rq.spark import delta_types, targets
+from rq.spark import delta_types, rejected, targets
 from rq.spark.targets import OURS, Target
 from rq.words import visible
 
@@ -30,6 +30,7 @@ NULL = "__HIVE_DEFAULT_PARTITION__"  # in the name of a directory: no value, or 
 _MOST_FILES = 10_000  # of a task
 _LARGEST = 256 * 1024 * 1024  # bytes of a file, about; a store copies 5 GB at once
 _ROWS, _GROUP = 128 * 1024, 32 * 1024 * 1024  # rows and bytes of a row group, about
+_SAMPLED = 10_000  # rejected rows among which those are that a sentence names
 _LONGEST = 200  # bytes of the name of a directory
 _COLUMN = re.compile(r"[A-Za-z]\w{0,99}", re.ASCII)
 # What Spark writes as %XX, and all readers read so.
@@ -44,11 +45,17 @@ class Stage:
     key: str
     by: tuple[str, ...] = ()
     is_delta: bool = False  # of a table of Delta, which has types of its own
+    contract: str = ""  # what rows keep, if they have marks (`rejected`)
 
     @property
     def inner(self) -> str:
         """Its directory in the target."""
         return f"{OURS}/{self.key}"
+
+    @property
+    def aside(self) -> Stage:
+        """That of the rows that break the contract."""
+        return Stage(self.where + rejected.SUFFIX, self.key, is_delta=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +66,7 @@ class Staged:
     name: str
     rows: int
     size: int
+    is_rejected: bool = False  # of the table beside that of its stage
 
     @property
     def inner(self) -> str:
@@ -90,9 +98,36 @@ def check_columns(
 def write(batches: Iterable[pa.RecordBatch], stage: Stage, part: str) -> list[Staged]:
     """Write batches, sorted by the columns that part them, into files whose names begin
     with `part`; return these. BadInput, Unreachable."""
-    target = targets.target(stage.where)
     if stage.is_delta:
         batches = delta_types.shape(batches, stage.by)
+    if stage.contract:
+        return _write_sifted(batches, stage, part)
+    return _write(batches, stage, part)
+
+
+def _write_sifted(
+    batches: Iterable[pa.RecordBatch], stage: Stage, part: str
+) -> list[Staged]:
+    """Write the rows that break a rule beside the others."""
+    sieve = rejected.Sieve(stage.contract)
+    target = targets.target(stage.aside.where)
+    with contextlib.closing(_Files(target, stage.aside, part)) as aside:
+
+        def kept() -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                broken = sieve.broken(batch)
+                if broken is not None:
+                    with target.translated():
+                        aside.add("", broken)
+                yield sieve.kept(batch)
+
+        staged = _write(kept(), stage, part)
+        with target.translated():
+            return [*staged, *(replace(f, is_rejected=True) for f in aside.end())]
+
+
+def _write(batches: Iterable[pa.RecordBatch], stage: Stage, part: str) -> list[Staged]:
+    target = targets.target(stage.where)
     with contextlib.closing(_Files(target, stage, part)) as part_files:
         for batch in batches:
             with target.translated():
@@ -100,6 +135,19 @@ def write(batches: Iterable[pa.RecordBatch], stage: Stage, part: str) -> list[St
                     part_files.add(folder, rows)
         with target.translated():
             return part_files.end()
+
+
+def samples(stage: Stage, file: Staged, most: int = 3) -> str:
+    """Return what some rejected rows of a file break, and which file it is."""
+    from pyarrow import parquet
+
+    place = targets.target(stage.where)
+    path = f"{place.path}/{stage.inner}/{file.inner}"
+    with place.translated():
+        columns = ["column", "rule", "value"]
+        rows = parquet.read_table(path, columns=columns, filesystem=place.system)
+    entries = rows.slice(0, _SAMPLED).to_pylist()
+    return f"{rejected.samples(entries, most)} (first in {file.inner})"
 
 
 # ---- files

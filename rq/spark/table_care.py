@@ -70,7 +70,7 @@ def vacuum(root: Root, table: Name, keep: float, dry: bool) -> list[str]:
         )
     late = [h for h in table_list.held(root) if h["time"] < time.time() - keep]
     for entry in late:
-        if entry["queue"] == table.queue:
+        if entry["queue"] == table.queue or table.text in entry["tables"]:
             raise Refused(
                 f"{table.text}: a batch that was decided before is not in its tables: "
                 "see `rq spark table held`"

@@ -124,6 +124,7 @@ def held(root: Root) -> Iterator[Held]:
         yield {
             "queue": own.parent.name,
             "key": own.name,
+            "tables": [t["plan"]["name"] for t in decided["tables"] if t.get("plan")],
             "time": decided["time"],
             "messages": list(decided.get("messages", ())),
             "why": _why(own),

@@ -14,6 +14,8 @@ from rq.spark.progress import Watched
 from rq.spark.staging import Stage, Staged
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+    from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
 
 
@@ -47,6 +49,19 @@ class Tables(Protocol):
         self, lines: DataFrame, form: str, most_rejects: float | None
     ) -> tuple[DataFrame, Parsed]:
         """Return lines as columns, and those that `form` does not fit; BadInput."""
+
+    def schema(self, table: DataFrame) -> pa.Schema:
+        """Return the columns of a table."""
+
+    def counted(self, table: DataFrame, key: Sequence[str], name: str) -> DataFrame:
+        """Return a table with one more column: how many rows have the key of this one."""
+
+    def of_lake(self, lake: DeltaTable) -> DataFrame:
+        """Return the rows of a Delta table, as it was when it was loaded."""
+
+    def last(self, table: DataFrame, key: Sequence[str], order: str) -> DataFrame:
+        """Return the rows that are the last ones of their key, by a column, and those
+        without a key; several if they are alike in it."""
 
     def write(self, table: DataFrame, stage: Stage, listed: Path) -> list[Staged]:
         """Write a table as files that no reader sees yet; `listed`: a file to note them in.

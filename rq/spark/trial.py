@@ -12,7 +12,7 @@ from pathlib import Path
 from rq.config import files
 from rq.errors import BadInput, RQError
 from rq.scripts.pipe import Verb
-from rq.spark import given, job_file, jobs, sending, targets
+from rq.spark import given, job_file, jobs, sending, table_rights, targets, writes
 from rq.spark.driver import Driver
 from rq.spark.given import Batch
 from rq.spark.job_file import Job
@@ -54,6 +54,11 @@ class Console:
 
     def table(self, name: str) -> str:
         return str(Path.cwd() / WRITTEN / TABLES / name)
+
+    def table_to_read(self, name: str) -> str:
+        """Return that of the queue: a person tries the job, with his own rights."""
+        owner, plain = table_rights.named(name)
+        return str(writes.tables(owner) / plain) if owner else self.table(plain)
 
     def _leave(self, why: str) -> None:
         self._tell(f"resend 60-{why}")

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
-import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import reduce
 from pathlib import Path
@@ -19,23 +17,29 @@ from rq.message.table import PARAMS
 from rq.scripts.pipe import Verb
 from rq.spark import (
     attachments,
+    contracts,
     delta,
+    delta_goals,
     expectations,
     layouts,
+    rejected,
     remote,
     results,
     staging,
+    table_rights,
     targets,
 )
-from rq.spark.attachments import Bad, File
-from rq.spark.expectations import REPLACED, Counts, Most, Parsed, Read, count_of
+from rq.spark.attachments import Bad
+from rq.spark.contracts import Contract, Stated
+from rq.spark.delta_goals import How
+from rq.spark.expectations import Counts, Most, Parsed, Read
+from rq.spark.figures import Figures
 from rq.spark.given import Batch, Given
 from rq.spark.kept_schemas import KeptSchemas
 from rq.spark.layouts import LINES, HowCsv, Layout
-from rq.spark.remote import ADDRESSES
 from rq.spark.sending import Letter
 from rq.spark.tables import Tables
-from rq.spark.writes import Writes
+from rq.spark.writes import Table, Writes
 from rq.words import visible
 from rq.words.nesting import Json
 
@@ -46,7 +50,6 @@ if TYPE_CHECKING:
 RESULTS = "results"  # directory of attachments, in the working directory
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _FIELDS = frozenset({*PARAMS, "src", "due", "max_count", "post_run_webhook"})
-_NAMED_OUTPUTS = 20  # outputs that are named
 
 
 class Outlet(Protocol):
@@ -69,7 +72,10 @@ class Outlet(Protocol):
         """Return where a table is written that is meant for a place."""
 
     def table(self, name: str) -> str:
-        """Return the directory of a Delta table."""
+        """Return the directory of a Delta table that is written: NAME, or QUEUE/NAME."""
+
+    def table_to_read(self, name: str) -> str:
+        """Return that of one that is read."""
 
 
 class Work:
@@ -89,6 +95,7 @@ class Work:
         self.writes = Writes(batch.queue, batch.batch_id)
         self._schemas: KeptSchemas | None = None
         self.checked: list[str] = []  # what was expected, and holds
+        self._contracts: dict[str, Contract] = {}  # by table
         # Messages that name where a table goes, or bring nothing to be read, if that has
         # ended the job's function.
         self.strays: list[Bad] = []
@@ -317,29 +324,78 @@ class Work:
             )
         self._figures.output(where.partition("?")[0], written.rows)
 
+    def table_of(self, name: str) -> DataFrame:
+        """Return the rows of a Delta table as it is now: NAME of this queue, or QUEUE/NAME of
+        another one whose setting `allow` lets this one read it."""
+        name = table_rights.short(self.queue, name, "q.table_of")
+        lake = delta.load(self._outlet.table_to_read(name))
+        if lake is None:
+            raise BadInput(f"q.table_of: there is no table {name}")
+        return self.tables.of_lake(lake)
+
+    def contract(
+        self,
+        name: str,
+        columns: Mapping[str, str | Stated],
+        unique: Sequence[str] | str = (),
+        most_rejects: float | None = None,
+    ) -> None:
+        """State what each row keeps that this batch writes to the Delta table NAME: of each
+        column `"TYPE not null"`, or a dict of `type`, `not_null`, `least`, `most` and
+        `one_of`; `unique`: the columns of which no two rows have the same values.
+
+        Rows that break it go into the table NAME__rejected. If all of them do, or more than
+        a share of `most_rejects` (0: one is enough), the job has failed.
+        """
+        if most_rejects is not None:
+            _demand_share("q.contract: most_rejects", most_rejects)
+        name = table_rights.short(self.queue, name, "q.contract")
+        keys = _columns(unique)
+        self._contracts[name] = contracts.stated(name, columns, keys, most_rejects)
+
     def table(
         self,
         table: DataFrame,
         name: str,
         by: Sequence[str] | str = (),
-        **how: Unpack[delta.How],
+        **how: Unpack[How],
     ) -> None:
-        """Add the rows of a DataFrame to the Delta table NAME of this queue, once, when
-        the job has succeeded. `by`: the columns that part it; `mode`: `append`, or
-        `replace_by`, so that they replace all rows with the same values of `by`;
+        """Add the rows of a DataFrame to the Delta table NAME of this queue, or
+        QUEUE/NAME of another one whose setting `allow` lets this one write it, once, when
+        the job has succeeded. `by`: the columns that part it; `mode`: `append`;
+        `replace_by`, so that they replace all rows with the same values of `by`; or
+        `merge`, so that each changes the row with its `key`, if there is one, and of
+        several the last one by the column `order` does;
         `evolve`: whether columns that it does not have are added (`add`) or refused
         (`none`)."""
         columns = tuple(_columns(by))
-        place = self._outlet.table(_table_name(name))
-        goal = delta.Goal(name=name, where=place, by=columns, **how)
-        delta.demand(goal)
+        name = table_rights.short(self.queue, name)
+        place = self._outlet.table(name)
+        goal = delta_goals.goal(name, place, columns, how)
         staging.check_columns(columns, table.columns, "q.table")
         tables, listed = self.tables, self.writes.listed
+        contract = self._contracts.get(name)
+        applied = contracts.apply(contract, goal, table, tables, self.batch_id)
+        table, goal = applied.rows, applied.goal
         with self._lines_first():
-            written = self.writes.add_to(
+            written, aside = self.writes.add_to(
                 goal, lambda stage: tables.write(table, stage, listed)
             )
         self._figures.output(name, written.rows)
+        if contract is not None:
+            self._keep(contract, written, aside)
+
+    def _keep(self, contract: Contract, written: Table, aside: Table | None) -> None:
+        """Count the rows that break a contract; BadInput if they are too many."""
+        rows = 0 if aside is None else aside.rows
+        self._figures.rejected(rows)
+        if aside is None:
+            return
+        self._figures.output(contract.name + rejected.SUFFIX, rows)
+        if why := contract.check(written.rows + rows, rows):
+            self._check_lines()
+            first = staging.samples(aside.stage, aside.files[0])
+            raise BadInput(f"q.contract: {why}: {first}")
 
     def _raise_first(self) -> None:
         for stray in self.strays:
@@ -388,6 +444,9 @@ class Work:
         """Raise BadInput if too many lines did not fit, or something was attached to
         nothing."""
         self._check_lines()
+        written = {t.plan.name for t in self.writes.tables if t.plan is not None}
+        for name in self._contracts.keys() - written:
+            raise BadInput(f"q.contract: {name}: no q.table of that name follows")
         if self._files:
             names = ", ".join(path.name for path in self._files)
             raise BadInput(f"{names}: attached, but no q.send follows")
@@ -416,15 +475,6 @@ def _demand_share(name: str, share: object) -> None:
         raise BadInput(f"{name}={share!r:.40} is not 0 to 1")
 
 
-def _table_name(name: object) -> str:
-    if not isinstance(name, str) or not delta.NAME.fullmatch(name):
-        raise BadInput(
-            f"q.table: {name!r:.80} is no name of a table: a letter, then letters, digits "
-            "and _, 64 at most"
-        )
-    return name
-
-
 def _columns(given: Sequence[str]) -> Sequence[str]:
     """Return the names of columns; a text is the name of one, not one for each letter."""
     return [given] if isinstance(given, str) else given
@@ -436,71 +486,3 @@ def seconds(delay: str | float) -> int:
     if parts is None:
         raise BadInput(f"{delay!r} is not a delay: say 30, 30s, 5m, 2h or 1d")
     return round(float(parts[1]) * _SECONDS[parts[2]])
-
-
-# ---- what a batch has read and made, in figures
-#
-# They are the `result` of each of its messages; the history has columns for them.
-
-
-class Figures:
-    """The figures of one call of a job's function."""
-
-    def __init__(self) -> None:
-        self._files = self._bytes = 0
-        self._lines: list[Counts] = []
-        self._outputs: dict[str, int | None] = {}
-        self.rescued: int | None = None  # None: only lines were read
-        self._began: float | None = None  # a monotonic time
-
-    def began(self, engine: str) -> None:
-        """An engine, `spark` or `duckdb`, is at work from now on."""
-        if self._began is None:
-            self._engine, self._began = engine, time.monotonic()
-
-    def read(self, every: Iterable[File], lines: Counts) -> None:
-        """Count files, and their lines, once something has read them."""
-        for file in every:
-            self._files += 1
-            self._bytes += 0 if file.where.startswith(ADDRESSES) else file.size
-        self._lines.append(lines)
-
-    def check_replaced(self, most: float) -> None:
-        """Raise BadInput if more than a share of the lines had bytes that are no text."""
-        expectations.check_replaced(self._lines, most)
-
-    def output(self, name: str, rows: int | None) -> None:
-        """Count an output; `rows` of a table, which add up, None of anything else."""
-        more = None if rows is None else (self._outputs.get(name) or 0) + rows
-        self._outputs[name] = more
-
-    def text(self, messages: int, parsed: Sequence[Parsed], sent: Sequence[str]) -> str:
-        """Return all of it as one line of JSON; `sent` are the messages that were sent."""
-        rejected = sum(entry.counts()[1] for entry in parsed)
-        tables = [rows for rows in self._outputs.values() if rows is not None]
-        figures: dict[str, Json] = {"messages": messages, **self._of_lines()}
-        if self.rescued is not None:
-            figures["rescued"] = self.rescued
-        if parsed:
-            figures["rejected"] = rejected
-        if usual := [entry for entry in parsed if entry.has_malformed]:
-            figures["malformed"] = sum(entry.malformed() for entry in usual)
-        if tables:
-            figures["rows_out"] = sum(tables)
-        if self._outputs:
-            figures["outputs"] = dict(list(self._outputs.items())[:_NAMED_OUTPUTS])
-        if sent:
-            figures["sent"] = list(sent[:_NAMED_OUTPUTS])
-        if self._began is not None:
-            figures[f"{self._engine}_us"] = int((time.monotonic() - self._began) * 1e6)
-        return json.dumps(figures, ensure_ascii=False)
-
-    def _of_lines(self) -> dict[str, Json]:
-        """Return what was read; nothing without `q.lines()` and its kin."""
-        if not self._lines:
-            return {}
-        rows_in = sum(count_of(counted) for counted in self._lines)
-        replaced = sum(count_of(counted, REPLACED) for counted in self._lines)
-        figures: dict[str, Json] = {"files": self._files, "bytes": self._bytes}
-        figures["rows_in"] = rows_in
-        return {**figures, "replaced": replaced} if replaced else figures

@@ -30,8 +30,9 @@ from rq.config import files
 from rq.days import Days
 from rq.errors import BadInput, RQError
 from rq.proc import locks
-from rq.spark import day_files, delta, targets
-from rq.spark.delta import Goal, Held, Overtaken, Plan
+from rq.spark import day_files, delta, rejected, targets
+from rq.spark.delta import Held, Overtaken
+from rq.spark.delta_goals import MERGE, Goal, Plan
 from rq.spark.staging import Stage, Staged
 from rq.spark.targets import OURS, Target
 from rq.words.nesting import Json
@@ -40,11 +41,13 @@ from rq.words.states import State
 REMEMBERED = 7 * 86400.0  # seconds, at least
 # Where a message is that may run again. It may move while it is looked for.
 _MAY_RUN = (State.QUE, State.RUN, State.ERR, State.DISMISSED, State.QUE, State.RUN)
-_LOCK, _PLACES, _LIST, _DONE = "lock", "places.json", "list.json", "done"
+LOCK, _PLACES, _LIST, _DONE = "lock", "places.json", "list.json", "done"
 HELD = "held.json"  # why a decision is not done
+GIVEN_UP = "given-up.json"  # tables of it that a person does not want any more
 TABLES = "tables"  # directory of Delta tables
 _AT_ONCE = 16  # requests to a store
 
+_LISTS = ("stats", "nulls", "key")  # of a plan, which JSON keeps as lists
 Write = Callable[[Stage], list[Staged]]
 
 
@@ -55,6 +58,7 @@ class Table:
     stage: Stage
     files: list[Staged] = field(default_factory=list)
     plan: Plan | None = None  # of a table of Delta
+    is_given_up: bool = False  # by a person: it is not written
 
     @property
     def rows(self) -> int:
@@ -69,7 +73,8 @@ class Table:
 
     @property
     def text(self) -> str:
-        return f"{self.rows:,} rows to {self.place}"
+        end = ", which were given up" if self.is_given_up else ""
+        return f"{self.rows:,} rows to {self.place}{end}"
 
 
 # The list of what is decided.
@@ -118,17 +123,33 @@ class Writes:
         stage = Stage(where, self._next_key(), tuple(by))
         return self._added(Table(stage, self._staged(stage, write)))
 
-    def add_to(self, goal: Goal, write: Write) -> Table:
-        """Let `write` put files of a table of Delta; BadInput if they do not fit it."""
+    def add_to(self, goal: Goal, write: Write) -> tuple[Table, Table | None]:
+        """Let `write` put files of a table of Delta, and of the one beside it those of rows
+        that break its contract; BadInput if they do not fit it."""
         mine = self.tables[self._of_before :]
         if any(t.plan is not None and t.plan.name == goal.name for t in mine):
             raise BadInput(
                 f"q.table: {goal.name} is written twice by this batch: unite the rows"
             )
-        place = targets.target(goal.where)
-        place.demand()
-        stage = Stage(goal.where, self._next_key(), goal.by, is_delta=True)
+        targets.target(goal.where).demand()
+        key = self._next_key()
+        stage = Stage(goal.where, key, goal.by, is_delta=True, contract=goal.contract)
+        if goal.contract:
+            self._stages.append(stage.aside)
         staged = self._staged(stage, write)
+        kept = [file for file in staged if not file.is_rejected]
+        aside = [file for file in staged if file.is_rejected]
+        return self._planned(goal, stage, kept), self._aside(goal, stage.aside, aside)
+
+    def _aside(self, goal: Goal, stage: Stage, staged: list[Staged]) -> Table | None:
+        """Add the rows that break the contract to the table beside that of the goal."""
+        if not staged:
+            return None
+        beside = Goal(name=goal.name + rejected.SUFFIX, where=stage.where)
+        return self._planned(beside, stage, staged)
+
+    def _planned(self, goal: Goal, stage: Stage, staged: list[Staged]) -> Table:
+        place = targets.target(goal.where)
         return self._added(Table(stage, staged, delta.plan(goal, place, stage, staged)))
 
     def next_call(self) -> None:
@@ -225,7 +246,7 @@ def finish(queue: str, key: str) -> list[Table] | None:
     # That start may live and decide yet; and messages of one batch may have gone into
     # several: one of these at a time.
     try:
-        lock = locks.lock_waiting(own / _LOCK)
+        lock = locks.lock_waiting(own / LOCK)
     except FileNotFoundError:
         return None
     try:
@@ -245,7 +266,12 @@ def carry_out(queue: str) -> None:
 
 def is_held(queue: str, key: str) -> bool:
     """Whether the start that has this key lives."""
-    return locks.is_locked(above(queue) / key / _LOCK)
+    return locks.is_locked(above(queue) / key / LOCK)
+
+
+def is_held_open(own: Path) -> bool:
+    """Whether something is decided, and not done."""
+    return _has(own, _LIST) and not _has(own, _DONE)
 
 
 def is_decided(queue: str, key: str) -> bool:
@@ -259,11 +285,11 @@ def is_decided(queue: str, key: str) -> bool:
 def _enter(own: Path) -> int:
     """Make and lock the directory of a key; remove those of starts that were killed."""
     files.make_dir(own.parent)
-    turn = locks.lock_waiting(own.parent / _LOCK)
+    turn = locks.lock_waiting(own.parent / LOCK)
     try:
         left = list(_left(own.parent))
         files.make_dir(own)
-        lock = locks.lock_waiting(own / _LOCK)
+        lock = locks.lock_waiting(own / LOCK)
     finally:
         os.close(turn)
     for path, held in left:
@@ -281,7 +307,7 @@ def _left(place: Path) -> Iterator[tuple[Path, int]]:
         if not path.is_dir() or not _is_over(path):
             continue
         try:
-            held = locks.lock(path / _LOCK)
+            held = locks.lock(path / LOCK)
         except FileNotFoundError:  # another start has just removed it
             continue
         if held is None:
@@ -346,14 +372,17 @@ def _placed(own: Path) -> list[Stage]:
 def _publish(own: Path) -> list[Table]:
     """Do what a list has decided, or what of it is not done; return its tables."""
     decided = cast("_Decision", json.loads((own / _LIST).read_bytes()))
-    tables = [_table(entry) for entry in decided["tables"]]
+    entries = decided_tables(own)
+    tables = [table for table, _ in entries]
     if _has(own, _DONE):
         return tables
     queue = own.parent.name
     day_files.take_away(queue, decided)
     seen = list[tuple[int, Table]]()
-    for number, table in enumerate(tables):
-        name = decided["name"] + (f"-{number}" if number else "")
+    for number, (table, name) in enumerate(entries):
+        if table.is_given_up:
+            continue
+        _finish_earlier(own, table, decided["time"])
         place = targets.target(table.stage.where)
         with contextlib.suppress(Overtaken), place.translated(), _noted(own):
             _let_be_seen(place, table, name, decided)
@@ -363,7 +392,45 @@ def _publish(own: Path) -> list[Table]:
     files.write_state(own / _DONE, {"time": time.time()})
     with contextlib.suppress(OSError):  # what no reader sees
         _discard([table.stage for table in tables])
-    return [table for _, table in seen]
+    left = {number for number, _ in seen}
+    return [t for n, t in enumerate(tables) if n in left or t.is_given_up]
+
+
+def _finish_earlier(own: Path, table: Table, before: float) -> None:
+    """Finish what was decided earlier about a table that rows are merged into: else they
+    would take the place of these. What is held waits for a person."""
+    if table.plan is None or table.plan.mode != MERGE or table.plan.order:
+        return
+    for path in own.parent.glob(f"*/{_LIST}"):
+        if path.parent == own or _has(path.parent, _DONE):
+            continue
+        other = cast("_Decision", json.loads(path.read_bytes()))
+        places = [entry["stage"]["where"] for entry in other["tables"]]
+        if other["time"] < before and table.stage.where in places:
+            with contextlib.suppress(Held):
+                finish(own.parent.name, path.parent.name)
+
+
+def _name_of(decided: _Decision, number: int) -> str:
+    """Return how the files of a table begin, which is its id there as well."""
+    return decided["name"] + (f"-{number}" if number else "")
+
+
+def decided_tables(own: Path) -> list[tuple[Table, str]]:
+    """Return the tables of a decision, each with the id that the batch has there."""
+    decided = cast("_Decision", json.loads((own / _LIST).read_bytes()))
+    given_up = _given_up(own)
+    return [
+        (_table(entry, given_up), _name_of(decided, number))
+        for number, entry in enumerate(decided["tables"])
+    ]
+
+
+def _given_up(own: Path) -> list[str]:
+    try:
+        return list(json.loads((own / GIVEN_UP).read_bytes())["tables"])
+    except FileNotFoundError:
+        return []
 
 
 @contextlib.contextmanager
@@ -380,14 +447,15 @@ def _stage(entry: Mapping[str, Any]) -> Stage:
     return Stage(**{**entry, "by": tuple(entry["by"])})
 
 
-def _table(entry: Mapping[str, Any]) -> Table:
+def _table(entry: Mapping[str, Any], given_up: Sequence[str] = ()) -> Table:
     files = [Staged(**file) for file in entry["files"]]
     plan = entry.get("plan")  # older lists have none
     if plan is not None:
+        lists = {name: tuple(plan.get(name, ())) for name in _LISTS}
         removes = plan.get("removes")
-        lists = {"stats": tuple(plan["stats"]), "removes": removes and tuple(removes)}
-        plan = Plan(**{**plan, **lists})
-    return Table(_stage(entry["stage"]), files, plan)
+        plan = Plan(**{**plan, **lists, "removes": removes and tuple(removes)})
+    is_given_up = plan is not None and plan.name in given_up
+    return Table(_stage(entry["stage"]), files, plan, is_given_up)
 
 
 def _let_be_seen(place: Target, table: Table, name: str, decided: _Decision) -> None:
@@ -399,6 +467,10 @@ def _let_be_seen(place: Target, table: Table, name: str, decided: _Decision) -> 
         if not delta.is_wanted(place, table.stage, table.plan, about):
             return
     elif place.has(manifest):
+        return
+    if table.plan is not None and table.plan.mode == MERGE:
+        staged = {f"{table.stage.inner}/{file.inner}": file for file in table.files}
+        delta.commit(place, table.stage, staged, table.plan, about)
         return
     named = {
         f"{file.folder}/{name}-{number:05}.parquet".lstrip("/"): file

@@ -20,7 +20,7 @@ TAKE = "#!/bin/sh\necho done taken >&3\n"
 DIES = """
 import os
 from pathlib import Path
-from rq.spark import delta, sending, staging, targets, writes
+from rq.spark import delta, delta_merge, sending, staging, targets, writes
 
 ROOT = Path(os.environ["RQ_ROOT"])
 

@@ -10,10 +10,11 @@ import threading
 import time
 from pathlib import Path
 
-import duckdb as db
 import polars
 import pytest
 from deltalake import DeltaTable
+from harness import delta_jobs
+from harness.delta_jobs import add, begun, call, place, publish_all, rows
 from harness.queues import running_queue
 from harness.spark_jobs import DIES, HEAD, prepared, tools
 from pyarrow import dataset
@@ -21,98 +22,19 @@ from pyarrow import dataset
 from rq.cli import spark as cli
 from rq.errors import BadInput, Refused, RQError
 from rq.layout import Root
-from rq.spark import delta, duck, functions, jobs, sending, table_list, trial, writes
-from rq.spark.duck_tables import DuckTables
-from rq.spark.given import Batch, Given
-from rq.spark.job_file import Job
+from rq.spark import delta, functions, sending, table_list, trial, writes
 from rq.spark.spark_tables import SparkTables
-
-
-class Desk:
-    """The outlet of a job of these tests."""
-
-    def __init__(self, tables):
-        self._tables = tables
-
-    def tables(self):
-        return self._tables
-
-    def place(self, where):
-        return where
-
-    def table(self, name):
-        return str(writes.tables("logs") / name)
-
-    def failed(self, q):
-        pass
-
-    def say(self, verb, text):
-        pass
 
 
 @pytest.fixture(params=["duckdb", "spark"])
 def tables(request, tmp_path, monkeypatch):
     """Give tables on each engine."""
-    monkeypatch.setenv("RQ_ROOT", str(tmp_path / "root"))
-    functions.F.use(request.param)
-    if request.param == "spark":
-        yield SparkTables(request.getfixturevalue("spark"))
-    else:
-        session = DuckTables(duck.session(duck.Limits("200MB", 2), []), 2)
-        yield session
-        session.close()
-    functions.F.use(functions.SPARK)
+    yield from delta_jobs.on_engine(request, tmp_path, monkeypatch)
 
 
 @pytest.fixture
 def duck_tables(tmp_path, monkeypatch):
-    monkeypatch.setenv("RQ_ROOT", str(tmp_path / "root"))
-    functions.F.use(functions.DUCKDB)
-    session = DuckTables(duck.session(duck.Limits("200MB", 2), []), 2)
-    yield session
-    session.close()
-    functions.F.use(functions.SPARK)
-
-
-def call(tables, function, publish=True):
-    """Call a job, and let what it has written be seen; return its `q`."""
-    given = (Given("m1", "nowhere"),)
-    q = jobs.call(Job(function), Batch("b1", "logs", given), Desk(tables), given)
-    if publish:
-        publish_all(q)
-    return q
-
-
-def publish_all(q):
-    q.writes.decide(sending.origin("logs", "b1", q.messages))
-    q.writes.publish()
-    q.writes.close()
-
-
-def add(tables, query, publish=True, **how):
-    """Add the rows of a query to the table `flights`."""
-    return call(
-        tables, lambda q: q.table(q.spark.sql(query), "flights", **how), publish
-    )
-
-
-def place():
-    return str(writes.tables("logs") / "flights")
-
-
-def rows(column="n"):
-    """Return what independent readers see of a column: the same."""
-    table = DeltaTable(place())
-    seen = sorted(table.to_pyarrow_table().column(column).to_pylist(), key=str)
-    files = table.file_uris()
-    assert sorted(table.to_pandas()[column].tolist(), key=str) == seen
-    assert sorted(polars.read_delta(place())[column].to_list(), key=str) == seen
-    query = f'SELECT "{column}" FROM lake'
-    with db.connect() as base:
-        base.register("lake", table.to_pyarrow_dataset())
-        assert sorted((v for (v,) in base.sql(query).fetchall()), key=str) == seen
-    assert sum(dataset.dataset(file).count_rows() for file in files) == len(seen)
-    return seen
+    yield from delta_jobs.on_duckdb(tmp_path, monkeypatch)
 
 
 ROWS = """
@@ -249,7 +171,7 @@ def test_a_refusal_names_the_first_file(duck_tables):
         add(duck_tables, "SELECT 'x' AS n, 'a' AS v", by="v")
 
 
-@pytest.mark.parametrize("name", ["", "a/b", "../x", "1a", "a-b", "ü", 7, "a" * 65])
+@pytest.mark.parametrize("name", ["", "a/b/c", "../x", "1a", "a-b", "ü", 7, "a" * 65])
 def test_a_name_of_a_table_leads_nowhere_else(duck_tables, name):
     with pytest.raises(BadInput, match="is no name of a table"):
         call(duck_tables, lambda q: q.table(q.spark.sql("SELECT 1 AS n"), name))
@@ -364,7 +286,7 @@ def test_a_day_that_is_replaced_twice_at_once_is_one_of_both(duck_tables, monkey
     ("how", "sentence"),
     [
         ({"mode": "replace_by"}, 'name columns, as in by="day"'),
-        ({"mode": "merge"}, "is neither 'append' nor 'replace_by'"),
+        ({"mode": "upsert"}, "is none of append, replace_by, merge"),
     ],
 )
 def test_how_rows_cannot_go_into_a_table_is_one_sentence(duck_tables, how, sentence):
@@ -469,11 +391,6 @@ def decide_days_ago(late, days):
     path = writes.above("logs") / late.writes.key / "list.json"
     decided = json.loads(path.read_text())
     path.write_text(json.dumps({**decided, "time": time.time() - days * 86400}))
-
-
-def begun(duck_tables, query="SELECT 2 AS n", **how):
-    """Return the work of a batch that has put its rows, and decided nothing."""
-    return add(duck_tables, query, publish=False, **how)
 
 
 def test_a_batch_whose_table_has_changed_meanwhile_is_held(duck_tables):
@@ -708,6 +625,7 @@ dying(writes, "_name", None, "named")
 dying(delta, "commit", "uncommitted", "synced")
 dying(delta, "_widen", None, "widened")
 dying(delta, "_append", None, "committed")
+dying(delta_merge, "merge", None, "merged")
 dying(sending.Sender, "commit", "published", "sent")
 
 @job(engine="duckdb")
@@ -715,6 +633,12 @@ def run(q):
     rows = q.lines().select("msg_id", "lineno", "line")
     if "two" in os.environ["KIND"]:
         q.table(rows, "second")
+    if os.environ["KIND"] == "contract":
+        q.contract("flights", {"line": {"most": "e"}}, unique=["msg_id", "lineno"])
+    if os.environ["KIND"] == "merge":
+        q.table(rows, "flights", mode="merge", key=["msg_id", "lineno"])
+        q.send("box", param1=q.ids[0])
+        return
     if (ROOT / "died-named").exists():  # from then on there is one column more
         rows = rows.withColumn("more", F.lit(1))
     q.table(rows, "flights", by="line")
@@ -736,6 +660,9 @@ POINTS = {
     "lone": [*BEFORE, *AFTER],
     "many": ["noted", "named"],
     "two": ["noted", "synced"],
+    # `synced` is behind the commit of each of the two tables.
+    "contract": ["staged", "noted", "decided", "committed", "synced", "published"],
+    "merge": ["staged", "noted", "decided", "uncommitted", "merged", "synced"],
 }
 PATIENCE = 300.0
 
@@ -761,21 +688,21 @@ def end(queue, msg_id, places):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["lone", "many", "two"])
+@pytest.mark.parametrize("kind", POINTS)
 def test_each_row_is_there_once_whatever_is_killed(tmp_path, kind):
     above = tmp_path / "spark/tables/logs"
     places = [above / "flights", *([above / "second"] if kind == "two" else [])]
     env = {"PATH": f"{tools(tmp_path)}:/usr/bin:/bin", "KIND": kind}
     env |= {"POINTS": " ".join(POINTS[kind])}
     # Those that come back find others beside them.
-    batch = {} if kind == "lone" else {"batch": {"max": 3, "wait": 1}}
+    batch = {"batch": {"max": 3, "wait": 1}} if kind in ("many", "two") else {}
     settings = {"exec_prefix": "", "env_vars": env, "num_workers": 1, **batch}
     with (
         running_queue(tmp_path, "#!/bin/sh\necho done >&3\n", "box") as box,
         running_queue(tmp_path, HEAD + DIES + DYING, "logs", **settings) as queue,
     ):
-        log = {"log": b"a\nb\nc\nd\ne\n"}
-        count = 3 if batch else len(AFTER)
+        log = {"log": b"a\nb\nc\nd\ne\n" + b"z\n" * (kind == "contract")}
+        count = 3 if batch else sum(point in AFTER for point in POINTS[kind])
         sent = [prepared(queue, log, max_count=99) for _ in range(count)]
         for msg_id in sent:
             end(queue, msg_id, places)
@@ -788,14 +715,23 @@ def test_each_row_is_there_once_whatever_is_killed(tmp_path, kind):
         assert "rows to the table flights" in queue.get(sent[0])["status"]
         boxed = box.ask("num_messages")
         assert sum(boxed.values()) - boxed["prep"] == (2 if batch else len(sent))
-    check_left(tmp_path, places)
+    if kind == "contract":
+        assert rejected_of(above / "flights__rejected") == sorted(sent)
+    check_left(tmp_path, [] if kind == "merge" else places)
+
+
+def rejected_of(path):
+    """Return of which messages the rejected rows are."""
+    found = DeltaTable(str(path)).to_pyarrow_table().to_pylist()
+    assert {(row["column"], row["value"]) for row in found} == {("line", "z")}
+    return sorted(json.loads(row["row"])["msg_id"] for row in found)
 
 
 def check_left(root, places):
     """Nothing is left but files that the log names."""
-    for place in places:
-        assert [path for path in (place / "_rq").iterdir() if path.is_dir()] == []
-        assert sorted(files_in(place)) == sorted(DeltaTable(str(place)).file_uris())
+    for where in places:
+        assert [path for path in (where / "_rq").iterdir() if path.is_dir()] == []
+        assert sorted(files_in(where)) == sorted(DeltaTable(str(where)).file_uris())
     for path in (root / "spark/writes/logs").iterdir():
         assert path.name == "lock" or (path / "done").is_file()
 

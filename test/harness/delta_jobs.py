@@ -1,0 +1,106 @@
+"""Jobs that write Delta tables, called without a queue, and what independent readers see."""
+
+from __future__ import annotations
+
+import duckdb as db
+import polars
+from deltalake import DeltaTable
+from pyarrow import dataset
+
+from rq.spark import duck, functions, jobs, sending, table_rights, writes
+from rq.spark.duck_tables import DuckTables
+from rq.spark.given import Batch, Given
+from rq.spark.job_file import Job
+from rq.spark.spark_tables import SparkTables
+
+
+class Desk:
+    """The outlet of a job of these tests."""
+
+    def __init__(self, tables):
+        self._tables = tables
+
+    def tables(self):
+        return self._tables
+
+    def place(self, where):
+        return where
+
+    def table(self, name):
+        return str(table_rights.directory("logs", name, table_rights.WRITES))
+
+    def table_to_read(self, name):
+        return str(table_rights.directory("logs", name, table_rights.READS))
+
+    def failed(self, q):
+        pass
+
+    def say(self, verb, text):
+        pass
+
+
+def on_engine(request, tmp_path, monkeypatch):
+    """Give tables on the engine that is the parameter of a fixture."""
+    if request.param == "duckdb":
+        yield from on_duckdb(tmp_path, monkeypatch)
+        return
+    monkeypatch.setenv("RQ_ROOT", str(tmp_path / "root"))
+    functions.F.use(functions.SPARK)
+    yield SparkTables(request.getfixturevalue("spark"))
+
+
+def on_duckdb(tmp_path, monkeypatch):
+    """Give tables on DuckDB."""
+    monkeypatch.setenv("RQ_ROOT", str(tmp_path / "root"))
+    functions.F.use(functions.DUCKDB)
+    session = DuckTables(duck.session(duck.Limits("200MB", 2), []), 2)
+    yield session
+    session.close()
+    functions.F.use(functions.SPARK)
+
+
+def call(tables, function, publish=True):
+    """Call a job, and let what it has written be seen; return its `q`."""
+    given = (Given("m1", "nowhere"),)
+    q = jobs.call(Job(function), Batch("b1", "logs", given), Desk(tables), given)
+    if publish:
+        publish_all(q)
+    return q
+
+
+def publish_all(q):
+    q.writes.decide(sending.origin("logs", "b1", q.messages))
+    q.writes.publish()
+    q.writes.close()
+
+
+def add(tables, query, publish=True, **how):
+    """Add the rows of a query to the table `flights`."""
+    return call(
+        tables, lambda q: q.table(q.spark.sql(query), "flights", **how), publish
+    )
+
+
+def place():
+    return str(writes.tables("logs") / "flights")
+
+
+def rows(column="n"):
+    """Return what independent readers see of a column: the same."""
+    table = DeltaTable(place())
+    seen = sorted(table.to_pyarrow_table().column(column).to_pylist(), key=str)
+    files = table.file_uris()
+    assert sorted(table.to_pandas()[column].tolist(), key=str) == seen
+    assert sorted(polars.read_delta(place())[column].to_list(), key=str) == seen
+    name = column.replace('"', '""')
+    query = f'SELECT "{name}" FROM lake'
+    with db.connect() as base:
+        base.register("lake", table.to_pyarrow_dataset())
+        assert sorted((v for (v,) in base.sql(query).fetchall()), key=str) == seen
+    assert sum(dataset.dataset(file).count_rows() for file in files) == len(seen)
+    return seen
+
+
+def begun(duck_tables, query="SELECT 2 AS n", **how):
+    """Return the work of a batch that has put its rows, and decided nothing."""
+    return add(duck_tables, query, publish=False, **how)

@@ -1,0 +1,301 @@
+"""`q.table(mode="merge")`: rows that change those with the same key, each batch once."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+from harness import delta_jobs
+from harness.delta_jobs import add, begun, call, place, publish_all, rows
+
+from rq.errors import BadInput, RQError
+from rq.spark import delta, delta_merge, functions, sending, writes
+
+
+@pytest.fixture(params=["duckdb", "spark"])
+def tables(request, tmp_path, monkeypatch):
+    """Give tables on each engine."""
+    yield from delta_jobs.on_engine(request, tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def duck_tables(tmp_path, monkeypatch):
+    yield from delta_jobs.on_duckdb(tmp_path, monkeypatch)
+
+
+MERGE = {"mode": "merge", "key": "n"}
+ORDERED = {**MERGE, "order": "seq"}
+
+
+def orders(*values, columns="n, state, seq"):
+    """Return a query of some rows."""
+    return f"SELECT * FROM (VALUES {', '.join(map(str, values))}) AS t({columns})"
+
+
+def now(columns=("n", "state", "seq")):
+    """Return what the table holds."""
+    rows(columns[0])
+    table = DeltaTable(place()).to_pyarrow_table().to_pylist()
+    return sorted(tuple(row[name] for name in columns) for row in table)
+
+
+def test_rows_change_those_with_the_same_key(tables):
+    add(tables, orders((1, "new", 1), (2, "new", 1)), **MERGE)
+    add(tables, orders((2, "paid", 2), (3, "new", 2)), **MERGE)
+    assert now() == [(1, "new", 1), (2, "paid", 2), (3, "new", 2)]
+    newest = DeltaTable(place()).history(1)[0]
+    assert (newest["operation"], newest["rq_ids"]) == ("MERGE", ["m1"])
+    add(tables, orders((4, "new", 2)))
+    assert len(now()) == 4
+
+
+def test_the_last_row_of_a_key_wins_by_a_column(tables):
+    rows = [(1, "new", 1), (1, "sent", 3), (1, "paid", 2), (2, "new", 1)]
+    add(tables, orders(*rows), **ORDERED)
+    assert now() == [(1, "sent", 3), (2, "new", 1)]
+    add(tables, orders((1, "late", 2), (2, "paid", 1)), **ORDERED)  # older; as old
+    assert now() == [(1, "sent", 3), (2, "paid", 1)]
+
+
+def test_a_row_without_an_order_is_older_than_all(duck_tables):
+    without = "SELECT 1 AS n, '{}' AS state, NULL::INTEGER AS seq"
+    add(duck_tables, without.format("new"), **ORDERED)
+    add(duck_tables, orders((1, "paid", 1)), **ORDERED)
+    add(duck_tables, without.format("lost"), **ORDERED)
+    assert now() == [(1, "paid", 1)]
+
+
+@pytest.mark.parametrize("key", ["Id", "ü", "select", 'a"b', "a.b", "it's", "a-b"])
+def test_a_key_may_have_any_name(duck_tables, key):
+    name = '"' + key.replace('"', '""') + '"'
+    for text in ("a", "b"):
+        query = f"SELECT 1 AS {name}, '{text}' AS v"
+        add(duck_tables, query, mode="merge", key=[key], order="v")
+    assert now([key, "v"]) == [(1, "b")]
+
+
+def test_a_key_may_have_several_columns(tables):
+    how = {"mode": "merge", "key": ["n", "seq"]}
+    add(tables, orders((1, "a", 1), (1, "b", 2)), **how)
+    add(tables, orders((1, "c", 2), (2, "d", 2)), **how)
+    assert now() == [(1, "a", 1), (1, "c", 2), (2, "d", 2)]
+
+
+# ---- what cannot be merged
+
+
+def test_a_key_that_is_twice_in_a_batch_is_named(tables):
+    add(tables, orders((1, "new", 1)), **MERGE)
+    with pytest.raises(
+        Exception, match="n is '7': several rows of this batch have this key"
+    ):
+        add(tables, orders((1, "a", 1), (7, "a", 1), (7, "b", 2)), **MERGE)
+    with pytest.raises(
+        Exception, match=r"n is '7': .* and the same order: none is the last"
+    ):
+        add(tables, orders((7, "a", 2), (7, "b", 2), (7, "c", 1)), **ORDERED)
+    with pytest.raises(Exception, match="n is null: merge needs a key in each row"):
+        add(tables, "SELECT CAST(NULL AS INT) AS n, 'a' AS state, 1 AS seq", **ORDERED)
+    assert now() == [(1, "new", 1)]
+
+
+@pytest.mark.parametrize(
+    ("how", "sentence"),
+    [
+        ({"mode": "merge"}, "name its columns, as in key="),
+        ({"key": "n"}, 'key and order are of mode="merge"'),
+        ({"order": "n"}, 'key and order are of mode="merge"'),
+        ({**MERGE, "by": "seq"}, 'leave out "by"'),
+        ({**MERGE, "order": "n"}, "order='n' is a column of the key"),
+        ({**MERGE, "order": "x"}, "there is no column 'x'"),
+        ({"mode": "merge", "key": "x"}, "there is no column 'x'"),
+        ({"mode": "merge", "key": "f"}, "f is double, and neither a key nor an order"),
+        ({"mode": "merge", "key": "s"}, "s is struct<a: integer>, and neither"),
+    ],
+)
+def test_what_cannot_be_merged_is_one_sentence(duck_tables, how, sentence):
+    with pytest.raises(BadInput) as failed:
+        add(
+            duck_tables,
+            "SELECT 1 AS n, 1 AS seq, 1.5::DOUBLE AS f, {'a': 1} AS s",
+            **how,
+        )
+    assert sentence in str(failed.value)
+
+
+@pytest.mark.parametrize("bound", ["MOST", "MOST_OF_BATCH"])
+def test_what_is_too_large_to_be_merged_is_told_with_the_bound(
+    duck_tables, monkeypatch, bound
+):
+    add(duck_tables, orders((1, "new", 1)), **MERGE)
+    monkeypatch.setattr(delta_merge, bound, 100)
+    with pytest.raises(
+        BadInput, match=r"0 MiB, and merge (is for tables of|takes) 0 MiB at most"
+    ):
+        add(duck_tables, orders((1, "paid", 1)), **MERGE)
+    assert now() == [(1, "new", 1)]
+
+
+def test_columns_are_added_and_checked_as_when_rows_are_added(duck_tables):
+    add(duck_tables, "SELECT 1 AS n", **MERGE)
+    add(duck_tables, "SELECT 'x' AS v, 1 AS n UNION ALL SELECT 'y', 2", **MERGE)
+    assert now(["n", "v"]) == [(1, "x"), (2, "y")]
+    with pytest.raises(BadInput, match="n is integer in the table and string here"):
+        add(duck_tables, "SELECT 'x' AS v, 'a' AS n", **MERGE)
+    with pytest.raises(
+        BadInput, match=r"the column v \(string\) of the table is missing"
+    ):
+        add(duck_tables, "SELECT 1 AS n", **MERGE)
+
+
+# ---- under a contract
+
+
+def kept(query, unique=(), **how):
+    def job(q):
+        q.contract("flights", {"state": {"one_of": ["new", "paid"]}}, unique=unique)
+        q.table(q.spark.sql(query), "flights", **how)
+
+    return job
+
+
+def test_what_breaks_a_contract_changes_nothing(tables):
+    call(tables, kept(orders((1, "new", 1), (2, "new", 1)), **ORDERED))
+    call(tables, kept(orders((1, "odd", 2), (2, "odd", 2), (2, "paid", 3)), **ORDERED))
+    assert now() == [(1, "new", 1), (2, "paid", 3)]
+    beside = DeltaTable(place() + "__rejected").to_pyarrow_table().to_pylist()
+    assert [json.loads(row["row"])["n"] for row in beside] == [1]
+
+
+def test_keys_that_a_contract_has_once_are_rejected_and_end_no_batch(duck_tables):
+    rows = [(1, "new", 1), (2, "new", 1), (2, "paid", 2)]
+    call(duck_tables, kept(orders(*rows), unique="n", **MERGE))
+    assert now() == [(1, "new", 1)]
+    with pytest.raises(BadInput, match="n is '2': several rows"):
+        call(duck_tables, kept(orders(*rows), **MERGE))
+
+
+# ---- once
+
+
+def again(late):
+    """Finish a decision as the next start does that finds its note."""
+    (writes.above("logs") / late.writes.key / "done").unlink(missing_ok=True)
+    writes.finish("logs", late.writes.key)
+
+
+def decided(duck_tables, query, **how):
+    """Return the work of a batch that was killed behind its decision."""
+    late = begun(duck_tables, query, **how)
+    late.writes.decide(sending.origin("logs", "b1", late.messages))
+    late.writes.close()
+    return late
+
+
+def test_a_batch_that_is_finished_again_changes_nothing(duck_tables, monkeypatch):
+    add(duck_tables, orders((1, "new", 1)), **MERGE)
+    late = decided(duck_tables, orders((1, "paid", 1)), **MERGE)
+    monkeypatch.setattr(writes, "_discard", lambda _: None)
+    again(late)
+    add(duck_tables, orders((1, "sent", 1)), **MERGE)
+    again(late)
+    assert now() == [(1, "sent", 1)]
+
+
+def test_a_merge_that_changes_nothing_is_noted_as_well(duck_tables, monkeypatch):
+    add(duck_tables, orders((1, "new", 5)), **ORDERED)
+    late = decided(duck_tables, orders((1, "old", 1)), **ORDERED)
+    monkeypatch.setattr(writes, "_discard", lambda _: None)
+    again(late)
+    table = DeltaTable(place())
+    table.delete()
+    again(late)
+    assert now() == []
+
+
+def test_what_was_decided_first_is_merged_first(duck_tables):
+    late = decided(duck_tables, orders((1, "new", 1)), **MERGE)
+    add(duck_tables, orders((1, "paid", 2)), **MERGE)
+    again(late)
+    assert now() == [(1, "paid", 2)]
+    held = decided(
+        duck_tables, "SELECT 1 AS n, 'x' AS state, 'x' AS seq2, 3 AS seq", **MERGE
+    )
+    add(duck_tables, "SELECT 1 AS n, 'y' AS state, 7 AS seq2, 4 AS seq", **ORDERED)
+    add(duck_tables, "SELECT 1 AS n, 'z' AS state, 7 AS seq2, 4 AS seq", **MERGE)
+    with pytest.raises(
+        delta.Held, match="seq2 is integer in the table and string here"
+    ):
+        again(held)
+    assert now() == [(1, "z", 4)]
+
+
+def test_a_merge_whose_files_a_power_cut_has_torn_is_done_again(
+    duck_tables, monkeypatch
+):
+    add(duck_tables, orders((1, "new", 1), (2, "new", 1)), **MERGE)
+    late = decided(duck_tables, orders((1, "paid", 1)), **MERGE)
+    monkeypatch.setattr(writes, "_discard", lambda _: None)
+    again(late)
+    version = DeltaTable(place()).version()
+    for uri in DeltaTable(place()).file_uris():
+        path = Path(uri.removeprefix("file://"))
+        path.write_bytes(b"\0" * path.stat().st_size)
+    # Only files of the last commit are not on disk.
+    log = Path(place(), "_delta_log", f"{version:020}.json")
+    assert log.exists()
+    again(late)
+    assert now() == [(1, "paid", 1), (2, "new", 1)]
+    assert DeltaTable(place()).version() == version
+
+
+def test_files_that_a_merge_has_written_outlast_a_power_cut(duck_tables, monkeypatch):
+    synced, sync = set(), delta_merge.files.sync
+
+    def noted(path):
+        synced.add(str(path))
+        sync(path)
+
+    monkeypatch.setattr(delta_merge.files, "sync", noted)
+    for state in ("new", "paid"):
+        add(duck_tables, orders((1, state, 1)), **MERGE)
+        table = DeltaTable(place())
+        assert {uri.removeprefix("file://") for uri in table.file_uris()} <= synced
+        assert f"{place()}/_delta_log/{table.version():020}.json" in synced
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_many_that_merge_and_add_at_once_lose_nothing(duck_tables, is_there):
+    if is_there:
+        add(duck_tables, orders((1, "new", 0)), **ORDERED)
+    late = [
+        begun(duck_tables, orders((1, "a", n), (n + 10, "a", n)), **ORDERED)
+        for n in range(1, 5)
+    ]
+    late += [begun(duck_tables, orders((n + 100, "b", n))) for n in range(4)]
+    failed = []
+
+    def publish(q):
+        try:
+            publish_all(q)
+        except RQError as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=publish, args=(q,)) for q in late]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+    merged = [(n + 10, "a", n) for n in range(1, 5)]
+    assert now() == [(1, "a", 4), *merged, *((n + 100, "b", n) for n in range(4))]
+
+
+def test_both_engines_merge_into_one_table(spark, duck_tables):
+    add(duck_tables, orders((1, "new", 1), (2, "new", 1)), **ORDERED)
+    functions.F.use(functions.SPARK)
+    add(delta_jobs.SparkTables(spark), orders((1, "paid", 2), (3, "new", 1)), **ORDERED)
+    assert now() == [(1, "paid", 2), (2, "new", 1), (3, "new", 1)]
