@@ -24,7 +24,7 @@ def optimize(root: Root, table: Name) -> tuple[int, int]:
     """Join small files of a table; return how many it had, and has. Rows, their order in
     a file apart, stay as they are."""
     from deltalake import CommitProperties
-    from deltalake.exceptions import CommitFailedError
+    from deltalake.exceptions import CommitFailedError, DeltaError
 
     once = CommitProperties(max_commit_retries=0)
     for _ in range(_TRIES):
@@ -34,6 +34,10 @@ def optimize(root: Root, table: Name) -> tuple[int, int]:
             lake.optimize.compact(commit_properties=once)
         except CommitFailedError:
             continue  # another commit came between: on the table as it is now
+        except DeltaError as error:  # the disk is full, as one
+            raise BadInput(
+                f"{table.text}: {' '.join(str(error).split())[:300]}"
+            ) from None
         after = set(table_list.load(root, table).file_uris())
         _sync(tables.place(root, table), since, after - before)
         return len(before), len(after)
