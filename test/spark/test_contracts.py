@@ -280,3 +280,8 @@ def test_a_table_that_forbids_nulls_meanwhile_holds_the_batch(duck_tables):
         publish_all(late)
     lacking.writes.publish()
     assert rows() == [1, 1]
+
+
+def test_a_contract_may_promise_nothing(tables):
+    call(tables, stated({}, "SELECT 1 AS n"))
+    assert rows() == [1]
