@@ -139,6 +139,7 @@ def age(key, days):
     for log in Path(place(), "_delta_log").glob("*.json"):
         lines = [json.loads(line) for line in log.read_text().splitlines()]
         for line in filter(lambda line: "txn" in line, lines):
+            assert line["txn"]["lastUpdated"] / 1000 > then
             line["txn"]["lastUpdated"] = int(then * 1000)
         log.write_text("\n".join(map(json.dumps, lines)))
 
