@@ -2,7 +2,8 @@
 as a client in a terminal shows it.
 
 A line that begins with `>` is a command, `> pass SECONDS` lets time go by; what comes below is
-what is answered to it, at once or to those that waited. `$1` stands for the first id that was
+what is answered to it, at once or to those that waited. `> look NAME` shows
+the row that an operator sees of queues of that name, and the memory that all takes. `$1` stands for the first id that was
 given, `''` for an empty word. `writes` has the kinds of lines that a node writes of it. In a
 story of several nodes each command is `A>` that node's, or `> kill A`, `> restart A`, and what
 the nodes tell each other is shown, too.
@@ -18,6 +19,7 @@ import pytest
 from harness.broker_cluster import Cluster
 from harness.broker_node import Run
 
+from rq.broker.admin.views import queues_named
 from rq.broker.dialects.call import Blocked
 from rq.resp import Failure, NilArray, Status
 
@@ -33,7 +35,16 @@ class _Alone:
         self._run = Run()
 
     def do(self, words):
-        self._run.pass_by(float(words[1]))
+        if words[0] == "pass":
+            self._run.pass_by(float(words[1]))
+        else:
+            yield from self._rows(words[1].encode())
+
+    def _rows(self, name):
+        node, now = self._run.node, self._run.now
+        for row in queues_named(node, name, now):
+            yield "row:", Status(" ".join(map(str, row)))
+        yield "in all:", Status(f"{node.size} {node.used_memory}")
 
     def ask(self, _, words, client):
         return self._run.ask(*words, client=client)
@@ -58,6 +69,7 @@ class _Together:
             self._cluster.pass_by(float(words[1]))
         else:
             getattr(self._cluster, words[0])("ABC".index(words[1]))
+        return ()
 
     def ask(self, name, words, client):
         return self._cluster.ask("ABC".index(name), *words, client=client)
@@ -96,10 +108,11 @@ class _Told:
     def of(self, name, command):
         words = [self._with_ids(word) for word in shlex.split(command)]
         if words[0].islower():
-            self._nodes.do(words)
+            seen = self._nodes.do(words)
         else:
+            seen = ()
             yield from self._lines(self._nodes.ask(name, words, next(self._clients)))
-        for told, value in self._nodes.heard():
+        for told, value in (*seen, *self._nodes.heard()):
             yield told
             yield from self._lines(value)
 
