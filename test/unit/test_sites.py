@@ -3,8 +3,9 @@
 import ast
 
 import pytest
+from faults.mutants.passing import Ran
 from faults.mutants.sites import changed
-from faults.mutants.waiting import COMES_BY, with_marks
+from faults.mutants.waiting import COMES_BY, in_turn, with_marks
 
 CODE = """
 @dataclass(frozen=True)
@@ -70,3 +71,43 @@ def test_who_comes_by_a_place_is_noted_before_its_statement():
         f"{COMES_BY}('rule.py:8')": "raise",
         f"{COMES_BY}('rule.py:9')": "return",
     }
+
+
+@pytest.mark.parametrize(
+    ("code", "new"),
+    [
+        ("if due <= now: pass", "if due > now: pass"),
+        ("if now < self.until: pass", "if now >= self.until: pass"),
+        ("if time.monotonic() >= at: pass", "if time.monotonic() < at: pass"),
+        ("if size <= most: pass", "if size < most: pass"),
+        ("if known < most: pass", "if known <= most: pass"),
+    ],
+)
+def test_before_becomes_after_for_no_two_moments_are_the_same(code, new):
+    assert [text for _, text in changed(code)] == [new]
+
+
+def test_the_tests_of_a_place_come_first_and_the_quickest_of_each_file():
+    tests = [
+        (0.5, "test/disk/test_index.py::test_a"),
+        (0.1, "test/disk/test_index.py::test_b"),
+        (3.0, "test/process/test_lease_trouble.py::test_c"),
+        (9.0, "test/process/test_leases.py::test_d"),
+        (0.2, "test/unit/test_x.py::test_e"),
+    ]
+    every = in_turn("rq/queues/leases/desk.py:7", tests, 99.0)
+    assert [name[-1] for name in every] == ["c", "d", "b", "e", "a"]
+    assert in_turn("rq/queues/leases/desk.py:7", tests, 12.2) == every[:3]
+
+
+def test_a_test_has_passed_a_place_if_its_own_processes_did_while_it_ran():
+    ran = Ran("test_a", "gw1", 10.0, 12.0)
+    for marks, has in (
+        ({"gw1": [9.9, 11.0, 12.1]}, True),
+        ({"gw1": [12.0]}, True),
+        ({"gw1": [9.9, 12.1]}, False),
+        ({"gw0": [11.0]}, False),
+        ({"gw0": [11.0], "-": [10.0]}, True),
+        ({}, False),
+    ):
+        assert ran.has_passed(marks) is has

@@ -1,9 +1,9 @@
 """Bugs planted by chance: what a rule is worth to the tests of its room.
 
 A seed draws as many sites of each room as of any other. The tests of unit and disk that come
-by the place are run first, the quickest first, then those with processes of its room that do
-(`passing`); the first that fails has noticed the bug. What stays alive is a rule without a test, or a change
-without a meaning.
+by the place are run first (`waiting`); for bugs that none of those notices, so are the tests
+with processes that come by it, of whatever room (`passing`). The first that fails has noticed
+the bug. What stays alive is a rule without a test, or a change without a meaning.
 (mutmut and cosmic-ray run one command for all mutants, or in one process, and so neither
 the tests of a room first nor what starts processes of its own.)
 """
@@ -16,36 +16,16 @@ import re
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain, zip_longest
 from pathlib import Path
 
 from faults.mutants.plant import CHECKOUT, tried
 from faults.mutants.sites import Site, sites
 from faults.mutants.waiting import PARTS, Waiting, statement
 
-# The tests with processes that each room has, the sharpest first.
-ROOMS = {
-    "spool": ("test_crash_*", "test_transactions", "test_rows*", "test_recounted"),
-    "journal": (
-        *("test_crash_journal", "test_crash_accepting", "test_copied_queue"),
-        *("test_displaced", "test_retention"),
-    ),
-    "queues": (
-        *("test_queue_commands", "test_queue_schedule", "test_hold", "test_order"),
-        *("test_leases", "test_unique", "test_retry", "test_bulk", "test_batch"),
-        *("test_transactions", "test_rows", "test_recounted", "test_pauses"),
-        *("test_persistent_messages", "test_result", "test_limits", "test_turns"),
-        *("test_lease_schedule", "test_lease_trouble", "test_notice", "test_silence"),
-    ),
-    "access": (
-        *("test_kernel_identity", "test_keys_of_users", "test_token_verbs"),
-        *("test_gate", "test_signin", "test_door_tls", "test_guarded_doors"),
-        *("test_guard", "test_open_doors"),
-    ),
-    "broker": (
-        *("test_broker_verbs", "test_broker", "test_broker_admin", "test_broker_nodes"),
-        *("test_broker_turns", "test_broker_tls", "test_broker_bridge"),
-    ),
-}
+ROOMS = ("spool", "journal", "queues", "access", "broker")
+WITH_PROCESSES = ("test/process", "test/web", "test/sim")
+MOST = 80  # tests that look at what is done at an import
 
 ByPlace = dict[str, list[str]]  # the tests that come by a place
 
@@ -70,9 +50,7 @@ class Chance:
         return f"{self.place}: {old} -> {new}"
 
 
-def drawn(
-    number: int, seed: int, rooms: tuple[str, ...] = tuple(ROOMS)
-) -> list[Chance]:
+def drawn(number: int, seed: int, rooms: tuple[str, ...] = ROOMS) -> list[Chance]:
     """Return so many bugs, of each room in turn."""
     dice = random.Random(seed)
     every = {room: list(_bugs(room)) for room in rooms}
@@ -92,11 +70,23 @@ def named(words: list[str]) -> list[Chance]:
 
 
 def places(bugs: list[Chance]) -> dict[str, list[int]]:
-    """Return the lines of bugs, by file."""
+    """Return the lines by which tests come that may notice bugs, by file."""
     found: dict[str, list[int]] = {}
     for bug in bugs:
-        found.setdefault(bug.file, []).append(bug.site.line)
-    return found
+        found.setdefault(bug.file, []).extend(_lines(bug))
+    return {file: sorted(set(lines)) for file, lines in found.items()}
+
+
+def _lines(bug: Chance) -> list[int]:
+    """Return the line of a bug; if it is done at the import, the first of each function that
+    may see what it has done."""
+    module = ast.parse((CHECKOUT / bug.file).read_text())
+    if statement(module, bug.site.line) is not None:
+        return [bug.site.line]
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    return [
+        node.body[-1].lineno for node in ast.walk(module) if isinstance(node, functions)
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,32 +123,30 @@ def _bugs(room: str) -> Iterator[Chance]:
 class Judge:
     """What tells whether a bug is noticed, in a tree of its own."""
 
-    def __init__(
-        self, tree: Path, waiting: Waiting, by_place: ByPlace, processes: ByPlace
-    ) -> None:
-        """`processes`: as `by_place`, the tests with processes."""
+    def __init__(self, tree: Path, waiting: Waiting) -> None:
         self._tree = tree
         self._waiting = waiting
-        self._by_place = by_place
-        self._processes = processes
 
-    def noticed_by(self, bug: Chance) -> str | None:
-        """Return the test that notices a bug, None if all pass."""
-        text = (CHECKOUT / bug.file).read_text()
-        changed = bug.site.applied(text)
-        if statement(ast.parse(text), bug.site.line) is None:
-            tests = [*naming(bug.file), *of_room(bug.room)]
-            return self._tried(bug.file, changed, tests)
-        if tests := self._by_place.get(bug.place, []):
-            by = self._waiting.noticed_by(bug.file, changed, tests)
-            if by is not None:
-                return by
-        return self._tried(bug.file, changed, self._processes.get(bug.place, []))
-
-    def _tried(self, file: str, changed: str, tests: list[str]) -> str | None:
+    def quickly(self, bug: Chance, by_place: ByPlace) -> str | None:
+        """Return the test of unit and disk that notices a bug, None if all pass."""
+        tests = by_place.get(bug.place, [])
         if not tests:
             return None
-        verdict = tried(file, changed, tests, self._tree)
+        text = (CHECKOUT / bug.file).read_text()
+        return self._waiting.noticed_by(bug.file, bug.site.applied(text), tests)
+
+    def with_processes(self, bug: Chance, by_place: ByPlace) -> str | None:
+        """Return the test with processes that notices a bug, None if all pass; of a bug that
+        is done at the import any test."""
+        text = (CHECKOUT / bug.file).read_text()
+        tests = by_place.get(bug.place, [])
+        if (lines := _lines(bug)) != [bug.site.line]:
+            by_line = (by_place.get(f"{bug.file}:{line}", []) for line in lines)
+            mixed = chain.from_iterable(zip_longest(*by_line))
+            tests = [*naming(bug.file), *dict.fromkeys(filter(None, mixed))][:MOST]
+        if not tests:
+            return None
+        verdict = tried(bug.file, bug.site.applied(text), tests, self._tree)
         is_noticed = verdict.word in ("killed", "broken")
         return verdict.by if is_noticed or verdict.by.startswith("no end") else None
 
@@ -176,11 +164,10 @@ def naming(file: str) -> list[str]:
     ]
 
 
-def of_room(room: str) -> list[str]:
-    """Return the test files with processes of a room, the sharpest first."""
+def with_processes(called: str) -> list[str]:
+    """Return the test files with processes that are called so."""
     return [
         str(path.relative_to(CHECKOUT))
-        for pattern in ROOMS[room]
-        for part in ("process", "web")
-        for path in sorted((CHECKOUT / "test" / part).glob(f"{pattern}.py"))
+        for part in WITH_PROCESSES
+        for path in sorted((CHECKOUT / part).glob(called))
     ]

@@ -1,42 +1,48 @@
 """Which tests with processes come by a place, in whichever of their processes.
 
 The tests of some rooms are run once in a tree without a bug, in which the statements of these
-places say when they are passed, in a file; another one says from when to when each test ran.
-A test during which a place was passed comes by it, as does one that ran beside that test:
-better one too many. Those that fail without a bug are left out, for they would notice all.
+places say when they are passed, in a file, and for which of the processes of pytest; another
+one says from when to when each test ran, and in which of them. A test during which a place was
+passed on its behalf comes by it. Those that fail without a bug are left out, for they would
+notice all.
 """
 
 from __future__ import annotations
 
 import ast
-import itertools
 import os
 import subprocess
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from faults.mutants.plant import PYTEST, PYTHON, environment
-from faults.mutants.waiting import COMES_BY, with_marks
+from faults.mutants.waiting import COMES_BY, in_turn, with_marks
 
-LIMIT = 3600.0  # seconds for all of them …
-MOST = 240.0  # … and for those that look at one bug
+LIMIT = 2400.0  # seconds for all of them …
+MOST = 120.0  # … and for those that look at one bug
 MARKS, TIMES = "marks", "times"  # files in the tree
-_PLUGIN = ("-p", "faults.mutants.passing", "-p", "xdist", "-n", "2")
+WORKER = "PYTEST_XDIST_WORKER"  # which all processes have that a test starts
+_UNKNOWN = "-"  # but those that begin with no environment
+Marks = Mapping[str, Sequence[float]]  # when a place was passed, by worker of pytest
+_AT_ONCE = ("-p", "xdist", "-n", "4", "--dist", "loadfile")  # most of them wait
+_PLUGIN = ("-p", "faults.mutants.passing", *_AT_ONCE)
 # As a module of RQ: it is found by whatever has imported a place. A test that counts what a
 # process has open, or may write, is not to be misled: what fails is passed over.
 _MARKING = f"""
-import time
+import os, time
 _last = {{{{}}}}
+_worker = os.environ.get({WORKER!r}, {_UNKNOWN!r})
 def {COMES_BY}(place):
     now = time.time()
     if now - _last.get(place, 0.0) > 0.01:
         _last[place] = now
         try:
             with open({{marks!r}}, "a") as file:
-                file.write(f"{{{{now}}}} {{{{place}}}}\\n")
+                file.write(f"{{{{now}}}} {{{{_worker}}}} {{{{place}}}}\\n")
         except OSError:
             pass
 """
@@ -47,8 +53,17 @@ class Ran:
     """A test that passed, and when (epoch seconds)."""
 
     name: str
+    worker: str
     begun: float
     ended: float
+
+    def has_passed(self, marks: Marks) -> bool:
+        """Whether a place was passed during it, on its behalf."""
+        theirs = (marks.get(worker, ()) for worker in (self.worker, _UNKNOWN))
+        return any(
+            bisect_left(moments, self.begun) < bisect_right(moments, self.ended)
+            for moments in theirs
+        )
 
     @property
     def seconds(self) -> float:
@@ -71,28 +86,13 @@ def coming_by(
             (tree / name).write_text(text)
     ran = _ran(tree)
     return {
-        place: _chosen(
-            test
-            for test in ran
-            if any(test.begun <= moment <= test.ended for moment in moments)
+        place: in_turn(
+            place,
+            ((test.seconds, test.name) for test in ran if test.has_passed(marks)),
+            MOST,
         )
-        for place, moments in _passed(tree).items()
+        for place, marks in _passed(tree).items()
     }
-
-
-def _chosen(tests: Iterable[Ran]) -> list[str]:
-    """Return as many tests as there is time for: the quickest of each file first, for in
-    one that is about something else all come by without a look."""
-    turns: Counter[str] = Counter()
-    in_turn = []
-    for test in sorted(tests, key=lambda test: test.seconds):
-        file = test.name.partition("::")[0]
-        turns[file] += 1
-        in_turn.append((turns[file], test.seconds, test.name))
-    spent = itertools.accumulate(seconds for _, seconds, _ in sorted(in_turn))
-    return [
-        row[2] for row, sum_ in zip(sorted(in_turn), spent, strict=True) if sum_ <= MOST
-    ]
 
 
 def _write_marking(tree: Path) -> None:
@@ -113,36 +113,43 @@ def _marked(text: str, name: str, lines: list[int]) -> str:
 
 
 def _run(tree: Path, files: Iterable[str]) -> None:
-    subprocess.run(
-        [*PYTHON, *PYTEST, *_PLUGIN, f"--times={tree / TIMES}", *files],
-        cwd=tree,
-        env=environment(tree) | {"PYTHONPATH": str(tree / "test")},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        timeout=LIMIT,
-        check=False,
-    )
+    with suppress(subprocess.TimeoutExpired):  # what has run by then is known
+        subprocess.run(
+            [*PYTHON, *PYTEST, *_PLUGIN, f"--times={tree / TIMES}", *files],
+            cwd=tree,
+            env=environment(tree) | {"PYTHONPATH": str(tree / "test")},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=LIMIT,
+            check=False,
+        )
 
 
-def _passed(tree: Path) -> dict[str, list[float]]:
-    """Return the moments at which each place was passed."""
-    passed: dict[str, list[float]] = {}
-    for text in (tree / MARKS).read_text().splitlines():
-        moment, _, place = text.partition(" ")
-        passed.setdefault(place, []).append(float(moment))
-    return passed
+def _passed(tree: Path) -> dict[str, Marks]:
+    """Return when each place was passed."""
+    passed: dict[str, dict[str, list[float]]] = {}
+    with (tree / MARKS).open() as lines:
+        for text in lines:
+            moment, worker, place = text.rstrip().split(" ", 2)
+            of_place = passed.setdefault(place, {})
+            of_place.setdefault(worker, []).append(float(moment))
+    for of_place in passed.values():
+        for moments in of_place.values():
+            moments.sort()
+    return {**passed}
 
 
 def _ran(tree: Path) -> list[Ran]:
     """Return the tests that passed. A test that was set up for others, too, ran from then
     on; what it does at its end may be passed after it."""
-    times: dict[str, list[tuple[str, float, float]]] = {}
+    times: dict[tuple[str, str], list[tuple[str, float, float]]] = {}
     for text in (tree / TIMES).read_text().splitlines():
-        outcome, begun, ended, name = text.split(" ", 3)
-        times.setdefault(name, []).append((outcome, float(begun), float(ended)))
+        outcome, worker, begun, ended, name = text.split(" ", 4)
+        row = outcome, float(begun), float(ended)
+        times.setdefault((name, worker), []).append(row)
     return [
-        Ran(name, min(row[1] for row in rows), max(row[2] for row in rows))
-        for name, rows in times.items()
+        Ran(name, worker, min(row[1] for row in rows), max(row[2] for row in rows))
+        for (name, worker), rows in times.items()
         if all(outcome == "passed" for outcome, _, _ in rows)
     ]
 
@@ -161,8 +168,9 @@ class Times:
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        text = f"{report.outcome} {report.start} {report.stop} {report.nodeid}\n"
-        os.write(self._fd, text.encode())
+        worker = getattr(report, "worker_id", _UNKNOWN)
+        words = report.outcome, worker, report.start, report.stop, report.nodeid
+        os.write(self._fd, (" ".join(map(str, words)) + "\n").encode())
 
 
 def pytest_configure(config: pytest.Config) -> None:

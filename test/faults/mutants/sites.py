@@ -2,7 +2,8 @@
 
 Changed is what rules are made of: comparisons, `and`, `or`, `not`, plus and minus, 0 and 1,
 True and False, and calls and raises that stand alone. Not what only annotates, documents,
-decorates or logs.
+decorates or logs. A moment is passed, but hardly ever met: where a comparison is with now,
+before becomes after, for `<` instead of `<=` would mean the same.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ _OTHER = {
     "-": "+",
 }
 _OPERATOR = re.compile("|".join(map(re.escape, sorted(_OTHER, key=len, reverse=True))))
+_AFTER = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+_NOW = re.compile(r"\b(now|mono)\b|\btime\.(time|monotonic)\(\)")
 _CONSTANTS = {"True": "False", "False": "True", "0": "1", "1": "2"}
 # Nor points at which tests kill: whoever uses RQ never comes to one.
 _LOGS = re.compile(r"(_?log|logger|logging|warnings)\.|(durable\.)?crash_point\(")
@@ -85,7 +88,9 @@ class _Finder(ast.NodeVisitor):
             gap = self._data[start:end].decode()
             if word := _OPERATOR.search(re.sub(r"#.*", lambda m: " " * len(m[0]), gap)):
                 at = start + len(gap[: word.start()].encode())
-                self._add(first.lineno, at, at + len(word[0]), _OTHER[word[0]])
+                is_of_now = _NOW.search(f"{ast.unparse(first)} {ast.unparse(second)}")
+                other = _OTHER | _AFTER if is_of_now else _OTHER
+                self._add(first.lineno, at, at + len(word[0]), other[word[0]])
 
     def visit_Compare(self, node: ast.Compare) -> None:
         self._between([node.left, *node.comparators])

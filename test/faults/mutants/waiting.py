@@ -12,22 +12,27 @@ import ast
 import builtins
 import gc
 import inspect
+import itertools
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
 
 import pytest
-from faults.mutants.plant import LIMIT, PYTEST, PYTHON, environment
+from faults.mutants.plant import PYTEST, PYTHON, environment
 
 PARTS = ("test/unit", "test/disk")
+MOST = 60.0  # seconds for those that look at one bug …
+LONGEST = 180.0  # … which may have them wait in vain
 COMES_BY = "_rq_comes_by"
 Passed = tuple[float, str, list[str]]  # seconds, test, places
 
@@ -53,20 +58,18 @@ class Waiting:
         self._answers = self._line.makefile("r")
 
     def coming_by(self, places: Mapping[str, list[int]]) -> dict[str, list[str]]:
-        """Return for each place, as FILE:LINE, the tests that come by it and pass, the
-        quickest first."""
-        found: dict[str, list[str]] = {}
-        passed = self._asked("look", 3600.0, places=places)
-        for _, name, came_by in sorted(passed):
-            for place in came_by:
-                found.setdefault(place, []).append(name)
-        return found
+        """Return for each place, as FILE:LINE, the tests that come by it and pass."""
+        came_by: dict[str, list[tuple[float, str]]] = {}
+        for seconds, name, passed in self._asked("look", 3600.0, places=places):
+            for place in passed:
+                came_by.setdefault(place, []).append((seconds, name))
+        return {place: in_turn(place, tests, MOST) for place, tests in came_by.items()}
 
     def noticed_by(self, file: str, changed: str, tests: list[str]) -> str | None:
         """Return the first of these tests that fails with a changed file."""
         sound = (self._tree / file).read_text()
         try:
-            return self._asked("try", LIMIT, file=file, changed=changed, tests=tests)
+            return self._asked("try", LONGEST, file=file, changed=changed, tests=tests)
         finally:
             (self._tree / file).write_text(sound)
 
@@ -79,6 +82,28 @@ class Waiting:
         self._answers.close()
         self._line.close()
         self._process.wait()
+
+
+def in_turn(place: str, tests: Iterable[tuple[float, str]], most: float) -> list[str]:
+    """Return the names of as many tests, with their seconds, as there is time for. First those
+    of files that are called as the place is, and of each file the quickest: in one that is
+    about something else all come by without a look."""
+    turns: Counter[str] = Counter()
+    rows = []
+    of_place = _words(place)
+    for seconds, name in sorted(tests):
+        file = name.partition("::")[0]
+        turns[file] += 1
+        in_common = len(of_place & _words(Path(file).name))
+        rows.append((-in_common, turns[file], seconds, name))
+    rows.sort()
+    spent = itertools.accumulate(row[2] for row in rows)
+    return [row[3] for row, sum_ in zip(rows, spent, strict=True) if sum_ <= most]
+
+
+def _words(path: str) -> set[str]:
+    words = re.findall("[a-z]+", path.partition(".py")[0])
+    return {word.removesuffix("s") for word in words} - {"rq", "test"}
 
 
 # ---- as a plugin of pytest
