@@ -21,10 +21,10 @@ pytest.importorskip("pyspark")
 from pyspark import cloudpickle
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.datasource import ReadMaxRows
+from spark import lease_job
 
 from rq.errors import BadInput, Busy
 from rq.spark import lease_holder, lease_options, lease_queue, lease_stream
-from spark import lease_job
 
 cloudpickle.register_pickle_by_value(lease_job)
 

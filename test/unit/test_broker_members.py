@@ -370,3 +370,25 @@ def test_what_a_member_says_of_another_that_has_failed_is_taken_and_what_strange
     first.receive(second.node_id, HasFailed(third.node_id), ends, network.now)
     assert flags_of(member) == ["fail"]
     assert third.node_id not in first.reachable
+
+
+@pytest.mark.parametrize(
+    ("facts", "flags"),
+    [
+        ({}, []),
+        ({"suspected": True}, ["fail?"]),
+        ({"failed": True}, ["fail"]),
+        ({"in_handshake": True}, ["handshake"]),
+        ({"address": Address("", 1, 2)}, ["noaddr"]),
+        ({"leaving": True}, ["leaving"]),
+        ({"failed": True, "leaving": True}, ["fail", "leaving"]),
+    ],
+)
+def test_what_is_said_of_a_member_is_in_the_words_of_disque(facts, flags):
+    network = Network(2)
+    network.meet(0, 1)
+    network.pass_by(1)
+    (member,) = network.nodes[0].by_id.values()
+    for name, value in facts.items():
+        setattr(member, name, value)
+    assert flags_of(member) == flags
