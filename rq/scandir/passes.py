@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rq import names
+from rq import config, names
 from rq.config import files, parked, trash
 from rq.errors import CannotRead, RQError
 from rq.layout import Root
@@ -90,6 +90,8 @@ class Scandir:
     parked: dict[str, parked.Stamp] = field(default_factory=dict)  # their files
     number: int = 0  # of this pass
     stamps: dict[str, int] = field(default_factory=dict)  # of the queues' configs
+    # The files of timers, and the queues, as they were at the last look.
+    of_timers: tuple[dict[str, config.Stamp | None], frozenset[str]] | None = None
 
     def look(self, now: float) -> set[Path]:
         """Bring queues and links together; return the directories worth watching."""
@@ -112,6 +114,19 @@ class Scandir:
         own = {self.root.config_dir, self.root.scandir, self.root.timers}
         doors = {self.root.queue(name).path / "new" for name in queues}
         return own | doors | links.directories
+
+    def timers_changed(self) -> bool:
+        """Whether the files of timers, or what queues there are, have changed since the
+        last call: also the file that a link leads to, of which no hint comes."""
+        try:
+            there = os.listdir(self.root.timers)
+            queues = frozenset(os.listdir(self.root.queues))
+        except OSError:
+            return False  # the timers themselves say what is wrong
+        files_of = [name for name in there if name[0] != "." and name != "sock"]
+        seen = {name: config.stamp(self.root.timers / name) for name in files_of}
+        before, self.of_timers = self.of_timers, (seen, queues)
+        return before != self.of_timers
 
     def _make_so(self, definition: Definition, queue: _Existing | None) -> str:
         """Let the supervisor make a queue as defined; return the problem, "" if none."""
