@@ -74,6 +74,11 @@ class File:
     def is_part(self) -> bool:
         return self.begin > 0 or self.end > 0
 
+    @property
+    def whole(self) -> tuple[str, str]:
+        """What all parts of a file share, and no other file."""
+        return self.msg_id, self.where
+
 
 @dataclass(frozen=True, slots=True)
 class Bad:
@@ -237,11 +242,12 @@ def seekable(file: File, may: Allow) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def whole(file: File, may: Allow, encoding: str) -> Iterator[Iterator[bytes]]:
-    """Open a file as pieces of UTF-8; `encoding`: its own, nothing if its first bytes
+    """Open a file, or a part, as pieces of UTF-8; `encoding`: its own, nothing if its first bytes
     say it. BadInput or Unreachable, which `unreadable` reads, when that cannot be."""
     try:
-        with compression.opened(file.where, may) as stream:
-            yield _decoded(_pieces(stream), encoding) if encoding else _texts(stream)
+        with _opened(file, may) as stream:
+            texts = _pieces if encoding or file.begin else _texts
+            yield _decoded(texts(stream), encoding) if encoding else texts(stream)
     except _SPOILED as error:
         raise _bad(file.msg_id, file.name, error).error() from error
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from rq.errors import BadInput
 from rq.spark import schemas
 from rq.spark.schemas import STRING, Column
-from rq.spark.texts import unix, utf8
+from rq.spark.texts import behind_first, is_unix, unix, utf8
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -63,6 +63,11 @@ class Dialect:
                     f"q.csv: encoding={self.encoding!r:.40} is not known"
                 ) from None
 
+    def lines(self) -> Lines | None:
+        """Return what tells whether a file can be read from any line on; None: by what
+        its bytes are, which is not looked into."""
+        return None if self.encoding else Lines(self)
+
 
 PLAIN = Dialect()
 
@@ -78,6 +83,9 @@ class Grammar:
         closed = rb"%s[^%s]*+(?:%s%s[^%s]*+)*+%s" % ((quote,) * 6)
         value = rb"(?:%s|%s)" % (closed, plain) if quote else plain
         record = rb"%s(?:%s%s)*+\n" % (value, mark, value)
+        # The same of records that end in their line.
+        in_line = value.replace(rb"[^%s]" % quote, rb"[^%s\n]" % quote)
+        self.lines = re.compile(rb"(?:%s(?:%s%s)*+\n)*+" % (in_line, mark, in_line))
         self.quote = dialect.quote.encode()
         self.record = re.compile(record)
         self._records = re.compile(rb"(?:%s)*+" % record)
@@ -96,6 +104,28 @@ class Grammar:
     def is_begun(self, data: bytes, at: int) -> bool:
         """Whether what stands there may become a record by what follows."""
         return self._begun.match(data, at) is not None
+
+
+class Lines:
+    """Lines of CSV. One that is a record by itself is one also to whom reads from the
+    beginning, so where all of them are, a part may begin at any."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._grammar = Grammar(dialect)
+        self._has_header = dialect.header
+
+    def begin(self, head: bytes) -> int:
+        return behind_first(head) if self._has_header else 0
+
+    def are_rows(self, lines: bytes) -> bool:
+        if not is_unix(lines):
+            return False
+        if not self._grammar.quote or self._grammar.quote not in lines:
+            return True
+        text = lines.replace(b"\r\n", b"\n").removeprefix(codecs.BOM_UTF8)
+        text = text if text.endswith(b"\n") else text + b"\n"
+        parts = self._grammar.lines.match(text)
+        return parts is not None and parts.end() == len(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,9 +180,17 @@ class Reader:
         self._grammar = Grammar(dialect)
         self._names: list[str] = []
 
-    def rows(self, texts: Iterator[bytes]) -> Iterator[pa.RecordBatch]:
-        """Give the rows of a text: lineno, its columns, `_rescued`. BadInput."""
-        cut = pieces(texts, self._grammar)
+    def take_names(self, texts: Iterator[bytes]) -> None:
+        """Take the names of columns from a text, of which a later part is read. BadInput."""
+        for piece in pieces(texts, self._grammar):
+            self._behind_header(piece)
+            if self._names:
+                return
+
+    def rows(self, texts: Iterator[bytes], line: int = 1) -> Iterator[pa.RecordBatch]:
+        """Give the rows of a text: lineno, its columns, `_rescued`; `line`: the number of
+        its first. BadInput."""
+        cut = pieces(texts, self._grammar, line)
         if not self._dialect.header:
             self._names = [column.name for column in self._columns]
         for piece in cut:

@@ -10,6 +10,7 @@ import itertools
 import queue
 import re
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from rq.spark import (
     attachments,
     duck,
     failures,
+    file_parts,
     functions,
     parsing,
     remote,
@@ -199,7 +201,8 @@ class DuckTables:
     def rows(
         self, every: Sequence[File], allow: Sequence[str], layout: Layout
     ) -> tuple[DataFrame, Counts]:
-        files = Files(every, remote.allow(allow), self._threads, layout.batches)
+        parts = file_parts.parted(every, layout)
+        files = Files(parts, remote.allow(allow), self._threads, layout.batches)
         tally = Tally(replaced=attachments.replaced, rescued=schemas.rescued)
         table = self._table(layout.schema, lambda: files.batches(tally.scan(_same)))
         self._read.append(_Read(table, files, tally, layout.schema))
@@ -295,6 +298,7 @@ class Files:
         way: Way = attachments.batches,
     ) -> None:
         self._every = sorted(every, key=lambda file: -file.size)
+        self._parts = Counter(file.whole for file in every)
         self._way: _Way = lambda file: way(file, may)
         self._threads = threads
         self.ended = 0  # files that the last scan has read to their ends
@@ -313,24 +317,24 @@ class Files:
         threads = [
             threading.Thread(target=reading.run, daemon=True) for _ in range(count)
         ]
-        left = len(self._every)  # of this scan: there may be others at once
+        left = self._parts.copy()  # of this scan: there may be others at once
         for thread in threads:
             thread.start()
         try:
-            while left:
+            while left.total():
                 piece = reading.pieces.get()
                 if isinstance(piece, Exception):
                     raise piece
-                if piece is None:
-                    left -= 1
-                    self.ended += 1
+                if isinstance(piece, File):
+                    left[piece.whole] -= 1
+                    self.ended += not left[piece.whole]
                 else:
                     yield piece
         finally:
             reading.is_over.set()
 
     def __len__(self) -> int:
-        return len(self._every)
+        return len(self._parts)
 
 
 class _Reading:
@@ -343,8 +347,8 @@ class _Reading:
         for file in every:
             self._todo.put(file)
         self._way, self._step = way, step
-        # A batch; None: a file has ended; what it failed with.
-        self.pieces: queue.Queue[pa.RecordBatch | Exception | None] = queue.Queue(
+        # A batch; a file, or a part, that has ended; what it failed with.
+        self.pieces: queue.Queue[pa.RecordBatch | Exception | File] = queue.Queue(
             maxsize=ahead
         )
         self.is_over = threading.Event()
@@ -363,9 +367,9 @@ class _Reading:
         for batch in self._way(file):
             if not self._put(self._step(batch)):
                 return
-        self._put(None)
+        self._put(file)
 
-    def _put(self, piece: pa.RecordBatch | Exception | None) -> bool:
+    def _put(self, piece: pa.RecordBatch | Exception | File) -> bool:
         while not self.is_over.is_set():
             try:
                 self.pieces.put(piece, timeout=_LOOK)

@@ -6,6 +6,7 @@ take what Arrow takes: so whether a row fits does not depend on its neighbours.
 
 from __future__ import annotations
 
+import codecs
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ import orjson
 from rq.errors import BadInput
 from rq.spark import schemas
 from rq.spark.schemas import Column
-from rq.spark.texts import unix, utf8
+from rq.spark.texts import NOWHERE, is_unix, unix, utf8
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,6 +29,17 @@ _NO_JSON = (b"NaN", b"Inf")
 _ENDS = {"int": 2**31, "bigint": 2**63}
 
 
+class Lines:
+    """Lines of JSON: each is an object, but of an array."""
+
+    def begin(self, head: bytes) -> int:
+        text = head.removeprefix(codecs.BOM_UTF8).lstrip()
+        return 0 if text and not text.startswith(b"[") else NOWHERE
+
+    def are_rows(self, lines: bytes) -> bool:
+        return is_unix(lines)
+
+
 class Reader:
     """Makes columns of the objects of one file."""
 
@@ -36,10 +48,12 @@ class Reader:
         self._kept = kept  # what holds the columns, if no others may be there
         self._names = {column.name for column in columns}
 
-    def rows(self, texts: Iterator[bytes]) -> Iterator[pa.RecordBatch]:
-        """Give the rows of a text: lineno, its columns, `_rescued`. BadInput."""
-        line = 1
-        for data, is_array in _blocks(texts):
+    def rows(
+        self, texts: Iterator[bytes], line: int = 1, is_start: bool = True
+    ) -> Iterator[pa.RecordBatch]:
+        """Give the rows of a text: lineno, its columns, `_rescued`; `line`: the number of
+        its first, `is_start`: it may be an array. BadInput."""
+        for data, is_array in _blocks(texts, is_start):
             lines = [orjson.dumps(e) for e in _array(data)] if is_array else None
             yield self._batch(data, line, lines)
             line += data.count(b"\n")
@@ -191,9 +205,11 @@ def _array(data: bytes) -> list[object]:
     return value
 
 
-def _blocks(texts: Iterator[bytes]) -> Iterator[tuple[bytes, bool]]:
+def _blocks(
+    texts: Iterator[bytes], is_start: bool = True
+) -> Iterator[tuple[bytes, bool]]:
     """Give lines of a text, some at a time; or all of it if it is an array, and so said."""
-    rest, is_begun, is_array = b"", False, False
+    rest, is_begun, is_array = b"", not is_start, False
     for block in unix(texts):
         rest += block
         if not is_begun and (head := rest.lstrip()):

@@ -15,6 +15,7 @@ from rq.spark.attachments import File
 from rq.spark.csv_rows import PLAIN, Dialect
 from rq.spark.remote import Allow
 from rq.spark.schemas import Column
+from rq.spark.texts import Lines
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,10 +42,10 @@ class Layout:
         """What it is called among those of a queue."""
         return self.kind if self.only == "*" else f"{self.kind}-{quote(self.only, '')}"
 
-    @property
-    def can_be_parted(self) -> bool:
-        """Whether a plain file can be read from any line on."""
-        return self.kind == LINES.kind
+    def lines(self) -> Lines | None:
+        """Return what tells from which lines on a plain file can be read; None: from its
+        beginning alone."""
+        return _KINDS[self.kind].lines(self)
 
     def takes(self, file: File) -> bool:
         return fnmatchcase(file.name.rpartition("/")[2], self.only)
@@ -123,6 +124,17 @@ class _Kind:
 
     rows: Callable[[Layout, File, Allow], Rows]
     inferred: Callable[[Layout, File, Allow], tuple[Column, ...]]
+    lines: Callable[[Layout], Lines | None]
+
+
+class _Any:
+    """Lines that are rows, whatever they have."""
+
+    def begin(self, _head: bytes) -> int:
+        return 0
+
+    def are_rows(self, _lines: bytes) -> bool:
+        return True
 
 
 def _lines(_layout: Layout, file: File, may: Allow) -> Rows:
@@ -135,8 +147,11 @@ def _no_columns(_layout: Layout, _file: File, _may: Allow) -> tuple[Column, ...]
 
 def _of_csv(layout: Layout, file: File, may: Allow) -> Rows:
     reader = csv_rows.Reader(layout.columns, layout.dialect, layout.kept)
+    if file.begin and layout.dialect.header:
+        with attachments.whole(replace(file, begin=0, end=0), may, "") as texts:
+            reader.take_names(texts)
     with attachments.whole(file, may, layout.dialect.encoding) as texts:
-        for rows in reader.rows(texts):
+        for rows in reader.rows(texts, file.line):
             yield attachments.attributed(file, rows)
 
 
@@ -148,7 +163,7 @@ def _inferred_of_csv(layout: Layout, file: File, may: Allow) -> tuple[Column, ..
 def _of_json(layout: Layout, file: File, may: Allow) -> Rows:
     reader = json_rows.Reader(layout.columns, layout.kept)
     with attachments.whole(file, may, "") as texts:
-        for rows in reader.rows(texts):
+        for rows in reader.rows(texts, file.line, is_start=not file.begin):
             yield attachments.attributed(file, rows)
 
 
@@ -170,8 +185,8 @@ def _inferred_of_parquet(_layout: Layout, file: File, may: Allow) -> tuple[Colum
 
 
 _KINDS = {
-    "lines": _Kind(_lines, _no_columns),
-    "csv": _Kind(_of_csv, _inferred_of_csv),
-    "json": _Kind(_of_json, _inferred_of_json),
-    "parquet": _Kind(_of_parquet, _inferred_of_parquet),
+    "lines": _Kind(_lines, _no_columns, lambda _: _Any()),
+    "csv": _Kind(_of_csv, _inferred_of_csv, lambda layout: layout.dialect.lines()),
+    "json": _Kind(_of_json, _inferred_of_json, lambda _: json_rows.Lines()),
+    "parquet": _Kind(_of_parquet, _inferred_of_parquet, lambda _: None),
 }

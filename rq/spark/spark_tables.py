@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, astuple, dataclass, replace
+from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,8 +21,8 @@ from pyspark.sql.datasource import (
 from rq.config import files
 from rq.spark import (
     attachments,
-    compression,
     expectations,
+    file_parts,
     functions,
     lake_source,
     layouts,
@@ -54,8 +54,6 @@ _BAD_FILES = "msg_id string, why string, passing boolean"
 Way = Callable[[File, Allow], "Iterator[pa.RecordBatch]"]
 _PLACE = "_rq_place"  # a column: how many rows of the key come after this one
 _ROWS, _BAD = "rows", "bad"  # what is wanted of files
-PART = 64 * 1024 * 1024  # bytes, about
-_BLOCK = 1024 * 1024
 
 
 class SparkTables:
@@ -197,7 +195,7 @@ def rows(
     spark: SparkSession,
     every: Sequence[File],
     allow: Sequence[str] = (),
-    part: int = PART,
+    part: int = file_parts.SIZE,
 ) -> DataFrame:
     """Return the lines of files as a DataFrame of SCHEMA; large ones are read in parts
     of about so many bytes."""
@@ -226,7 +224,7 @@ def _reader(
     text = json.dumps([astuple(file) for file in every])
     reader = spark.read.format(LINES_FORMAT).option("files", text).option("of", _ROWS)
     reader = reader.option("allow", json.dumps(list(allow)))
-    reader = reader.option("layout", layout.text()).option("part", str(PART))
+    reader = reader.option("layout", layout.text()).option("part", str(file_parts.SIZE))
     return reader.option("groups", str(groups))
 
 
@@ -248,8 +246,8 @@ class Lines(DataSource):
         allow = json.loads(self.options["allow"])
         layout = layouts.parsed(self.options["layout"])
         is_bad = self.options["of"] == _BAD
-        if layout.can_be_parted and not is_bad:
-            every = parted(every, int(self.options["part"]))
+        if not is_bad:
+            every = file_parts.parted(every, layout, int(self.options["part"]))
         way = layout.checked if is_bad else layout.batches
         return Reader(every, int(self.options["groups"]), way, allow)
 
@@ -281,46 +279,3 @@ class Reader(DataSourceReader):
         may = remote.allow(self.allow)
         for file in partition.value:
             yield from self.way(file, may)
-
-
-# ---- a large plain file in parts, so that many tasks read it
-#
-# A part begins behind a newline and knows the number of its first line: the newlines before
-# it are counted when the parts are made, which is many times faster than to read the lines.
-
-
-def parted(every: Sequence[File], size: int = PART) -> list[File]:
-    """Return files, those of more than twice that many bytes in parts."""
-    return [part for file in every for part in _parts(file, size)]
-
-
-def _parts(file: File, size: int) -> list[File]:
-    if file.size <= 2 * size or file.where.startswith(remote.ADDRESSES):
-        return [file]
-    try:
-        if compression.is_compressed(file.where) or not attachments.is_utf8(file.where):
-            return [file]
-        cuts = list(_cuts(file, size))
-    except OSError:
-        return [file]  # the task that reads it tells why it cannot
-    ends = [begin for begin, _ in cuts[1:]]
-    return [
-        replace(file, size=(end or file.size) - begin, begin=begin, end=end, line=line)
-        for (begin, line), end in zip(cuts, [*ends, 0], strict=True)
-    ]
-
-
-def _cuts(file: File, size: int) -> Iterator[tuple[int, int]]:
-    """Give where parts begin, and the number of the line that does."""
-    yield 0, 1
-    at, line, wanted = 0, 1, size
-    with Path(file.where).open("rb", buffering=0) as stream:
-        while block := stream.read(_BLOCK):
-            cut = 0
-            while cut := block.find(b"\n", max(cut, wanted - at - 1)) + 1:
-                if at + cut == file.size:
-                    return
-                yield at + cut, line + block.count(b"\n", 0, cut)
-                wanted = at + cut + size
-            line += block.count(b"\n")
-            at += len(block)

@@ -31,8 +31,10 @@ from rq.errors import BadInput, Unreachable
 from rq.spark import (
     attachments,
     compression,
+    file_parts,
     given,
     jobs,
+    layouts,
     parsing,
     progress,
     remote,
@@ -191,7 +193,7 @@ def test_a_large_file_is_cut_only_where_a_newline_is_one_byte(tmp_path):
         path = tmp_path / encoding
         path.write_bytes(("a line\n" * 1000).encode(encoding))
         file = File("m1", "", "log", str(path), path.stat().st_size)
-        parts = spark_tables.parted([file], 512)
+        parts = file_parts.parted([file], layouts.LINES, 512)
         assert (len(parts) > 1) is (encoding == "utf-8")
         lines = [
             row["line"]

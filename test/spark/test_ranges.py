@@ -7,12 +7,14 @@ import random
 
 import pytest
 
+from rq.errors import BadInput
 from rq.spark import remote
 
 attachments = pytest.importorskip("rq.spark.attachments")
 
-from rq.spark import spark_tables  # noqa: E402
+from rq.spark import file_parts, layouts, spark_tables  # noqa: E402
 from rq.spark.attachments import File  # noqa: E402
+from rq.spark.layouts import LINES  # noqa: E402
 
 ALLOW = remote.allow([])
 
@@ -44,20 +46,20 @@ def read(parts):
 def test_parts_hold_each_line_once_with_its_number(tmp_path, monkeypatch):
     rnd = random.Random(1)
     for _ in range(60):
-        monkeypatch.setattr(spark_tables, "_BLOCK", rnd.choice((7, 64, 10**6)))
+        monkeypatch.setattr(file_parts, "_BLOCK", rnd.choice((7, 64, 10**6)))
         texts = write(tmp_path / "log", rnd)
         size = rnd.choice((1, 50, 300, 3000))
-        parts = spark_tables.parted([large(tmp_path / "log")], size)
+        parts = file_parts.parted([large(tmp_path / "log")], LINES, size)
         assert len(parts) > 1
         assert read(parts) == list(enumerate(texts, 1))
         assert sum(part.size for part in parts) == (tmp_path / "log").stat().st_size
 
 
 def test_a_part_whose_bytes_look_compressed_is_read_as_text(tmp_path, monkeypatch):
-    monkeypatch.setattr(spark_tables, "_BLOCK", 8)
+    monkeypatch.setattr(file_parts, "_BLOCK", 8)
     text = b"first line\nBZh9 is a line\n\x28\xb5\x2f\xfd another\n"
     (tmp_path / "log").write_bytes(text)
-    parts = spark_tables.parted([large(tmp_path / "log")], 10)
+    parts = file_parts.parted([large(tmp_path / "log")], LINES, 10)
     assert len(parts) == 3
     assert [number for number, _ in read(parts)] == [1, 2, 3]
 
@@ -68,7 +70,7 @@ def test_what_is_small_compressed_far_or_gone_stays_whole(tmp_path):
     far = File("m1", "", "s3://b/log", "s3://b/log", 10**9)
     gone = File("m1", "", "gone", str(tmp_path / "gone"), 10**9)
     whole = [large(tmp_path / "log"), large(tmp_path / "log.bz2"), far, gone]
-    assert spark_tables.parted(whole, 100) == whole
+    assert file_parts.parted(whole, LINES, 100) == whole
 
 
 def test_many_tasks_read_one_file(spark, tmp_path):
@@ -78,3 +80,112 @@ def test_many_tasks_read_one_file(spark, tmp_path):
     found = frame.select("msg_id", "src", "file", "lineno", "line").collect()
     of = ("m1", "web1", "a.log")
     assert sorted(found) == [(*of, *pair) for pair in enumerate(texts, 1)]
+
+
+# ---- rows
+
+ODD = [
+    "a",
+    ",",
+    '"',
+    '""',
+    '"b',
+    'c"',
+    " ",
+    "1",
+    "\n",
+    "\r\n",
+    "\n\n",
+    "\r",
+    "ä",
+    '{"a": 1}',
+]
+ODD += ["[", "]", '{"a": "x\\"y"}', ',"d"', '"e, f"', 'g" h', "{", "null", '{"b": [1]}']
+CSV = {
+    "usual": layouts.csv("a string, b string", "*", {}),
+    "no header": layouts.csv("a string, b string", "*", {"header": False}),
+    "no quote": layouts.csv("a string, b string", "*", {"quote": ""}),
+    "signs": layouts.csv("a string, b string", "*", {"quote": "'", "delimiter": ";"}),
+}
+JSON = layouts.stated("json", "a string, b string", "*")
+
+
+def odd(rnd):
+    """Return a text of which it is hard to say where a row begins."""
+    signs = rnd.sample(ODD, rnd.randint(2, len(ODD)))
+    if rnd.random() < 0.7:
+        signs = [sign for sign in signs if sign not in ("\r", '"', '"b', 'c"')]
+    text = "".join(
+        rnd.choice([*signs, "\n", "x,y\n"]) for _ in range(rnd.randint(5, 60))
+    )
+    head = rnd.choice(("a,b\n", "\n\r\na,b\r\n", '"a",b\n', 'b,"a"\n', "", "a;b\n"))
+    mark = rnd.choice((b"", b"", b"\xef\xbb\xbf"))
+    return mark + head.encode() + text.encode().replace(b"1", b"\xff")
+
+
+def cells(layout, parts):
+    """Return all rows, or why there are none."""
+    try:
+        rows = [
+            row
+            for part in parts
+            for batch in layout.batches(part, ALLOW)
+            for row in batch.to_pylist()
+        ]
+    except BadInput as error:
+        return str(error)
+    return sorted(rows, key=lambda row: row["lineno"])
+
+
+@pytest.mark.parametrize("layout", [*CSV.values(), JSON], ids=[*CSV, "json"])
+def test_rows_of_parts_are_those_of_the_whole(layout, tmp_path, monkeypatch):
+    rnd = random.Random(3)
+    cut = 0
+    for _ in range(1500):
+        monkeypatch.setattr(file_parts, "_BLOCK", rnd.choice((1, 7, 64, 10**6)))
+        (tmp_path / "log").write_bytes(data := odd(rnd))
+        whole = large(tmp_path / "log")
+        parts = file_parts.parted([whole], layout, rnd.choice((1, 5, 20)))
+        cut += len(parts) > 1
+        assert cells(layout, parts) == cells(layout, [whole]), data
+    assert cut > 300
+
+
+@pytest.mark.parametrize(
+    ("data", "parts"),
+    [
+        (b'a,b\n1,"x ""y"""\n2,z\n3,\n', 4),
+        (b'a,b\r\n1,"x"\r\n2,z\r\n3,\r\n', 4),
+        (b'a,b\n1,"x\ny"\n2,z\n3,\n', 1),
+        (b'a,b\n5" pipe,"x\ny"\n3,\n4,\n', 1),
+        (b'a,b\n5" pipe,"x\ny",6"\n3,\n4,\n', 1),
+        (b'a,b\n1,"x"y\n2,z\n3,\n', 1),
+        (b"a,b\n1,x\r2,z\n3,\n", 1),
+    ],
+)
+def test_a_file_whose_quotes_may_hold_lines_stays_whole(data, parts, tmp_path):
+    (tmp_path / "log").write_bytes(data)
+    parted = file_parts.parted([large(tmp_path / "log")], CSV["usual"], 1)
+    assert len(parted) == parts
+
+
+def test_both_engines_read_rows_of_a_file_in_parts(give, on_each, monkeypatch):
+    monkeypatch.setattr(file_parts, "SIZE", 300)
+    rows = "".join(f'{n},"name {n}"\r\n' for n in range(200))
+    objects = "".join(f'{{"id": {n}}}\n' for n in range(200))
+    messages = [
+        give("c", "a.csv", f"id,name\r\n{rows}x,y,z\r\n".encode()),
+        give("j", "b.json", objects.encode()),
+    ]
+
+    def run(q):
+        table = q.csv("id int, name string", only="*.csv", most_rescued=0.1)
+        own = q.json("id int", only="*.json").toArrow().to_pylist()
+        q.kept = [*table.toArrow().to_pylist(), *own]
+
+    for q in on_each(run, messages):
+        found = {(row["msg_id"], row["lineno"]): row for row in q.kept}
+        assert len(found) == len(q.kept) == 401
+        assert all(found["c", n + 2]["name"] == f"name {n}" for n in range(200))
+        assert all(found["j", n + 1]["id"] == n for n in range(200))
+        assert found["c", 202]["_rescued"] == "x,y,z"
