@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from rq.errors import BadInput
-from rq.spark import schemas
+from rq.spark import nested, schemas
+from rq.spark.nested import Held
 from rq.spark.schemas import Column
 from rq.spark.texts import NOWHERE, is_unix, unix, utf8
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 _LONGEST = 64 * 1024 * 1024  # bytes of a line, or of an array
 _SAMPLE = 10_000  # rows by which types are inferred
 _AS_TEXT = ("date", "timestamp", "decimal")  # types whose values JSON has as texts
+HELD = ("string", "int", "bigint", "double", "boolean")  # in lists and structs
 # What Arrow takes, and JSON does not.
 _NO_JSON = (b"NaN", b"Inf")
 _ENDS = {"int": 2**31, "bigint": 2**63}
@@ -113,7 +115,8 @@ class Reader:
         }
         cells = list[pa.Array]()
         for column in self._columns:
-            read = [_cell((row or {}).get(column.name), column) for row in rows]
+            kind = column.kind
+            read = [_cell((row or {}).get(column.name), kind) for row in rows]
             rescued.update(index for index, cell in enumerate(read) if cell is _SPOILED)
             values = [None if cell is _SPOILED else cell for cell in read]
             if _is_text(column):
@@ -138,44 +141,61 @@ def _is_text(column: Column) -> bool:
 _SPOILED: Any = object()  # a value that is none of its column's type
 
 
-def _cell(value: object, column: Column) -> Any:
-    """Return a value as Arrow takes it for a column; of some types its text."""
+def _cell(value: object, kind: str) -> Any:
+    """Return a value as Arrow takes it for a type; of some types its text."""
     if value is None:
         return None
-    return _CELLS[column.kind.partition("(")[0]](value, column)
+    if inner := nested.held(kind):
+        return _list(value, inner) if inner.is_list else _struct(value, inner)
+    return _CELLS[kind.partition("(")[0]](value, kind)
 
 
-def _string(value: object, _column: Column) -> Any:
+def _list(value: object, inner: Held) -> Any:
+    if not isinstance(value, list):
+        return _SPOILED
+    [(_, kind)] = inner.members
+    cells = [_cell(each, kind) for each in value]
+    return _SPOILED if _SPOILED in cells else cells
+
+
+def _struct(value: object, inner: Held) -> Any:
+    if not isinstance(value, dict):
+        return _SPOILED
+    cells = {name: _cell(value.get(name), kind) for name, kind in inner.members}
+    return _SPOILED if _SPOILED in cells.values() else cells
+
+
+def _string(value: object, _kind: str) -> Any:
     return value if isinstance(value, str) else orjson.dumps(value).decode()
 
 
-def _whole(value: object, column: Column) -> Any:
-    end = _ENDS[column.kind]
+def _whole(value: object, kind: str) -> Any:
+    end = _ENDS[kind]
     fits = (
         isinstance(value, int) and not isinstance(value, bool) and -end <= value < end
     )
     return value if fits else _SPOILED
 
 
-def _double(value: object, _column: Column) -> Any:
+def _double(value: object, _kind: str) -> Any:
     fits = isinstance(value, int | float) and not isinstance(value, bool)
     return float(value) if fits else _SPOILED  # type: ignore[arg-type]
 
 
-def _boolean(value: object, _column: Column) -> Any:
+def _boolean(value: object, _kind: str) -> Any:
     return value if isinstance(value, bool) else _SPOILED
 
 
-def _time(value: object, _column: Column) -> Any:
+def _time(value: object, _kind: str) -> Any:
     return value if isinstance(value, str) else _SPOILED
 
 
-def _decimal(value: object, _column: Column) -> Any:
+def _decimal(value: object, _kind: str) -> Any:
     fits = isinstance(value, int | float | str) and not isinstance(value, bool)
     return str(value) if fits else _SPOILED
 
 
-_CELLS: Mapping[str, Callable[[object, Column], Any]] = {
+_CELLS: Mapping[str, Callable[[object, str], Any]] = {
     "string": _string,
     "int": _whole,
     "bigint": _whole,

@@ -112,10 +112,15 @@ def stated(kind: str, schema: str, only: str) -> Layout:
     """Return the layout that a job states, without a schema one whose columns are to be
     inferred; BadInput."""
     columns = schemas.parsed(schema) if schema else ()
+    if kind in _HELD:
+        schemas.demand_leaves(columns, _HELD[kind], kind.upper())
     return Layout(kind=kind, columns=columns, only=only)
 
 
 # ---- the kinds
+
+# What lists and structs may hold, where that is less than any type.
+_HELD = {"csv": (), "json": json_rows.HELD}
 
 
 @dataclass(frozen=True, slots=True)

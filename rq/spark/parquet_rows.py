@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, BinaryIO
 
 from rq.errors import BadInput
-from rq.spark import schemas
+from rq.spark import nested, schemas
 from rq.spark.schemas import Column
 
 if TYPE_CHECKING:
@@ -33,8 +33,7 @@ class Reader:
             names, line = [column.name for column in self._columns], 1
             for rows in opened.iter_batches(_ROWS, columns=names):
                 cells = [
-                    _as(rows.column(column.name), column.types[0])
-                    for column in self._columns
+                    _as(rows.column(column.name), column) for column in self._columns
                 ]
                 lines = range(line, line + rows.num_rows)
                 yield schemas.batch(self._columns, lines, cells, None)
@@ -52,11 +51,9 @@ class Reader:
                 )
 
 
-def _as(cells: pa.Array, kind: pa.DataType) -> pa.Array:
-    import pyarrow as pa
-
+def _as(cells: pa.Array, column: Column) -> pa.Array:
     # Times may be finer than a microsecond.
-    return cells.cast(kind, safe=not pa.types.is_timestamp(kind))
+    return cells.cast(column.types[0], safe="timestamp" not in column.kind)
 
 
 def _kind(kind: pa.DataType) -> str:
@@ -65,6 +62,8 @@ def _kind(kind: pa.DataType) -> str:
 
     if pa.types.is_dictionary(kind):
         return _kind(kind.value_type)
+    if pa.types.is_nested(kind):
+        return _nested(kind)
     if pa.types.is_decimal128(kind):
         return f"decimal({kind.precision},{kind.scale})"
     names = (
@@ -80,6 +79,24 @@ def _kind(kind: pa.DataType) -> str:
         (pa.types.is_uint32, "bigint"),
     )
     return next((name for test, name in names if test(kind)), "")
+
+
+def _nested(kind: pa.DataType) -> str:
+    import pyarrow as pa
+
+    is_list = (
+        pa.types.is_list(kind)
+        or pa.types.is_large_list(kind)
+        or pa.types.is_fixed_size_list(kind)
+    )
+    if is_list:
+        members = [("", _kind(kind.value_type))]
+    elif pa.types.is_struct(kind) and kind.num_fields:
+        members = [(field.name, _kind(field.type)) for field in kind]
+    else:  # a map, or a union
+        return ""
+    fits = all(member and "`" not in name for name, member in members)
+    return nested.written(members, is_list) if fits else ""
 
 
 def inferred(file: BinaryIO) -> tuple[Column, ...]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rq.errors import BadInput
+from rq.spark import nested
 from rq.words import visible
 
 if TYPE_CHECKING:
@@ -23,9 +24,8 @@ BEFORE = ("msg_id", "src", "file", LINE)  # columns of RQ's own, before those of
 RESCUED = "_rescued"  # the column behind them: the text of a row that does not fit
 _OWN = {*BEFORE, RESCUED}
 _COLUMN = re.compile(
-    r"\s*(?:`(?P<quoted>[^`]+)`|(?P<plain>\w+))\s+"
-    r"(?P<kind>[a-z_]+(?:\s*\(\s*\d+\s*,\s*\d+\s*\))?)\s*(?:,|\Z)",
-    re.IGNORECASE,
+    r"\s*(?:`(?P<quoted>[^`]+)`|(?P<plain>\w+))\s+(?P<kind>[a-z_].*)",
+    re.IGNORECASE | re.DOTALL,
 )
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 _DIGITS = 38  # of a decimal, at most
@@ -61,19 +61,26 @@ class Column:
     def types(self) -> list[pa.DataType]:
         """What a text may be read as, the first that takes it: a time without a zone is
         one of UTC. The first is the type of the column."""
-        import pyarrow as pa
+        return _types(self.kind)
 
-        if parts := _DECIMAL.fullmatch(self.kind):
-            return [pa.decimal128(int(parts[1]), int(parts[2]))]
-        return {
-            "string": [pa.string()],
-            "int": [pa.int32()],
-            "bigint": [pa.int64()],
-            "double": [pa.float64()],
-            "boolean": [pa.bool_()],
-            "date": [pa.date32()],
-            "timestamp": [pa.timestamp("us", "UTC"), pa.timestamp("us")],
-        }[self.kind]
+
+def _types(kind: str) -> list[pa.DataType]:
+    import pyarrow as pa
+
+    if inner := nested.held(kind):
+        members = [(name, _types(member)[0]) for name, member in inner.members]
+        return [pa.list_(members[0][1]) if inner.is_list else pa.struct(members)]
+    if parts := _DECIMAL.fullmatch(kind):
+        return [pa.decimal128(int(parts[1]), int(parts[2]))]
+    return {
+        "string": [pa.string()],
+        "int": [pa.int32()],
+        "bigint": [pa.int64()],
+        "double": [pa.float64()],
+        "boolean": [pa.bool_()],
+        "date": [pa.date32()],
+        "timestamp": [pa.timestamp("us", "UTC"), pa.timestamp("us")],
+    }[kind]
 
 
 def parsed(text: str) -> tuple[Column, ...]:
@@ -82,17 +89,16 @@ def parsed(text: str) -> tuple[Column, ...]:
     >>> [f"{column.name}: {column.kind}" for column in parsed("id long, `a b` Text")]
     ['id: bigint', 'a b: string']
     """
-    columns, at = list[Column](), 0
-    while at < len(text):
-        parts = _COLUMN.match(text, at)
+    columns = list[Column]()
+    for piece in filter(str.strip, nested.pieces(text)):
+        parts = _COLUMN.fullmatch(piece)
         if parts is None:
             raise BadInput(
-                f"schema: {text[at:].strip()!r:.60} is no column: say NAME TYPE, as in "
+                f"schema: {piece.strip()!r:.60} is no column: say NAME TYPE, as in "
                 "'id long, price decimal(10,2)', and names with blanks in backquotes"
             )
         name = parts["quoted"] or parts["plain"]
         columns.append(Column(name=name, kind=_kind(parts["kind"])))
-        at = parts.end()
     _demand_different(columns)
     return tuple(columns)
 
@@ -109,6 +115,11 @@ def stated(columns: Sequence[Column]) -> tuple[Column, ...]:
 
 
 def _kind(text: str) -> str:
+    if inner := nested.held(text):
+        members = [(name, _kind(member)) for name, member in inner.members]
+        if len({name.lower() for name, _ in members}) < len(members):
+            raise BadInput(f"schema: {text.strip()!r:.60} has two members of one name")
+        return nested.written(members, inner.is_list)
     kind = "".join(text.lower().split())
     if parts := _DECIMAL.fullmatch(kind):
         digits, behind = int(parts[1]), int(parts[2])
@@ -117,7 +128,10 @@ def _kind(text: str) -> str:
         return kind
     if kind not in _KINDS:
         types = ", ".join(sorted({*_KINDS.values()}))
-        raise BadInput(f"schema: {text!r:.40} is no type: {types}, decimal(10,2)")
+        raise BadInput(
+            f"schema: {text.strip()!r:.40} is no type: {types}, decimal(10,2), "
+            "array<TYPE>, struct<NAME: TYPE>"
+        )
     return _KINDS[kind]
 
 
@@ -127,6 +141,25 @@ def _demand_different(columns: Sequence[Column]) -> None:
         raise BadInput("schema: it has no columns")
     if twice := [name for name in in_table if in_table.count(name) > 1]:
         raise BadInput(f"schema: there are two columns {twice[0]!r:.60}")
+
+
+def demand_leaves(columns: Sequence[Column], kinds: Sequence[str], of: str) -> None:
+    """Raise BadInput unless lists and structs hold no others than `kinds`; none: there are
+    no such columns in what is read."""
+    for column in columns:
+        if nested.held(column.kind) is None:
+            continue
+        for leaf in nested.leaves(column.kind):
+            if leaf not in kinds:
+                what = (
+                    f"what it holds may be {', '.join(kinds)}, not {leaf}"
+                    if kinds
+                    else f"{of} has no lists and no structs"
+                )
+                raise BadInput(
+                    f"schema: {column.name!r:.60} is {column.kind}: {what}: say string, "
+                    "and take it apart in the job"
+                )
 
 
 def described(columns: Sequence[Column]) -> str:

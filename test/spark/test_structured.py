@@ -319,6 +319,100 @@ def test_parquet_has_the_same_cells_on_both_engines(give, on_each, tmp_path):
     )
 
 
+# ---- lists and structs
+
+HOLDING = "id int, tags array<string>, at struct<lat: double, `the lon` double>, "
+HOLDING += "lines array<struct<sku: string, n: long>>, deep array<array<int>>"
+HELD = [
+    b'{"id": 1, "tags": ["a", null, "b"], "at": {"lat": 1, "the lon": 2.5}, "more": [1]}',
+    b'{"id": 2, "lines": [{"sku": "x", "n": 3, "more": 1}, {}, null], "deep": [[1], [], null]}',
+    b'{"id": 3, "tags": [], "at": {}, "lines": []}',
+    b'{"id": 4, "tags": null, "at": null}',
+    b'{"id": 5, "tags": ["a", 1, {"b": 2}]}',  # as a column of texts takes it
+    b'{"id": 6, "tags": "a"}',
+    b'{"id": 7, "at": {"lat": "1"}}',
+    b'{"id": 8, "at": [1, 2]}',
+    b'{"id": 9, "deep": [[3000000000]]}',
+    b'{"id": 10, "at": {"lat": 1, "lat": 2}}',
+    b'{"id": 11, "tags": {"a": 1}, "at": {"lat": 5}}',
+]
+
+
+def test_lists_and_structs_of_json_are_alike_on_both_engines(give, on_each):
+    data = b"\n".join(HELD) + b"\n"
+    message = give("m", "a.json", data)
+    duck, spark = on_each(rows_of(lambda q: q.json(HOLDING)), [message])
+    assert duck.endings == spark.endings == {}
+    assert plain(duck.kept) == plain(spark.kept)
+    rows = {row[4]: row[5:] for row in duck.kept}
+    assert rows[1] == (["a", None, "b"], {"lat": 1.0, "the lon": 2.5}, None, None, None)
+    assert rows[2][2] == [{"sku": "x", "n": 3}, {"sku": None, "n": None}, None]
+    assert rows[2][3] == [[1], [], None]
+    assert rows[5][0] == ["a", "1", '{"b":2}']
+    assert [number for number, row in rows.items() if row[-1]] == [6, 7, 8, 9, 11]
+    assert rows[11][:2] == (None, {"lat": 5.0, "the lon": None})
+
+
+def plain(rows):
+    """Return rows in which a struct of Spark, too, is a dictionary."""
+    return json.loads(json.dumps([[str(row[0]), *map(repr, row[1:])] for row in rows]))
+
+
+def test_whether_what_a_line_holds_fits_does_not_depend_on_others():
+    columns = schemas.parsed(HOLDING)
+
+    def read(texts):
+        reader = json_rows.Reader(columns)
+        rows = [row for batch in reader.rows(iter(texts)) for row in batch.to_pylist()]
+        return [{**row, "lineno": 0} for row in rows]
+
+    fits = [line for line in HELD if b'"id": 10' not in line]
+    for lines in (HELD, fits[:4], HELD[4:], fits):
+        alone = [row for line in lines for row in read([line + b"\n"])]
+        assert read([b"\n".join(lines)]) == alone
+
+
+@pytest.mark.parametrize(
+    ("kind", "schema", "why"),
+    [
+        ("csv", "a array<int>", "CSV has no lists and no structs: say string"),
+        ("json", "a array<date>", "int, bigint, double, boolean, not date: say string"),
+        ("json", "a struct<>", "is no type"),
+        ("json", "a array<", "is no type"),
+        ("json", "a map<string, int>", "is no type: .*array<TYPE>, struct<NAME: TYPE>"),
+        ("json", "a struct<b: int, B: int>", "two members of one name"),
+    ],
+)
+def test_what_a_column_cannot_hold_is_one_sentence(kind, schema, why):
+    with pytest.raises(BadInput, match=why):
+        layouts.stated(kind, schema, "*")
+
+
+def test_lists_and_structs_of_parquet_are_alike_on_both_engines(
+    give, on_each, tmp_path
+):
+    moment = datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=UTC)
+    at = pa.struct([("when", pa.timestamp("ns", "UTC")), ("n", pa.int16())])
+    table = pa.table(
+        {
+            "tags": pa.array([["a", None], None], pa.large_list(pa.string())),
+            "at": pa.array([{"when": moment, "n": 1}, None], at),
+        }
+    )
+    parquet.write_table(table, tmp_path / "t")
+    maps = pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64()))
+    parquet.write_table(pa.table({"tags": maps}), tmp_path / "m")
+    good = give("good", "a.parquet", (tmp_path / "t").read_bytes())
+    bad = give("bad", "b.parquet", (tmp_path / "m").read_bytes())
+    stated = "tags array<string>"
+    for q in on_each(rows_of(lambda q: q.parquet(stated)), [good, bad]):
+        assert [row[4] for row in q.kept] == [["a", None], None]
+        assert q.endings["bad"][1].startswith("b.parquet: its column 'tags' is map<")
+    for q in on_each(rows_of(lambda q: q.parquet()), [good]):
+        assert q.kept[0][5] == {"when": moment, "n": 1}
+        assert q.kept[1][4:6] == (None, None)
+
+
 # ---- inferred
 
 
