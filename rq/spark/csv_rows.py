@@ -350,7 +350,7 @@ class Records:
         import pyarrow as pa
 
         if self._is_even and numbers is None:
-            return pa.array(range(self._line, self._line + self.count), pa.int64())
+            return schemas.numbers(self._line, self.count)
         wanted = range(self.count) if numbers is None else numbers
         return pa.array([self.line(number) for number in wanted], pa.int64())
 

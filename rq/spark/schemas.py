@@ -215,7 +215,7 @@ def hint(kept: str) -> str:
 
 def batch(
     columns: Sequence[Column],
-    lines: Sequence[int] | pa.Array,
+    lines: Sequence[int] | range | pa.Array,
     cells: Sequence[pa.Array],
     texts: Sequence[bytes | None] | None,
 ) -> pa.RecordBatch:
@@ -229,8 +229,21 @@ def batch(
         else pa.array([_as_text(text) for text in texts], pa.string())
     )
     names = [LINE, *(column.in_table for column in columns), RESCUED]
-    numbers = lines if isinstance(lines, pa.Array) else pa.array(lines, pa.int64())
-    return pa.RecordBatch.from_arrays([numbers, *cells, rescued], names)
+    if isinstance(lines, range):
+        lines = numbers(lines.start, len(lines))
+    if not isinstance(lines, pa.Array):
+        lines = pa.array(lines, pa.int64())
+    return pa.RecordBatch.from_arrays([lines, *cells, rescued], names)
+
+
+def numbers(first: int, count: int) -> pa.Array:
+    """Return whole numbers one after the other; of a range of Python each would be an
+    object, for which all threads wait."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    ones = pa.repeat(pa.scalar(1, pa.int64()), count)
+    return compute.cumulative_sum(ones, start=first - 1)
 
 
 def _as_text(text: bytes | None) -> str | None:
