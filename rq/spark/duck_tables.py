@@ -317,17 +317,17 @@ class Files:
         threads = [
             threading.Thread(target=reading.run, daemon=True) for _ in range(count)
         ]
-        left = self._parts.copy()  # of this scan: there may be others at once
+        remain = self._parts.copy()  # of this scan: there may be others at once
         for thread in threads:
             thread.start()
         try:
-            while left.total():
+            while remain.total():
                 piece = reading.pieces.get()
                 if isinstance(piece, Exception):
                     raise piece
                 if isinstance(piece, File):
-                    left[piece.whole] -= 1
-                    self.ended += not left[piece.whole]
+                    remain[piece.whole] -= 1
+                    self.ended += not remain[piece.whole]
                 else:
                     yield piece
         finally:
