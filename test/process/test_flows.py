@@ -264,7 +264,8 @@ def test_a_retry_leaves_what_a_person_has_cancelled(stage):
 def test_a_flow_of_which_only_what_waited_was_cancelled_is_cancelled(stage):
     held = node("held", "first", hold=True)
     msg_id = stage.send([node("first"), held, node("then", "held")])
-    stage.until(msg_id, "held")
+    stands = {"held": 1, "waits": 1, "done": 1}
+    wait_until(lambda: stage.shown(msg_id)["sums"] == stands)
     deeds.cancel(stage.root, look.flow_of(stage.root, msg_id), "me")
     told = stage.until(msg_id, "cancelled")
     assert told["sums"] == {"cancelled": 2, "done": 1}
