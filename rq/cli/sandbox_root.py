@@ -145,7 +145,7 @@ def _define(root: Root, links: Mapping[str, Path]) -> None:
 
     for name, directory in links.items():
         files.write_link(str(directory), root.scandir / names.queue_name(name))
-    read = read_links(root, JsonCache())
+    read = read_links(root, JsonCache(), {})
     for name, why in read.errors.items():
         raise BadConfig(f"queue {name}: {why}")
     for name, definition in read.definitions.items():

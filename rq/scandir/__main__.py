@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import select
 import sys
@@ -17,9 +18,14 @@ from rq.rpc.helper import Helper
 from rq.scandir.passes import GONE_FOR, Scandir
 
 WAKE_TIMEOUT = 0.5
+_OF_QUEUE = ("/config.json", "/parked.json")
 _OF_DEFINITION = frozenset({"run", "config.json", "form.json"})
-LOOK = 2.0  # seconds between looks when hints work
+LOOK = 2.0  # seconds between looks when hints work, at least …
+SELDOM = 60.0  # … and at most: of thousands of queues a look takes a while
 LOOK_WITHOUT_HINTS = 0.8
+SHARE = 150  # a look may take one part in so many of the time, of a processor …
+SHARE_WITHOUT_HINTS = 20  # … or in so few …
+SHARE_WHEN_HINTED = 5  # … or, while queues are made one after the other, in so few
 SETTLE = 0.05  # seconds from a hint to the look, so that a burst is one look
 
 log = logging.getLogger(__name__)
@@ -36,7 +42,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _run(started: Helper, scandir: Scandir) -> None:
-    watcher = Watcher()
+    watcher = Watcher(functools.partial(_is_news, f"{started.root.queues}/"))
     look_at = 0.0
     started.say_ready()
     while _rest(watcher, started.life_fd, look_at):
@@ -59,33 +65,55 @@ def _rest(watcher: Watcher, life_fd: int | None, until: float) -> bool:
 
 def _pass(watcher: Watcher, scandir: Scandir, look_at: float) -> float:
     """Pass hints on, look when it is time or a hint says so; return when it is next."""
-    hinted = _pass_on(scandir.root, watcher.hints())
-    now = time.monotonic()
-    if now < look_at and not hinted:
+    hinted = _pass_on(scandir, watcher.hints())
+    hinted = watcher.take_lost() or hinted
+    now, began = time.monotonic(), time.thread_time()
+    if hinted:
+        look_at = min(look_at, scandir.soonest)
+    if now < look_at:
         return look_at
     watcher.follow(scandir.look(now))
-    if scandir.timers_changed():
-        _wake(scandir.root, scandir.root.timers_socket)
     scandir.say_hints(watcher.missing)
-    return now + _pause(watcher, scandir)
+    took = time.thread_time() - began
+    scandir.pause = _pause(watcher, scandir, took)
+    scandir.soonest = time.monotonic() + took * SHARE_WHEN_HINTED
+    return now + scandir.pause
 
 
-def _pause(watcher: Watcher, scandir: Scandir) -> float:
+def _pause(watcher: Watcher, scandir: Scandir, took: float) -> float:
+    """Return for how long nothing is looked at, if no hint comes, after a look that has taken
+    so many seconds of a processor."""
     if scandir.gone_since:
         return GONE_FOR
-    return LOOK_WITHOUT_HINTS if watcher.missing else LOOK
+    if watcher.missing:
+        return max(LOOK_WITHOUT_HINTS, took * SHARE_WITHOUT_HINTS)
+    # What has changed in a directory before it was watched is seen by the next look alone.
+    return LOOK if watcher.has_more else min(SELDOM, max(LOOK, took * SHARE))
 
 
 # ---- hints, passed on
 
 
-def _pass_on(root: Root, hints: Iterable[Path]) -> bool:
+def _is_news(queues: str, path: str) -> bool:
+    """Whether a hint says anything: the owner of a queue writes in its directory, too, and
+    takes a lock beside it."""
+    if not path.startswith(queues):
+        return True
+    depth = path.count("/", len(queues))
+    if depth == 0:
+        return not path.startswith(".", len(queues))
+    return depth > 1 or path.endswith(_OF_QUEUE)
+
+
+def _pass_on(scandir: Scandir, hints: Iterable[Path]) -> bool:
     """Wake the queues and the timers of which something has changed; return whether the
     hints are a reason to look."""
-    mine = False
+    mine, root = False, scandir.root
     wake: set[Path] = set()
     for path in hints:
-        if path.parent == root.config_dir:
+        if path.parent.parent == root.queues and path.name != "new":
+            _look_at(scandir, path)
+        elif path.parent == root.config_dir:
             if path.suffix in (".down", ".pause"):
                 wake.add(root.queue(path.stem).socket)
         elif path.parent.name == "new" and root.queues in path.parents:
@@ -93,11 +121,19 @@ def _pass_on(root: Root, hints: Iterable[Path]) -> bool:
         elif path.parent == root.timers:
             wake.add(root.timers_socket)
         else:
-            near = path.parent == root.scandir
+            near = path.parent in (root.scandir, root.queues)
             mine = mine or near or path.name in _OF_DEFINITION
     for socket in wake:
         _wake(root, socket)
     return mine
+
+
+def _look_at(scandir: Scandir, path: Path) -> None:
+    name = path.parent.name
+    if path.name == "config.json":
+        scandir.look_at_config(name)
+    elif path.name == "parked.json":
+        scandir.look_at_parked(name)
 
 
 def _wake(root: Root, socket: Path) -> None:

@@ -6,11 +6,12 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 from rq import config, names
 from rq.errors import BadConfig, RQError
 from rq.layout import Root
-from rq.scandir.cache import JsonCache
+from rq.scandir.cache import JsonCache, look
 from rq.scripts import program_file
 
 
@@ -25,6 +26,10 @@ class Definition:
     form: str | None
 
 
+# Of each link: how it and what it leads to looked when its definition was read.
+Seen: TypeAlias = dict[str, tuple[object, Definition]]
+
+
 @dataclass(frozen=True, slots=True)
 class Links:
     """What lies in scandir/."""
@@ -35,8 +40,9 @@ class Links:
     directories: frozenset[Path]
 
 
-def read_links(root: Root, cache: JsonCache) -> Links:
-    """Read every entry of scandir/; OSError when it cannot be listed."""
+def read_links(root: Root, cache: JsonCache, seen: Seen) -> Links:
+    """Read every entry of scandir/ that does not look as it did; OSError when it cannot be
+    listed."""
     definitions: dict[str, Definition] = {}
     errors: dict[str, str] = {}
     present, directories = set(), set()
@@ -45,13 +51,32 @@ def read_links(root: Root, cache: JsonCache) -> Links:
         if name.startswith("."):
             continue
         present.add(name)
+        looks = _looks(f"{base}/{name}")
         try:
-            directory = _directory(base, name)
-            directories.add(directory)
-            definitions[name] = _definition(base / name, directory, cache)
+            if looks is not None and name in seen and seen[name][0] == looks:
+                definition = seen[name][1]
+            else:
+                directory = _directory(base, name)
+                directories.add(directory)
+                definition = _definition(base / name, directory, cache)
+                seen[name] = looks, definition
+            directories.add(definition.directory)
+            definitions[name] = definition
         except (RQError, OSError) as error:
             errors[name] = str(error)
+    for name in seen.keys() - definitions.keys():
+        del seen[name]
     return Links(definitions, errors, frozenset(present), frozenset(directories))
+
+
+def _looks(link: str) -> object:
+    """Return all that a definition is read from, as it looks now; None: it is none."""
+    try:
+        info, target = os.lstat(link), os.readlink(link)
+    except OSError:
+        return None
+    files = [look(f"{link}/{name}") for name in ("run", "config.json", "form.json")]
+    return info.st_ino, info.st_mtime_ns, target, files
 
 
 def _directory(base: Path, name: str) -> Path:

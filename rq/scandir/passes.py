@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-import contextlib
+import hashlib
 import json
 import logging
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import stat
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rq import config, names
+from rq import names
 from rq.config import files, parked, trash
 from rq.errors import CannotRead, RQError
-from rq.layout import Root
+from rq.layout import QueueDir, Root
 from rq.rpc import client, wire
-from rq.scandir.cache import JsonCache
-from rq.scandir.links import Definition, Links, read_links
+from rq.scandir.cache import JsonCache, look
+from rq.scandir.links import Definition, Links, Seen, read_links
 from rq.words import visible
 from rq.words.nesting import Json
 
 GONE_FOR = 0.3  # seconds that a link must be gone: `ln -sfn` may remove it first
 ASK_TIMEOUT = 30.0
-PARTS = 15  # passes in which each parked queue is looked at once
+PARTS = 15  # passes in which each parked queue is looked at once …
+SECONDS = 300.0  # … or so long, if that is more
 
 log = logging.getLogger(__name__)
 
@@ -31,26 +33,44 @@ log = logging.getLogger(__name__)
 class _Existing:
     """A queue as it is on disk."""
 
-    config: Mapping[str, Json]
+    config: bytes  # its digest: there may be ten thousand
     mark: Mapping[str, Json]
     form: str | None
+    looks: object  # its config.json
 
 
-def _read_existing(root: Root, cache: JsonCache) -> dict[str, _Existing]:
-    """Return the queues that are there."""
-    queues = {}
-    for name in os.listdir(root.queues):
-        queue = root.queue(name)
-        if names.is_queue_name(name) and queue.config.is_file():
-            queues[name] = _Existing(
-                cache.read_or_empty(queue.config),
-                cache.read_or_empty(queue.scandir_mark),
-                _target(queue.form),
-            )
+def _read_existing(
+    root: Root, cache: JsonCache, before: Mapping[str, tuple[object, _Existing]]
+) -> dict[str, tuple[object, _Existing]]:
+    """Return the queues that are there, each with how its files look; those that look as
+    `before` are the same objects."""
+    queues, above = {}, str(root.queues)
+    for name in os.listdir(above):
+        place = f"{above}/{name}"
+        if (looks := look(f"{place}/config.json")) is None:
+            continue
+        all_looks = looks, look(f"{place}/scandir.json"), _target(f"{place}/form.json")
+        if name in before and before[name][0] == all_looks:
+            queues[name] = before[name]
+        elif names.is_queue_name(name) and stat.S_ISREG(looks[-1]):
+            queues[name] = all_looks, _existing(root.queue(name), cache, looks)
     return queues
 
 
-def _target(link: Path) -> str | None:
+def _existing(queue: QueueDir, cache: JsonCache, looks: object) -> _Existing:
+    return _Existing(
+        _digest(JsonCache().read_or_empty(queue.config)),
+        cache.read_or_empty(queue.scandir_mark),
+        _target(str(queue.form)),
+        looks,
+    )
+
+
+def _digest(config: Mapping[str, object]) -> bytes:
+    return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).digest()
+
+
+def _target(link: str) -> str | None:
     try:
         return os.readlink(link)
     except OSError:
@@ -60,8 +80,7 @@ def _target(link: Path) -> str | None:
 def _is_as_defined(definition: Definition, queue: _Existing) -> bool:
     """Return whether a queue is what its link says."""
     return (
-        json.dumps(queue.config, sort_keys=True)
-        == json.dumps(definition.config, sort_keys=True)
+        queue.config == _digest(definition.config)
         and queue.mark.get("owner") == "scandir"
         and queue.mark.get("link") == definition.link
         and queue.form == definition.form
@@ -89,19 +108,24 @@ class Scandir:
     written: tuple[dict[str, str], str] | None = None
     parked: dict[str, parked.Stamp] = field(default_factory=dict)  # their files
     number: int = 0  # of this pass
-    stamps: dict[str, int] = field(default_factory=dict)  # of the queues' configs
-    # The files of timers, and the queues, as they were at the last look.
-    of_timers: tuple[dict[str, config.Stamp | None], frozenset[str]] | None = None
+    pause: float = 0.0  # seconds from one pass to the next, when nothing is hinted
+    soonest: float = 0.0  # monotonic: when the next one may be, whatever is hinted
+    stamps: dict[str, object] = field(default_factory=dict)  # of the queues' configs
+    watched: tuple[Set[str], Set[Path], frozenset[Path]] | None = None
+    seen: Seen = field(default_factory=dict)
+    existing: dict[str, tuple[object, _Existing]] = field(default_factory=dict)
+    defined: dict[str, tuple[Definition, _Existing]] = field(default_factory=dict)
 
-    def look(self, now: float) -> set[Path]:
+    def look(self, now: float) -> Collection[Path]:
         """Bring queues and links together; return the directories worth watching."""
         try:
-            links = read_links(self.root, self.cache)
-            queues = _read_existing(self.root, self.cache)
+            links = read_links(self.root, self.cache, self.seen)
+            self.existing = _read_existing(self.root, self.cache, self.existing)
         except OSError as error:
             # A directory that cannot be listed says nothing about any queue.
             self._show({"scandir": f"cannot be read, so no queue is changed: {error}"})
             return {self.root.config_dir, self.root.scandir}
+        queues = {name: queue for name, (_, queue) in self.existing.items()}
         errors = dict(links.errors)
         for name, definition in links.definitions.items():
             problem = self._make_so(definition, queues.get(name))
@@ -111,27 +135,23 @@ class Scandir:
         self._show(errors)
         self._wake_changed(queues)
         self._wake_parked(sorted(queues))
-        own = {self.root.config_dir, self.root.scandir, self.root.timers}
-        doors = {self.root.queue(name).path / "new" for name in queues}
-        return own | doors | links.directories
+        return self._watched(queues.keys() | set(), links.directories)
 
-    def timers_changed(self) -> bool:
-        """Whether the files of timers, or what queues there are, have changed since the
-        last call: also the file that a link leads to, of which no hint comes."""
-        try:
-            there = os.listdir(self.root.timers)
-            queues = frozenset(os.listdir(self.root.queues))
-        except OSError:
-            return False  # the timers themselves say what is wrong
-        files_of = [name for name in there if name[0] != "." and name != "sock"]
-        seen = {name: config.stamp(self.root.timers / name) for name in files_of}
-        before, self.of_timers = self.of_timers, (seen, queues)
-        return before != self.of_timers
+    def _watched(self, names: Set[str], directories: Set[Path]) -> frozenset[Path]:
+        """Return the directories worth watching: the same object while they are the same."""
+        if self.watched is None or self.watched[:2] != (names, directories):
+            root = self.root
+            own = {root.config_dir, root.scandir, root.timers, root.queues}
+            places = [root.queue(name).path for name in names]
+            doors = [place / "new" for place in places]
+            every = frozenset([*own, *places, *doors, *directories])
+            self.watched = names, directories, every
+        return self.watched[2]
 
     def _make_so(self, definition: Definition, queue: _Existing | None) -> str:
         """Let the supervisor make a queue as defined; return the problem, "" if none."""
         name = definition.name
-        if queue and _is_as_defined(definition, queue):
+        if queue and self._is_as_defined(definition, queue):
             return ""
         if queue and queue.mark.get("owner") == "api":
             return (
@@ -152,6 +172,17 @@ class Scandir:
             "form": definition.form,
         }
         return self._ask("define_queue", request)
+
+    def _is_as_defined(self, definition: Definition, queue: _Existing) -> bool:
+        """Return whether a queue is what its link says; of two that were found to be equal
+        and are the same still, nothing is compared again."""
+        equal = self.defined.get(definition.name)
+        if equal and equal[0] is definition and equal[1] is queue:
+            return True
+        if not _is_as_defined(definition, queue):
+            return False
+        self.defined[definition.name] = definition, queue
+        return True
 
     def _was_deleted(self, definition: Definition) -> bool:
         removed = (
@@ -207,16 +238,30 @@ class Scandir:
         files.write_state(self.root.scandir_state, data)
         self.written = state
 
-    def _wake_changed(self, queues: Iterable[str]) -> None:
+    def _wake_changed(self, queues: Mapping[str, _Existing]) -> None:
         """Wake the owner of every queue whose config another hand has changed."""
-        stamps = {}
-        for name in queues:
-            with contextlib.suppress(OSError):
-                stamps[name] = self.root.queue(name).config.stat().st_mtime_ns
+        stamps = {name: queue.looks for name, queue in queues.items()}
         for name, stamp in stamps.items():
             if self.stamps.get(name, stamp) != stamp:
                 self._ask("wake_queue", name)
         self.stamps = stamps
+
+    def look_at_config(self, name: str) -> None:
+        """Wake a queue whose config has changed, as a hint says."""
+        stamp = look(f"{self.root.queues}/{name}/config.json")
+        if stamp is not None and self.stamps.get(name, stamp) != stamp:
+            self.stamps[name] = stamp
+            self._ask("wake_queue", name)
+
+    def look_at_parked(self, name: str) -> None:
+        """Wake a queue that has just been parked, as a hint says, if something has come that
+        it did not see."""
+        left = parked.stamp(self.root.queue(name).parked)
+        if left and self.parked.get(name) != left:
+            if parked.is_current(self.root, name):
+                self.parked[name] = left
+            else:  # and again at the next pass: its process may not have ended yet
+                self._ask("wake_queue", name)
 
     def _wake_parked(self, queues: Sequence[str]) -> None:
         """Wake the parked queues whose directories look different from how these were left.
@@ -224,14 +269,15 @@ class Scandir:
         Hints tell of most changes at once. So each pass looks at those that were parked
         since the one before, and at a part of the others; without hints at all.
         """
-        seen = {}
+        seen, above = {}, str(self.root.queues)
+        parts = max(1, min(PARTS, int(SECONDS / max(self.pause, 1.0))))
         for number, name in enumerate(queues):
-            left = parked.stamp(self.root.queue(name).parked)
+            left = parked.stamp(f"{above}/{name}/parked.json")
             if not left:
                 continue
             seen[name] = left
             is_new = self.parked.get(name) != left
-            its_turn = bool(self.no_hints) or (number - self.number) % PARTS == 0
+            its_turn = bool(self.no_hints) or (number - self.number) % parts == 0
             if (is_new or its_turn) and not parked.is_current(self.root, name):
                 self._ask("wake_queue", name)
         self.parked, self.number = seen, self.number + 1
