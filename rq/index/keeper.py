@@ -41,7 +41,10 @@ from rq.rpc import client
 
 SLICE = 5000  # lines of a queue in a batch
 MOST = 20_000  # lines of a batch
-LOOK = 5.0  # seconds between looks at all queues
+LOOK = 5.0  # seconds between looks at all queues, at least …
+SHARE = (
+    200  # … of thousands they take one part in so many of the time: owners tell of news
+)
 PATIENCE = 1.0  # seconds until an owner is asked for what it has not said
 MINUTE = 60.0
 _ASK = 0.5  # seconds that an owner has for its answer
@@ -146,8 +149,10 @@ class Keeper:
         """Do some of what is to be done; return the seconds until there is more."""
         now = time.monotonic()
         if now >= self._look_at:
-            self._look_at = now + LOOK
+            self._look_at, began = now + LOOK, time.thread_time()
             self._look()
+            if self._look_at:
+                self._look_at = now + _pause(LOOK, began)
         if not self._has_room():
             return LOOK
         self._ask_owners(now)
@@ -342,7 +347,7 @@ class Keeper:
     def _remove_old(self, now: float) -> None:
         if now < self._old_at and not self._has_more_old:
             return
-        self._old_at = now + MINUTE
+        self._old_at, began = now + MINUTE, time.thread_time()
         old = self._retention.remove_old(self._days, time.time())
         self._has_more_old = self._retention.shrink(self._limit) or old
         for queue in self._queues.values():
@@ -350,6 +355,12 @@ class Keeper:
             if first > queue.first:
                 queue.first = first
                 self._retention.silence(queue.number, first)
+        self._old_at = now + _pause(MINUTE, began)
+
+
+def _pause(least: float, began: float) -> float:
+    """Return the seconds until a look that began at this time of the processor is made again."""
+    return max(least, (time.thread_time() - began) * SHARE)
 
 
 def _opened(root: Root) -> Store:
