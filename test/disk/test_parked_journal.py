@@ -12,7 +12,6 @@ from harness.waiting import wait_until
 
 from rq.journal import history
 from rq.proc import locks
-from rq.spool import checkpoint
 from rq.words.states import State
 
 HOUR = 3600
@@ -23,17 +22,6 @@ def owner(owner):
     """One whose clock stands at the beginning of the hour, which the headers tell."""
     owner.clock.now = time.time() // HOUR * HOUR
     return owner
-
-
-def park(owner):
-    """End as a queue does that is parked."""
-    opened = owner.opened
-    opened.spool.commit()
-    opened.spool.settle_all()
-    checkpoint.park(opened.spool, opened.is_as_found)
-    owner._opened = None
-    os.close(opened.lock)
-    opened.spool.close()
 
 
 def active(owner):
@@ -69,7 +57,7 @@ def test_within_the_hour_nothing_is_sealed_and_all_is_there(owner):
     ids = []
     for _ in range(3):
         ids.append(owner.submit())
-        park(owner)
+        owner.park()
         owner.open()
         assert owner.opened.clean
     assert sealed(owner) == []
@@ -81,10 +69,10 @@ def test_within_the_hour_nothing_is_sealed_and_all_is_there(owner):
 @pytest.mark.parametrize("end", ["hour", "stop", "kill", "seal"])
 def test_what_was_left_becomes_history(owner, end):
     owner.submit()
-    park(owner)
+    owner.park()
     owner.open()
     if end == "hour":
-        park(owner)
+        owner.park()
         owner.clock.now += HOUR
         owner.open()
     elif end == "stop":
@@ -106,11 +94,11 @@ def test_what_was_left_becomes_history(owner, end):
 
 def test_a_queue_to_which_nothing_has_happened_writes_nothing(owner):
     owner.submit()
-    park(owner)
+    owner.park()
     before = looked_at(owner)
     for _ in range(2):
         owner.open()
-        park(owner)
+        owner.park()
     assert looked_at(owner) == before
 
 
@@ -119,9 +107,8 @@ def test_what_may_have_been_left_is_looked_for_if_the_journal_ends_elsewhere(
     owner, missing
 ):
     owner.submit()
-    journal, seq = owner.spool.journal_id, owner.spool.last_seq + 1  # it has stopped
     slot, lease = owner.queue.path / "lease/0", f"{owner.opened.lease_prefix}0"
-    park(owner)
+    journal, seq = owner.park()
     words = ["flock", "-F", str(slot), "sleep", "600"]
     with subprocess.Popen(words, env={**os.environ, "RQ_LEASE": lease}) as script:
         wait_until(lambda: locks.is_locked(slot))
@@ -164,9 +151,11 @@ def test_no_event_is_lost_however_it_ends(owner, seed):
             owner.spool.seal()
         elif act in {"park", "stop", "kill"}:
             owner.apply()
-            {"park": park, "stop": type(owner).stop, "kill": type(owner).crash}[act](
-                owner
-            )
+            {
+                "park": type(owner).park,
+                "stop": type(owner).stop,
+                "kill": type(owner).crash,
+            }[act](owner)
             owner.open()
             assert owner.opened.clean or act == "kill"
         assert owner.spool.counts.of(State.DONE) == done

@@ -142,6 +142,16 @@ class Owner:
         os.close(opened.lock)
         opened.spool.close()
 
+    def park(self) -> tuple[str, int]:
+        """End as a queue does that is parked; return where its journal ends."""
+        opened, self._opened = self.opened, None
+        opened.spool.commit()
+        opened.spool.settle_all()
+        checkpoint.park(opened.spool, opened.is_as_found)
+        os.close(opened.lock)
+        opened.spool.close()
+        return opened.spool.journal_id, opened.spool.last_seq
+
     def again(self) -> Spool:
         """Crash, and recover."""
         self.crash()

@@ -339,6 +339,32 @@ def restarted(tale: Tale) -> None:
     tale.apply()
 
 
+def parked(tale: Tale) -> None:
+    """The owner is parked and woken, with and without something that has happened."""
+    ids = [tale.submit() for _ in range(3)]
+    tale.commit()
+    tale.start(ids[0])
+    tale.end(ids[0])
+    tale.commit()
+    tale.park()
+    tale.park()  # nothing has happened, and nothing is written
+    tale.submit(key="relay/k")
+    tale.start(ids[1])
+    tale.commit()
+    tale.end(ids[1])
+    tale.park()
+    tale.start(ids[2])
+    tale.commit()
+    tale.crash_and_start()
+    tale.apply()
+    tale.park()
+    tale.stop()
+    tale.again()
+    tale.submit()
+    tale.commit()
+    tale.park()
+
+
 def decided(tale: Tale) -> None:
     """Transactions are committed, with a list of their own if it is long, or aborted."""
     transactions.INLINE = 2
@@ -546,6 +572,7 @@ STORIES: dict[str, Callable[[Tale], None]] = {
         rode,
         deposited,
         restarted,
+        parked,
         decided,
         chained,
         joined,

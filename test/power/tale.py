@@ -537,6 +537,14 @@ class Tale:
         self.owner.stop()
         self.must()
 
+    def park(self) -> None:
+        """Stop as a queue that is parked, and be woken."""
+        self.commit()
+        end = self.owner.park()
+        self.must()
+        self.owner.open(parked_at=end)
+        self.must()
+
     def crash(self) -> None:
         """Die as by kill -9: what was written stays, for now."""
         self.owner.crash()
