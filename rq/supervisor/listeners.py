@@ -38,11 +38,23 @@ class Listeners:
         self._held: dict[str, socket.socket] = {}
         self._ends: dict[str, End] = {}  # of their journals
         self._most = int(descriptors.limit() * SHARE)
+        self._has_told = False  # that there is no room
 
     @property
     def has_room(self) -> bool:
         """Whether one more may be held."""
         return len(self._held) < self._most
+
+    def tell_if_full(self) -> None:
+        """Say once that no more can be parked, and what to do."""
+        if not (self._has_told or self.has_room):
+            self._has_told = True
+            log.warning(
+                "%d queues are parked, and this process may open %d descriptors: one more is "
+                "started again at once; raise LimitNOFILE in rq.service, or `ulimit -n`",
+                len(self._held),
+                descriptors.limit(),
+            )
 
     def hold(self, name: str, sock: socket.socket, end: End) -> None:
         """Hold the socket of a queue that is about to end, as its journal does."""

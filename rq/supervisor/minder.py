@@ -275,6 +275,7 @@ class Minder:
         handing = parked.handed_over(word)
         self._listeners.hold(name, sock, handing.end)
         held.parks = True
+        self._listeners.tell_if_full()
         if not self._listeners.has_room:
             held.wakes_in = 0.0
         elif handing.wakes_at is not None:

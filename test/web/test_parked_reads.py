@@ -11,6 +11,7 @@ from harness.web_server import served
 
 from rq.config import parked
 from rq.rpc import client
+from rq.rpc.lines import parked_answers
 from rq.rpc.lines.commands import COMMANDS, Parked
 from rq.rpc.lines.owners import Owners
 
@@ -141,6 +142,14 @@ def test_no_page_that_shows_all_queues_starts_one(web, messages, left):
     for path in [*PAGES, f"/?find={messages[0]}"]:
         assert web.get(path).status in {200, 303}, path
         assert is_as_it_was(web, left), path
+
+
+def test_where_a_message_is_is_not_read_from_a_queue_that_is_awake(web, messages, left):
+    root, request = web.daemon.root, {"msg_id": messages[1]}
+    assert parked_answers.answer(root, "q", "get_message_state", request) is not None
+    with client.Connection(root.queue("q").socket) as line:
+        assert line.ask("get_message_state", request) == ["ok", "que"]
+    assert parked_answers.answer(root, "q", "get_message_state", request) is None
 
 
 def test_what_only_a_process_answers_starts_it(web, messages, left):
