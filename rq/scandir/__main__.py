@@ -73,6 +73,8 @@ def _pass(watcher: Watcher, scandir: Scandir, look_at: float) -> float:
     if now < look_at:
         return look_at
     watcher.follow(scandir.look(now))
+    if scandir.timers_changed():
+        _wake(scandir.root, scandir.root.timers_socket)
     scandir.say_hints(watcher.missing)
     took = time.thread_time() - began
     scandir.pause = _pause(watcher, scandir, took)

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rq import names
+from rq import config, names
 from rq.config import files, parked, trash
 from rq.errors import CannotRead, RQError
 from rq.layout import QueueDir, Root
@@ -115,6 +115,8 @@ class Scandir:
     seen: Seen = field(default_factory=dict)
     existing: dict[str, tuple[object, _Existing]] = field(default_factory=dict)
     defined: dict[str, tuple[Definition, _Existing]] = field(default_factory=dict)
+    # The files of timers, and the queues, as they were at the last look.
+    of_timers: tuple[dict[str, config.Stamp | None], frozenset[str]] | None = None
 
     def look(self, now: float) -> Collection[Path]:
         """Bring queues and links together; return the directories worth watching."""
@@ -147,6 +149,19 @@ class Scandir:
             every = frozenset([*own, *places, *doors, *directories])
             self.watched = names, directories, every
         return self.watched[2]
+
+    def timers_changed(self) -> bool:
+        """Whether the files of timers, or what queues there are, have changed since the
+        last call: also the file that a link leads to, of which no hint comes."""
+        try:
+            there = os.listdir(self.root.timers)
+            queues = frozenset(os.listdir(self.root.queues))
+        except OSError:
+            return False  # the timers themselves say what is wrong
+        files_of = [name for name in there if name[0] != "." and name != "sock"]
+        seen = {name: config.stamp(self.root.timers / name) for name in files_of}
+        before, self.of_timers = self.of_timers, (seen, queues)
+        return before != self.of_timers
 
     def _make_so(self, definition: Definition, queue: _Existing | None) -> str:
         """Let the supervisor make a queue as defined; return the problem, "" if none."""

@@ -1,4 +1,9 @@
-"""The program: one event loop, one socket, a look at the directory every second."""
+"""The program: one event loop, one socket, and looks at the directory.
+
+scandir says `wake` when something in it, or the set of queues, has changed. What nothing
+tells is that the wall clock was set, or that scandir is gone; so there is a look now and
+then, and one each second while something goes on or is wrong.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +66,6 @@ async def _run(started: Helper, timers: Sending) -> None:
     started.say_ready()
     letter = Letter(timers.held, _daily(started))
     troubles = Troubles(started.root, _told_of_trouble(started))
-    questions = loop.create_task(timers.outcomes.run())
     while not stopped.is_set():
         timers.woken.clear()
         try:
@@ -71,7 +75,6 @@ async def _run(started: Helper, timers: Sending) -> None:
             log.exception("a pass failed; the next one is in a second")
             await asyncio.sleep(LOOK)
         await _rest(timers)
-    questions.cancel()
     server.close()
     files.remove_link(started.root.timers_socket)
 
@@ -110,6 +113,7 @@ def _pass(timers: Sending, letter: Letter) -> None:
     timers.save_errors(time.monotonic())
     timers.held.save()
     timers.telling.look(time.monotonic(), now)
+    timers.outcomes.look(time.monotonic(), now)
     for timer in timers.ready(now):
         timers.begin(timer, now)
     if not timers.busy:  # what they missed is known when they have fired
@@ -118,10 +122,12 @@ def _pass(timers: Sending, letter: Letter) -> None:
 
 async def _rest(timers: Sending) -> None:
     """Wait for the next due time, a look at the directory, or a wake."""
-    seconds = min(LOOK, timers.next_due(time.time()) + 0.005)
+    now, elapsed = time.time(), time.monotonic()
+    seconds = min(timers.pause(elapsed), timers.next_due(now) + 0.005)
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await timers.woken.wait()
+            timers.stirred = time.monotonic()
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import functools
 import logging
-import time
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
@@ -26,7 +26,6 @@ from rq.timers.fires import Fires
 from rq.timers.rows import Fired, Outcome
 from rq.words.states import State
 
-_LOOK = 1.0  # seconds
 _OFTEN, _SELDOM = 2.0, 30.0  # seconds between two questions to a queue
 _FRESH = 600.0  # seconds for which a fire may soon have ended
 _MOST = 100  # messages of a question
@@ -45,13 +44,15 @@ class Outcomes:
     _next: dict[str, float] = field(default_factory=dict)  # of the monotonic clock
     _questions: dict[str, asyncio.Task[None]] = field(default_factory=dict)
 
-    async def run(self) -> None:
-        """Ask until it is cancelled."""
-        while True:
-            self._begin(time.monotonic(), time.time())
-            await asyncio.sleep(_LOOK)
+    def next_in(self, elapsed: float) -> float:
+        """Return the seconds until a queue is to be asked; `elapsed` are seconds of the
+        monotonic clock."""
+        queues = _by_queue(self.fires.open())
+        waits = (self._next.get(queue, 0.0) for queue in queues)
+        return max(0.0, min(waits, default=math.inf) - elapsed)
 
-    def _begin(self, elapsed: float, now: float) -> None:
+    def look(self, elapsed: float, now: float) -> None:
+        """Begin to ask the queues whose turn it is."""
         for queue, rows in _by_queue(self.fires.open()).items():
             if queue in self._questions or self._next.get(queue, 0.0) > elapsed:
                 continue

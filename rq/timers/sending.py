@@ -29,6 +29,8 @@ from rq.words.states import LIVE, State
 
 _ERRORS = 3.0  # seconds between two writes for the sake of errors
 LOOK = 1.0  # seconds between looks at the directory and at the clock
+SELDOM = 6.0  # the same while nothing goes on
+_STIR = 6.0  # seconds for which it looks often after something went on
 # Failures that say for sure that no message was made.
 _NOT_SENT = frozenset({Kind.DOWN, Kind.CLOSED, Kind.NO_SUCH_QUEUE, Kind.UNREACHABLE})
 _WAITS = frozenset({Kind.DOWN, Kind.CLOSED})  # for a person, and no fault
@@ -52,6 +54,8 @@ class Sending:
     telling: Telling = field(init=False)
     _saving: asyncio.Task[None] | None = None
     _errors_saved: float = 0.0  # of the monotonic clock
+    # When something went on last, of the monotonic clock.
+    stirred: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
         self.outcomes = Outcomes(self.held.root, self.held.fires, self.woken)
@@ -64,7 +68,17 @@ class Sending:
     def next_due(self, now: float) -> float:
         """Return the seconds until the next is due."""
         waits = [self._due(timer, now) for timer in self._free()]
-        return max(0.0, min(waits, default=now + LOOK) - now)
+        return max(0.0, min(waits, default=now + SELDOM) - now)
+
+    def pause(self, elapsed: float) -> float:
+        """Return the seconds until it is to look again if nothing wakes it; `elapsed` are
+        seconds of the monotonic clock."""
+        held = self.held
+        is_wrong = held.gone_since or held.errors or held.queueless
+        often = is_wrong or elapsed < self.stirred + _STIR
+        # A question that was just asked is no reason to look at all else at once.
+        question = max(LOOK, self.outcomes.next_in(elapsed))
+        return LOOK if often else min(SELDOM, question)
 
     def _free(self) -> list[Timer]:
         return [

@@ -10,10 +10,11 @@ from harness.limits import no_descriptors
 from rq.config import adopted
 from rq.errors import CannotRead, NoSuchMessage
 from rq.layout import Root
+from rq.scandir.passes import Scandir
 from rq.timers import commands, folder, state
 from rq.timers.folder import Timers
 from rq.timers.past import Fire, Past
-from rq.timers.sending import Sending
+from rq.timers.sending import LOOK, SELDOM, Sending
 
 
 def test_what_timers_did_is_not_forgotten_by_who_cannot_read_it_now(tmp_path):
@@ -242,3 +243,62 @@ def test_a_file_that_has_not_changed_is_not_read_again(tmp_path, monkeypatch):
     path.write_text(json.dumps({"period": 120, "msg": {"dest": "q"}}))
     timers.look(3.0, 0.0)
     assert read == [path, path]
+
+
+@pytest.fixture
+def quiet(tmp_path):
+    """Timers to which nothing has happened for a while."""
+    root = Root(tmp_path)
+    for place in (root.timers, root.config_dir, root.queue("q").path):
+        place.mkdir(parents=True)
+    add_timer(root, "daily")
+    sending = Sending(Timers(root, {}))
+    sending.held.look(0.0, 0.0)
+    sending.stirred = 0.0
+    return sending
+
+
+def test_timers_look_often_while_something_goes_on_or_is_wrong(quiet):
+    held, late = quiet.held, 1000.0
+    assert quiet.pause(1.0) == LOOK
+    assert quiet.pause(late) == SELDOM
+    file = held.root.timers / "daily.json"
+    file.write_text("{")
+    held.look(late, 0.0)
+    assert quiet.pause(late) == LOOK
+    file.unlink()
+    held.look(late, 0.0)
+    assert (held.errors, quiet.pause(late)) == ({}, LOOK)  # it may be back at once
+    for _ in range(2):  # it is forgotten, and then it is missing no more
+        held.look(late + folder.GONE_FOR, 0.0)
+    assert quiet.pause(late + folder.GONE_FOR) == SELDOM
+
+
+def test_timers_look_when_a_queue_is_to_be_asked(quiet):
+    fires = quiet.held.fires
+    fires.fired("daily", 0.0, 0.0, 0.0, "sent", "http://h/q/q/20260101.0000.00.000.1")
+    assert quiet.outcomes.next_in(1000.0) == 0.0
+    assert quiet.pause(1000.0) == LOOK
+    quiet.outcomes._next["q"] = 1003.0
+    assert quiet.pause(1000.0) == 3.0
+
+
+def test_scandir_sees_what_timers_are_not_hinted_at(tmp_path):
+    root = Root(tmp_path)
+    for place in (root.timers, root.queues):
+        place.mkdir()
+    target = tmp_path / "real.json"
+    target.write_text("1")
+    (root.timers / "daily.json").symlink_to(target)
+    scandir = Scandir(root)
+    assert scandir.timers_changed()
+    (root.timers / "sock").touch()
+    assert not scandir.timers_changed()
+    target.write_text("22")
+    assert scandir.timers_changed()
+    assert not scandir.timers_changed()
+    (root.queues / "q").mkdir()
+    assert scandir.timers_changed()
+    (root.timers / "daily.json").unlink()
+    assert scandir.timers_changed()
+    assert not scandir.timers_changed()

@@ -34,7 +34,7 @@ CALLS = {
 # Wake-ups a minute.
 WAKEUPS = {
     "idle queue": 24,
-    "idle root": 220,  # supervisor, fork server, scandir, timers, and one queue
+    "idle root": 130,  # supervisor, fork server, scandir, timers, and one queue
 }
 MIB = 1024 * 1024
 # Bytes that only this process has.
