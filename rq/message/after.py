@@ -58,6 +58,7 @@ class Standing(StrEnum):
     DONE = "done"
     RELAYED = "relayed"
     FAILED = "failed"  # in err, acknowledged or not
+    CANCELLED = "cancelled"  # by a person while it ran: it has failed, too
     DELETED = "deleted"  # by a person
     NOT_RUN = "not_run"  # cancelled, for what it waited for itself has failed
     NOT_NEEDED = "not_needed"  # its own rule said that it need not run
@@ -69,9 +70,9 @@ OPEN = frozenset({Standing.WAITING, Standing.UNKNOWN, Standing.GOES_ON})
 LASTING = frozenset(
     {Standing.DONE, Standing.RELAYED, Standing.DELETED, Standing.NOT_NEEDED}
 )
-FAILURES = frozenset({Standing.FAILED, Standing.DELETED})
+FAILURES = frozenset({Standing.FAILED, Standing.CANCELLED, Standing.DELETED})
 # A retry may change these: before a message is decided by them, they are asked again.
-DOUBTFUL = frozenset({Standing.FAILED, Standing.NOT_RUN})
+DOUBTFUL = frozenset({Standing.FAILED, Standing.CANCELLED, Standing.NOT_RUN})
 
 
 class Verdict(StrEnum):

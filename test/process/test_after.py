@@ -394,6 +394,20 @@ def test_what_was_moved_is_waited_for_where_it_goes_on(two):
     assert order(queue)[0] == moved
 
 
+def test_what_fails_for_a_cancelled_one_says_so_and_a_retry_of_that_counts(two):
+    queue, other = two
+    first = other.send(param1=GO)
+    other.until(first, "run")
+    held = queue.send(after=[f"other/{first}"])
+    failed = queue.send(after=[f"other/{first}"], after_fail="err")
+    other.ok("cancel_message", {"msg_id": first, "who": "ann"})
+    assert f"other/{first}, which was cancelled" in queue.ended(failed)["story"]["why"]
+    wait_until(lambda: "which was cancelled" in why(queue, held))
+    go(queue)
+    other.ok("retry_message", {"msg_id": first, "who": "ann"})
+    assert queue.ended(held)["state"] == "done"
+
+
 def test_what_is_on_its_way_when_its_queue_stops_has_not_ended(two):
     queue, other = two
     first = other.send(due=4e9)

@@ -17,6 +17,7 @@ BY_RULE = "rule"
 _NAMED = 3  # predecessors in a sentence
 _SAID = {
     Standing.FAILED: "failed",
+    Standing.CANCELLED: "was cancelled",
     Standing.DELETED: "was deleted",
     Standing.NOT_RUN: "was not run",
     Standing.NOT_NEEDED: "was not needed",

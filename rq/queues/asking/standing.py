@@ -41,7 +41,9 @@ def of_end(state: State, result: Result) -> Standing:
         return Standing.NOT_NEEDED
     if cause == Cause.AFTER and result.get("outcome") == NOT_RUN:
         return Standing.NOT_RUN
-    return _OF_STATE[state]
+    standing = _OF_STATE[state]
+    is_cancelled = standing is Standing.FAILED and cause == Cause.CANCELLED
+    return Standing.CANCELLED if is_cancelled else standing
 
 
 def of_own(owner: Owner, msg_id: str) -> str:
