@@ -27,6 +27,7 @@ from rq.supervisor.minder import Minder
 from rq.supervisor.table import HELPERS
 from rq.words.states import Child
 
+SERVES_BY = 60.0  # seconds from the start after which systemd need not wait for queues
 LOOK_AGAIN = 5.0  # seconds between looks at what no event tells
 DISPLACED = 4  # exit status of one whose root, or config/, is gone or another
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -185,7 +186,8 @@ class _Program:
         self._ready_fd: int | None = options.ready_fd
         self._without: list[str] = options.without
         self._signals: list[signal.Signals] = []
-        self._stopping = False
+        self._stopping = self._is_ready = False
+        self._serves_by = time.monotonic() + SERVES_BY
         self._status = ""
         self._beat = int(os.environ.get("WATCHDOG_USEC", "0")) / 2e6  # seconds
 
@@ -206,7 +208,6 @@ class _Program:
         self._table.mind_helpers(self._settings, broker, self._without)
         server.start()
         log.info("started %s", logs.fields(root=self._root.path, pid=os.getpid()))
-        daemon.notify("READY=1")
         _say(self._ready_fd, "\n")
         try:
             await self._loop()
@@ -316,6 +317,16 @@ class _Program:
         if text != self._status:
             self._status = text
             daemon.notify(f"STATUS={text}")
+        self._tell_ready()
+
+    def _tell_ready(self) -> None:
+        """Tell systemd that we serve: what is started after RQ sends, and finds queues that
+        answer. A queue that fails, or has very much to read, does not keep the others."""
+        is_late = time.monotonic() > self._serves_by
+        if self._is_ready or not (is_late or self._table.is_tried()):
+            return
+        self._is_ready = True
+        daemon.notify("READY=1")
 
 
 def _wants_broker(root: Root) -> bool:

@@ -140,6 +140,15 @@ class Table:
             if kind in kinds
         )
 
+    def is_tried(self) -> bool:
+        """Whether each child that is wanted serves, or has failed once."""
+        return all(
+            not process.wanted
+            or process.restarts
+            or process.state not in (Child.DOWN, Child.STARTING, Child.STOPPING)
+            for process in self.children.values()
+        )
+
     def is_down(self, name: str) -> bool:
         process = self.children.get((Kind.QUEUE, name))
         return process is None or process.state is Child.DOWN

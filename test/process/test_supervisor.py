@@ -322,8 +322,26 @@ def test_systemd_is_told(daemon, tmp_path):
         wait_until(lambda: wanted <= set(heard), 60)
         daemon.stop()
         listener.join(30)
-    assert heard[0] == b"READY=1"
     assert b"STOPPING=1" in heard
+
+
+def test_systemd_hears_that_it_serves_once_queues_answer(daemon, tmp_path):
+    """Of two, one cannot start: it does not keep the other from being used."""
+    daemon.start()
+    for name in ("good", "bad"):
+        daemon.create(name)
+    daemon.until_up("bad")
+    daemon.stop()
+    daemon.root.queue("bad").config.write_text('{"name": "bad", "scrip": "x"}')
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as inbox:
+        inbox.bind(str(tmp_path / "notify"))
+        inbox.settimeout(60)
+        daemon.env["NOTIFY_SOCKET"] = str(tmp_path / "notify")
+        daemon.start()
+        while inbox.recv(999) != b"READY=1":
+            continue
+        assert daemon.ask_queue("good", "status") == ["UP"]
+        assert daemon.child("bad")["state"] in (Child.BACKOFF, Child.FATAL)
 
 
 def _listen(inbox, heard):
