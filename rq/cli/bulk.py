@@ -225,7 +225,8 @@ def _tell(queue: str, many: Many, view: BulkView) -> int:
             f"failure was not chosen; `rq ls {queue} --state err` shows it"
         )
     if left := view["messages"] - changed - again:
-        others = f"{left} not changed: they had moved on, or could not be"
+        it_they = "it" if left == 1 else "they"
+        others = f"{left} not changed: {it_they} had moved on, or could not be"
         term.note(f"{others}; the last: {why}" if why else others)
     if view["state"] == "done":
         return OK
@@ -257,7 +258,7 @@ def bulk(root: Root, words: list[str]) -> int:
     if view["state"] != "cancelled":
         raise WrongState(f"bulk {args.bulk} is {view['state']} already")
     done = f"{view['changed']} of {term.number(view['messages'], 'message')}"
-    print(f"{args.bulk} cancelled: {done} were changed")
+    print(f"{args.bulk} cancelled: it has changed {done}")
     return OK
 
 

@@ -105,7 +105,7 @@ def picture(nodes: Sequence[NodeView]) -> Picture:
 
 def _label(nodes: Sequence[NodeView]) -> str:
     counted = marks.sums(Mark(node["mark"]) for node in nodes)
-    return f"the graph of {len(nodes):,} messages: {marks.in_words(counted)}"
+    return f"the graph of {marks.messages(len(nodes))}: {marks.in_words(counted)}"
 
 
 # ---- what gets a box

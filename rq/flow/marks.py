@@ -111,6 +111,16 @@ def has_ended(counted: Mapping[Mark, int]) -> bool:
     return OPEN.isdisjoint(counted)
 
 
+def messages(number: int, verb: str = "") -> str:
+    """Return how many messages there are, and perhaps that these are something.
+
+    >>> messages(1), messages(1200, "sent")
+    ('1 message', '1,200 messages are sent')
+    """
+    noun, is_are = ("message", "is") if number == 1 else ("messages", "are")
+    return f"{number:,} {noun}" + (f" {is_are} {verb}" if verb else "")
+
+
 def in_words(counted: Mapping[Mark, int]) -> str:
     """Return sums as people read them.
 

@@ -21,7 +21,7 @@ from rq.words.states import State
 
 _SAYS = {
     Mark.UNSENT: "its messages are being sent; none runs before all are",
-    Mark.DONE: "all of its {number:,} messages are done",
+    Mark.DONE: "{all} done",
 }
 _WAITS = "{} waits for the end of all of them, and tells the flow's webhooks then"
 _END_SAYS = {
@@ -155,7 +155,9 @@ def _text(flow: Flow, mark: Mark, counted: Mapping[Mark, int]) -> str:
     says = _SAYS.get(mark, "{sums}")
     if mark is Mark.DONE and Mark.GONE in counted:
         says = "{sums}"  # "all are done" would call what was cancelled done
-    return says.format(sums=marks.in_words(counted), number=sum(counted.values()))
+    number = sum(counted.values())
+    every = "its message is" if number == 1 else f"all of its {number:,} messages are"
+    return says.format(sums=marks.in_words(counted), all=every)
 
 
 class _Names:

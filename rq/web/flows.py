@@ -174,7 +174,8 @@ def _check_operates(req: Request, principal: Principal, flow: Flow) -> None:
     if hidden := [name for name in flow.queues if not principal.sees(name)]:
         raise OtherQueue(
             f"{principal.name} may ask of {', '.join(principal.queues)}; this flow has "
-            f"messages in {len(hidden)} other queues"
+            "messages in "
+            + ("another queue" if len(hidden) == 1 else f"{len(hidden)} other queues")
         )
 
 

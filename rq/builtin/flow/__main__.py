@@ -10,6 +10,7 @@ from rq import config
 from rq.builtin.flow import closing, record
 from rq.builtin.flow.sending import Again, Refused, Sending
 from rq.errors import RQError
+from rq.flow import marks
 from rq.layout import Root
 from rq.scripts import python as script
 from rq.scripts.pipe import Verb
@@ -38,7 +39,7 @@ def main() -> int:
         return _again(str(error))
     except (Refused, RQError) as error:
         return _err(str(error))
-    script.say(Verb.DONE, f"{len(sending.sent):,} messages are sent")
+    script.say(Verb.DONE, marks.messages(len(sending.sent), "sent"))
     return 0
 
 

@@ -134,11 +134,12 @@ def _check_all_there(ctx: Context, wanted: Filter) -> None:
         stock.hurry = True
         ctx.owner.wake()
         closed = ctx.owner.admission.closed()
-        now = "which RQ does now: ask again when they are"
-        later = f"which cannot be now ({closed}); `rq txn drop` discards them"
-        raise Busy(
-            f"{coming:,} rows have still to become messages, {later if closed else now}"
-        )
+        now = "which RQ does now: ask again after that"
+        later = f"which cannot be now ({closed}); `rq txn drop` discards such rows"
+        still = f"{coming:,} rows have still to become messages"
+        if coming == 1:
+            still = "1 row has still to become a message"
+        raise Busy(f"{still}, {later if closed else now}")
 
 
 def show_bulk(ctx: Context, request: Request) -> Ok[BulkView]:

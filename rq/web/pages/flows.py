@@ -123,8 +123,9 @@ class FlowPages:
             return
         done = await flows.change(self._site, req, flow, _DEEDS[method])
         kind = "error" if done.failures else "notice"
-        text = f"{done.changed:,} messages {_SAID[method]}"
-        stay = [f"{done.left:,} that were cancelled stay so"] if done.left else []
+        text = f"{marks.messages(done.changed)} {_SAID[method]}"
+        was = "was cancelled stays" if done.left == 1 else "were cancelled stay"
+        stay = [f"{done.left:,} that {was} so"] if done.left else []
         said = "; ".join([text, *stay, *done.failures[:3]])
         go(self._site, resp, back_of(self._site, form, f"/flows/{flow}"), kind, said)
 
