@@ -14,7 +14,8 @@ may have ten thousand, and each of them may be named by a hundred thousand messa
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -163,13 +164,22 @@ def _verdict_of_done(wait: Wait, tally: Tally) -> Verdict:
 # ---- how it is written
 
 
-def stored(ids: object, queue: str = "") -> tuple[str, ...]:
+def no_host(url: str) -> bool:
+    """Which hosts are this one for who does not know its address."""
+    return False
+
+
+def stored(
+    ids: object, queue: str = "", is_here: Callable[[str], bool] = no_host
+) -> tuple[str, ...]:
     """Return predecessors as a message keeps them, each once: QUEUE/ID. With `queue`, an
-    ID alone is one of that queue, and a full id of this root is its end."""
+    ID alone is one of that queue; a full id is one of this root where `is_here` says so of
+    what stands in it before `/q/`. An id that is the same elsewhere is another message."""
     listed = ids.replace(",", " ").split() if isinstance(ids, str) else ids
     if not isinstance(listed, list | tuple):
         raise BadMessage(f"after is not a list of messages: {ids!r:.80}")
-    there = dict.fromkeys(_stored(text, queue) for text in listed)
+    is_root = functools.cache(is_here)
+    there = dict.fromkeys(_stored(text, queue, is_root) for text in listed)
     if len(there) > MOST:
         raise BadMessage(f"after names {len(there)} messages, at most {MOST} can be")
     return tuple(there)
@@ -203,14 +213,19 @@ def not_there(place: str) -> BadMessage:
     )
 
 
-def _stored(text: object, queue: str) -> str:
+def _stored(text: object, queue: str, is_here: Callable[[str], bool]) -> str:
     if text == SELF:
         raise BadMessage(NO_SELF)
     if isinstance(text, str):
         try:
-            return _place(text, queue)
+            place = _place(text, queue)
         except BadInput:
             pass
+        else:
+            root, is_full, _ = text.partition("/q/")
+            if root and is_full and not text.startswith("q/") and not is_here(root):
+                raise not_there(f"{text:.200}")
+            return place
     raise BadMessage(
         f"after: {text!r:.80} is no message: say ID, QUEUE/ID or a full id"
     )

@@ -127,6 +127,14 @@ def is_own(to: Target, own: RootConfig) -> bool:
     return is_web_of(to, own) and to.prefix == own.relative_root.rstrip("/")
 
 
+def is_here(url: str, own: RootConfig) -> bool:
+    """Return whether a URL is that of this root: what its full ids begin with."""
+    try:
+        return is_own(origin(url), own)
+    except BadInput:
+        return False
+
+
 def is_web_of(to: Target, own: RootConfig) -> bool:
     """Return whether a target is served by the web of this root, whatever its path is."""
     hosts = {own.host.lower(), own.addr.lower(), "localhost", "127.0.0.1", "::1"}

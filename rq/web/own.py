@@ -8,6 +8,7 @@ in a list here. What the sender itself has said of it is shown as it was said.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import cast
 
@@ -18,6 +19,7 @@ from rq.errors import BadInput, NoSuchMessage, NoSuchQueue, NotPermitted
 from rq.message import after
 from rq.message.table import BY_NAME, KEPT
 from rq.message.waits import Reason
+from rq.outbound import peers
 from rq.replies import (
     AttemptRow,
     AttemptsView,
@@ -83,15 +85,17 @@ async def _has_sent(site: Site, principal: Principal, name: str, msg_id: str) ->
 async def check_after(
     site: Site, principal: Principal, name: str, fields: Mapping[str, object]
 ) -> None:
-    """Write the message that the asking script works on for `self`. BadMessage when a message of a queue names a predecessor that its sender may neither
-    see nor has sent, in the words for one that is not there."""
+    """Write the message that the asking script works on for `self`. BadMessage when a
+    message of a queue names a predecessor that its sender may neither see nor has sent, in
+    the words for one that is not there."""
     named = fields.get("after")
     place = attempt_tokens.message_of(principal)
     if place and isinstance(fields, dict) and after.names_self(named):
         named = fields["after"] = after.with_self(named, place)
     if not named or not (principal.is_limited or principal.sees_own_alone):
         return
-    for place in after.stored(cast(Json, named), name):
+    is_here = functools.partial(peers.is_here, own=site.config)
+    for place in after.stored(cast(Json, named), name, is_here):
         queue, _, msg_id = place.partition("/")
         if not principal.sees_own_alone and principal.sees(queue):
             continue

@@ -114,6 +114,28 @@ def test_what_is_not_there_is_refused(tmp_path):
         )
 
 
+def test_an_id_of_another_host_is_not_there_though_it_is_one_here_too(tmp_path):
+    with running_queue(tmp_path, NOTE) as queue:
+        first = queue.run()["msg_id"]
+        theirs = {"dest": "t", "after": [f"http://other:3333/q/t/{short(first)}"]}
+        for command in ("create_message", "prep_message"):
+            assert "no message http://other:3333/" in queue.refused(command, theirs)
+        assert queue.refused("create_message", {**theirs, "_key": "k"})
+        word, why, *_ = queue.ok("create_messages", {"messages": [theirs]})[0]
+        assert (word, "there is no message" in why) == ("fail", True)
+        txn = queue.ok("open_txn", {})["txn"]
+        wanted = {"txn": txn, "messages": [theirs]}
+        assert "there is no message" in queue.refused("prepare_txn", wanted)
+        drop(queue, DROPPED, after=theirs["after"])
+        queue.ask("wake")
+        wait_until(lambda: os.listdir(queue.dir.path / "err"))
+        [msg_id] = os.listdir(queue.dir.path / "err")
+        assert "no message http://other:3333/" in queue.get(msg_id)["status"]
+        own = {"dest": "t", "after": [f"http://127.0.0.1:3333/q/t/{short(first)}"]}
+        second = short(queue.ok("create_message", own))
+        assert queue.ended(second)["after"] == [f"t/{short(first)}"]
+
+
 def drop(queue, name, **fields):
     """Rename a folder into new/."""
     folder = queue.root.path / name

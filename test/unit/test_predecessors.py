@@ -2,9 +2,11 @@
 
 import itertools
 import random
+from functools import partial
 
 import pytest
 
+from rq.config.settings import RootConfig
 from rq.errors import BadMessage
 from rq.message.after import (
     Fail,
@@ -17,6 +19,7 @@ from rq.message.after import (
     verdict,
     wait_in,
 )
+from rq.outbound import peers
 from rq.queues.schedule.predecessors import Predecessors
 from rq.queues.schedule.rounds import AT_ONCE, Round, Rounds
 
@@ -93,14 +96,31 @@ def test_in_which_order_it_was_heard_makes_no_difference():
 
 
 def test_names_are_kept_in_one_form_each_once():
-    ids = ["20260102.0304.05.006.1", A, f"http://h:1/q/{A}", f"q/{A}"]
-    assert stored(ids, "q") == (A,)
+    ids = ["20260102.0304.05.006.1", A, f"http://h:1/q/{A}", f"q/{A}", f"/q/{A}"]
+    assert stored(ids, "q", lambda url: url == "http://h:1") == (A,)
     assert stored(f"{A}, {B}", "q") == (A, B)
     for wrong in (["x"], [3], 3, {"a": 1}, ["q"], ["../x/20260102.0304.05.006.1"]):
         with pytest.raises(BadMessage):
             stored(wrong, "q")
     with pytest.raises(BadMessage, match="10001"):
         stored([f"q/20260102.0304.05.006.{n}" for n in range(10_001)], "q")
+
+
+def test_the_same_id_of_another_root_is_another_message():
+    own = RootConfig(env="x", host="h.example", port=1, relative_root="/rq/")
+    is_here = partial(peers.is_here, own=own)
+    for root in (
+        "http://h.example:1/rq",
+        "http://H.example:1/rq",
+        "http://127.0.0.1:1/rq",
+    ):
+        assert stored([f"{root}/q/{A}"], "q", is_here) == (A,)
+    for root in (
+        *("http://h.example:1", "http://h.example:2/rq", "http://other:1/rq", "other"),
+        *("http:/", "/rq", "other:1/rq", "//other", "http://h.example:1@other:1/rq"),
+    ):
+        with pytest.raises(BadMessage, match=r"there is no message .*of this root"):
+            stored([f"{root}/q/{A}"], "q", is_here)
 
 
 def test_what_a_file_says_that_makes_no_sense_waits_for_none():

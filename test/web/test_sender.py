@@ -380,6 +380,9 @@ def test_a_sender_makes_none_run_after_another_s_message(web, ann, bob):
     answers = [post(web, path, ann, {"after": [i]}) for i in (theirs, GONE)]
     assert [answer.status for answer in answers] == [422, 422], answers[0].text
     assert answers[0].text.replace(theirs, GONE) == answers[1].text
+    elsewhere = [f"http://other.example:3333/q/{queue}/{mine}"]
+    refused = post(web, path, ann, {"after": elsewhere})
+    assert (refused.status, "there is no message" in refused.text) == (422, True)
     line = json.dumps({"after": [theirs]}).encode()
     kind = {"Content_Type": "application/x-ndjson"}
     row = web.ask("POST", f"{path}/bulk", line, **kind, **ann)

@@ -7,6 +7,7 @@ not answer has not said no: the sender hears `busy` and sends again.
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from rq.access.sockets import Asker
 from rq.errors import BadMessage, Busy, RQError
 from rq.message import fieldnames
 from rq.message.after import Standing, is_gate, not_there, queue_of, stored
+from rq.outbound import peers
 from rq.queues.asking import questions
 from rq.queues.control.command import Request
 from rq.queues.owner.owner import Owner
@@ -46,7 +48,8 @@ def are_handed_on(asker: Asker, fields: Request) -> bool:
 def write_as_kept(owner: Owner, fields: Request) -> None:
     """Write the names of predecessors as a message keeps them."""
     if fields.get(FIELD):
-        fields[FIELD] = list(stored(fields[FIELD], owner.name))
+        is_here = functools.partial(peers.is_here, own=owner.main)
+        fields[FIELD] = list(stored(fields[FIELD], owner.name, is_here))
 
 
 async def answers(owner: Owner, wanted: Sequence[Json]) -> Answers:
