@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict
 
+from rq import names
 from rq.errors import BadInput
 from rq.layout import Root
 
@@ -18,7 +19,6 @@ ABOVE = "tables"  # directory of `spark/`
 LOG = "_delta_log"
 TABLE = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 REJECTED = "__rejected"  # how the table of what does not fit another one ends
-_NAMED = re.compile(r"([^/]+)/([^/]+)")
 
 
 class Column(TypedDict):
@@ -95,10 +95,15 @@ class Name:
 
 def name(text: str) -> Name:
     """Return the table that QUEUE/NAME names; BadInput."""
-    parts = _NAMED.fullmatch(text)
-    if parts is None or not TABLE.fullmatch(parts[2]):
+    queue, _, table = text.partition("/")
+    if not is_name(queue, table):
         raise BadInput(f"{text!r:.80} names no table: say QUEUE/NAME")
-    return Name(parts[1], parts[2])
+    return Name(queue, table)
+
+
+def is_name(queue: str, table: str) -> bool:
+    """Whether that is a table's name, and so leads to no other place."""
+    return names.is_queue_name(queue) and TABLE.fullmatch(table) is not None
 
 
 def place(root: Root, table: Name) -> Path:
@@ -106,9 +111,12 @@ def place(root: Root, table: Name) -> Path:
 
 
 def every(root: Root, queue: str | None = None) -> Iterator[Name]:
-    """Give the tables of a root, or of a queue, by name."""
+    """Give the tables of a root, or of a queue, by name; a copy that a person has put
+    beside one, as `orders.bak`, is none."""
     for log in sorted((root.spark / ABOVE).glob(f"{queue or '*'}/*/{LOG}")):
-        yield Name(log.parent.parent.name, log.parent.name)
+        place = log.parent
+        if is_name(place.parent.name, place.name):
+            yield Name(place.parent.name, place.name)
 
 
 def are_any(root: Root, queue: str = "") -> bool:

@@ -6,11 +6,12 @@ import argparse
 
 from rq import tables
 from rq.cli import OK, place, term
-from rq.errors import BadInput
+from rq.errors import BadInput, RQError
 from rq.layout import Root
 from rq.words import moments
 
 _VERSIONS = 20
+_FIGURES = ("table", "rows", "bytes", "files", "version")
 
 
 def table(root: Root, words: list[str]) -> int:
@@ -75,18 +76,17 @@ def ls(root: Root, args: argparse.Namespace) -> int:
     from rq.spark import table_list
 
     queue = place.queue_dir(root, args.queue).name if args.queue else None
-    every = [table_list.summary(root, n) for n in tables.every(root, queue)]
-    rows = [
-        [
-            t["table"],
-            t["rows"],
-            t["bytes"],
-            t["files"],
-            t["version"],
-            term.moment(t["written"]),
-        ]
-        for t in every
-    ]
+    every, rows = list[object](), list[list[object]]()
+    for name in tables.every(root, queue):
+        try:
+            summary = table_list.summary(root, name)
+        except RQError as error:  # it hides no others
+            every.append({"table": name.text, "why": str(error)})
+            rows.append([name.text, "", "", "", "", str(error)])
+            continue
+        every.append(summary)
+        figures = [summary[figure] for figure in _FIGURES]  # type: ignore[literal-required]
+        rows.append([*figures, term.moment(summary["written"])])
     head = ["TABLE", "ROWS", "BYTES", "FILES", "VERSION", "WRITTEN"]
     term.listed(head, rows, "no table was written", every if args.json else None)
     return OK

@@ -141,6 +141,8 @@ def apply(
 ) -> Applied:
     """Mark the rows of a table that break a contract, or cannot be merged; BadInput if its
     columns are not those that were named."""
+    if contract is not None or goal.mode == MERGE:
+        rules.demand_free(goal.name, table)
     if goal.mode == MERGE:
         table = _last(goal, table, tables)
     every, merged = [], _of_merge(contract, goal)

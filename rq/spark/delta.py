@@ -36,7 +36,7 @@ from rq import back_off
 from rq.config import files
 from rq.errors import BadInput, Busy
 from rq.spark import delta_merge, delta_nulls, delta_parts, delta_stats
-from rq.spark.delta_goals import EVOLVE, MERGE, REPLACE, Goal, Plan
+from rq.spark.delta_goals import EVOLVE, MERGE, REPLACE, Goal, Plan, demand_installed
 from rq.spark.delta_types import BY
 from rq.spark.staging import Stage, Staged
 from rq.spark.targets import Target
@@ -75,12 +75,13 @@ class Decided:
 
 def load(path: str) -> DeltaTable | None:
     """Return a table as it is now; None if there is none yet; BadInput."""
+    log = Path(path, LOG)
+    if not log.is_dir():  # so that plain files need nothing that reads Delta
+        return None
+    demand_installed()
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError, TableNotFoundError
 
-    log = Path(path, LOG)
-    if not log.is_dir():
-        return None
     try:
         return DeltaTable(path)
     except TableNotFoundError:
@@ -317,7 +318,7 @@ def is_wanted(place: Target, stage: Stage, plan: Plan, decided: Decided) -> bool
         return False
     table = load(place.path)
     if table is not None and table.transaction_version(decided.app_id) is not None:
-        if not _is_torn(place, table, plan):
+        if not _is_torn(place, table, plan, decided):
             _sync(place, plan, decided)
             return False
         table = load(place.path)
@@ -507,15 +508,27 @@ def _sync(place: Target, plan: Plan, decided: Decided) -> None:
     sync(Path(place.path), decided.time)
 
 
-def _is_torn(place: Target, table: DeltaTable, plan: Plan) -> bool:
+def _is_torn(place: Target, table: DeltaTable, plan: Plan, decided: Decided) -> bool:
     """Whether a power cut has torn files that delta-rs wrote, which it does not sync; then
-    their commit, the last one, is taken away."""
+    their commit, the last one, is taken away. Held if others have written since: theirs
+    is not to be lost."""
     if plan.mode != MERGE or delta_merge.is_whole(table, place):
         return False
     log = Path(place.path, LOG)
-    (log / f"{table.version():020}.json").unlink(missing_ok=True)
+    last = log / f"{table.version():020}.json"
+    if not _is_of(last, decided):
+        why = "a file of the table is torn, and others have written to it since this batch"
+        raise Held(_held(plan.name, f"{why}: restore a version that can be read"))
+    last.unlink(missing_ok=True)
     files.sync(log)
     return True
+
+
+def _is_of(commit: Path, decided: Decided) -> bool:
+    """Whether a commit is that of a decision."""
+    actions = map(json.loads, commit.read_bytes().splitlines())
+    ids = [action.get("txn", {}).get("appId") for action in actions]
+    return decided.app_id in ids
 
 
 def sync(path: Path, since: float) -> None:

@@ -11,6 +11,7 @@ from rq.errors import BadInput
 
 EVOLVE = {"add": True, "none": False}
 APPEND, REPLACE, MERGE = "append", "replace_by", "merge"
+MISSING = "deltalake is not installed: run `rq up --duckdb` or `rq up --spark`"
 _MODES = (APPEND, REPLACE, MERGE)
 
 
@@ -55,6 +56,11 @@ class Plan:
 
 def goal(name: str, where: str, by: Sequence[str], how: How) -> Goal:
     """Return what a job wants of a table; BadInput if it cannot be done here."""
+    if strange := how.keys() - How.__annotations__.keys():
+        these = ", ".join(How.__annotations__)
+        raise BadInput(
+            f"q.table: {min(strange)!r:.40} is not known; these are: by, {these}"
+        )
     key = how.get("key", ())
     wanted = Goal(
         name=name,
@@ -84,10 +90,17 @@ def _demand(goal: Goal) -> None:
             'as in by="day"'
         )
     _demand_keys(goal)
-    if importlib.util.find_spec("deltalake") is None:
-        raise BadInput(
-            "q.table: deltalake is not installed: run `rq up --duckdb` or `rq up --spark`"
-        )
+    demand_installed()
+
+
+def demand_installed() -> None:
+    """Raise BadInput when what reads and writes tables is not installed."""
+    if not is_installed():
+        raise BadInput(MISSING)
+
+
+def is_installed() -> bool:
+    return importlib.util.find_spec("deltalake") is not None
 
 
 def _demand_keys(goal: Goal) -> None:

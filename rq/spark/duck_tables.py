@@ -41,6 +41,7 @@ from rq.spark.expectations import (
 from rq.spark.given import Given
 from rq.spark.layouts import Layout
 from rq.spark.remote import Allow
+from rq.spark.rules import PLACE
 from rq.spark.staging import Stage, Staged
 
 if TYPE_CHECKING:
@@ -56,7 +57,6 @@ _Way = Callable[[File], "Iterator[pa.RecordBatch]"]
 Step = Callable[["pa.RecordBatch"], "pa.RecordBatch"]
 Source = Callable[[Step], "Iterator[pa.RecordBatch]"]
 _AHEAD = 2  # batches of each thread that wait to be taken
-_PLACE = "_rq_place"  # a column: how many rows of the key come after this one
 _LOOK = 0.2  # seconds between looks whether anybody still takes them
 # What is escaped, and a set of characters, begin no group.
 _GROUPS = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\((?!\?)", re.DOTALL)
@@ -171,9 +171,9 @@ class DuckTables:
             f"rank() OVER (PARTITION BY {', '.join(keys)} "
             f"ORDER BY {_quoted(order)} DESC NULLS LAST)"
         )
-        is_last = " OR ".join([f"{_PLACE} = 1", *(f"{name} IS NULL" for name in keys)])
-        placed = table.relation.project(f"*, {place} AS {_PLACE}").filter(is_last)
-        return self._frame(placed.project(f"* EXCLUDE ({_PLACE})"))
+        is_last = " OR ".join([f"{PLACE} = 1", *(f"{name} IS NULL" for name in keys)])
+        placed = table.relation.project(f"*, {place} AS {PLACE}").filter(is_last)
+        return self._frame(placed.project(f"* EXCLUDE ({PLACE})"))
 
     def write(self, table: DataFrame, stage: Stage, listed: Path) -> list[Staged]:
         relation = table.relation

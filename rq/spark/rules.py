@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 MARK = "_rq_breaks"  # a column: the number of the first rule that a row breaks, or 0
 TIMES = "_rq_times"  # a column: how many rows have the key of this one
 KEY_TIMES = "_rq_key_times"  # the same, of the key of a merge
+PLACE = "_rq_place"  # a column: how many rows of the key come after this one
+_OWN = (MARK, TIMES, KEY_TIMES, PLACE)
 NOT_NULL, UNIQUE = "not null", "unique"
 _LISTED = 20  # allowed values that a rule names
 
@@ -84,7 +86,7 @@ def one_of(name: str, values: Sequence[Any]) -> Rule:
 
 
 def column(name: str) -> Column:
-    return F.col(f"`{name}`")
+    return F.col(f"`{name.replace('`', '``')}`")
 
 
 def marked(rows: DataFrame, rules: Sequence[Rule]) -> DataFrame:
@@ -101,6 +103,14 @@ def demand_columns(verb: str, names: Sequence[str], rows: DataFrame) -> None:
             f"{verb}: there is no column {min(strange)!r:.60}; there are "
             f"{visible.line(', '.join(rows.columns))}"
         )
+
+
+def demand_free(name: str, rows: DataFrame) -> None:
+    """Raise BadInput if rows have a column that is called as those which stand beside them
+    meanwhile: it would be taken for one of these."""
+    own = [column for column in rows.columns if column.lower() in _OWN]
+    if own:
+        raise BadInput(f"q.table: {name}: the column {own[0]} is RQ's own: rename it")
 
 
 # ---- what columns are compared with

@@ -38,6 +38,7 @@ from rq.spark.given import Given
 from rq.spark.layouts import LINES, Layout
 from rq.spark.progress import OnSpark
 from rq.spark.remote import Allow
+from rq.spark.rules import PLACE
 from rq.spark.staging import Stage, Staged
 
 if TYPE_CHECKING:
@@ -52,7 +53,6 @@ SCHEMA = "msg_id string, src string, file string, lineno long, line string"
 _BAD_FILES = "msg_id string, why string, passing boolean"
 
 Way = Callable[[File, Allow], "Iterator[pa.RecordBatch]"]
-_PLACE = "_rq_place"  # a column: how many rows of the key come after this one
 _ROWS, _BAD = "rows", "bad"  # what is wanted of files
 
 
@@ -105,10 +105,10 @@ class SparkTables:
         keys = [functions.col(f"`{column}`") for column in key]
         newest = functions.col(f"`{order}`").desc_nulls_last()
         place = functions.rank().over(Window.partitionBy(*keys).orderBy(newest))
-        is_last = functions.col(_PLACE) == 1
+        is_last = functions.col(PLACE) == 1
         for column in keys:
             is_last |= column.isNull()
-        return table.withColumn(_PLACE, place).where(is_last).drop(_PLACE)
+        return table.withColumn(PLACE, place).where(is_last).drop(PLACE)
 
     def write(self, table: DataFrame, stage: Stage, listed: Path) -> list[Staged]:
         return write(self.session, table, stage, listed)

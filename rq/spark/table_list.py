@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import contextlib
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from rq import tables
 from rq.errors import BadConfig, BadInput
 from rq.layout import Root
-from rq.spark import delta, writes
+from rq.spark import delta, delta_goals, writes
 from rq.tables import Column, Held, Name
 
 if TYPE_CHECKING:
@@ -45,10 +45,8 @@ class Version(TypedDict):
 
 def demand() -> None:
     """Raise BadConfig when what reads tables is not installed."""
-    if importlib.util.find_spec("deltalake") is None:
-        raise BadConfig(
-            "deltalake is not installed: run `rq up --duckdb` or `rq up --spark`"
-        )
+    if not delta_goals.is_installed():
+        raise BadConfig(delta_goals.MISSING)
 
 
 def summary(root: Root, table: Name) -> Summary:
@@ -120,15 +118,26 @@ def held(root: Root) -> Iterator[Held]:
         own = path.parent
         if (own / "done").exists():
             continue
+        with contextlib.suppress(FileNotFoundError):  # removed meanwhile
+            yield _held(own, path)
+
+
+def _held(own: Path, path: Path) -> Held:
+    entry: Held = {
+        "queue": own.parent.name,
+        "key": own.name,
+        "tables": [],
+        "time": path.stat().st_mtime,
+        "messages": [],
+        "why": f"{path} is damaged",
+    }
+    with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
         decided = json.loads(path.read_bytes())
-        yield {
-            "queue": own.parent.name,
-            "key": own.name,
-            "tables": [t["plan"]["name"] for t in decided["tables"] if t.get("plan")],
-            "time": decided["time"],
-            "messages": list(decided.get("messages", ())),
-            "why": _why(own),
-        }
+        every = [t["plan"]["name"] for t in decided["tables"] if t.get("plan")]
+        messages = list(decided.get("messages", ()))
+        about: Held = {**entry, "tables": every, "time": decided["time"]}
+        return {**about, "messages": messages, "why": _why(own)}
+    return entry
 
 
 def _why(own: Path) -> str:

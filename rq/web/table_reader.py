@@ -67,7 +67,7 @@ class Reader:
     def _ask(self, names: Sequence[Name], stamps: dict[Name, tuple[int, int]]) -> None:
         answer = _answer(self.root, names)
         if len(self._kept) + len(names) > _MOST:
-            self._kept.clear()
+            self._kept = {n: kept for n, kept in self._kept.items() if n in stamps}
         for name, facts in zip(names, answer["tables"], strict=True):
             self._kept[name] = _Kept(stamps[name], facts)
         self._held, self._at = answer["held"], time.monotonic()

@@ -10,6 +10,7 @@ import pytest
 from deltalake import DeltaTable
 from harness import delta_jobs
 from harness.delta_jobs import add, begun, call, place, publish_all, rows
+from pyarrow import parquet
 
 from rq.errors import BadInput, RQError
 from rq.spark import delta, delta_merge, functions, sending, writes
@@ -250,6 +251,34 @@ def test_a_merge_whose_files_a_power_cut_has_torn_is_done_again(
     again(late)
     assert now() == [(1, "paid", 1), (2, "new", 1)]
     assert DeltaTable(place()).version() == version
+
+
+def test_a_torn_merge_takes_no_commit_of_others_away(duck_tables, monkeypatch):
+    add(duck_tables, orders((1, "new", 1)), **MERGE)
+    late = decided(duck_tables, orders((2, "paid", 1)), **MERGE)
+    monkeypatch.setattr(writes, "_discard", lambda _: None)
+    again(late)
+    torn = {*DeltaTable(place()).file_uris()}
+    add(duck_tables, orders((3, "new", 1)))  # of another queue, as one
+    for uri in torn:
+        path = Path(uri.removeprefix("file://"))
+        path.write_bytes(b"\0" * path.stat().st_size)
+    with pytest.raises(delta.Held, match="others have written to it since"):
+        again(late)
+    [left] = {*DeltaTable(place()).file_uris()} - torn
+    assert parquet.read_table(left.removeprefix("file://"))["n"].to_pylist() == [3]
+
+
+@pytest.mark.parametrize("name", ["_rq_place", "_RQ_Breaks", "_rq_key_times"])
+def test_a_column_of_rqs_own_name_is_refused_and_costs_no_row(duck_tables, name):
+    query = f"SELECT 1 AS n, 2 AS seq, 3 AS {name}"
+    with pytest.raises(BadInput, match="is RQ's own: rename it"):
+        add(duck_tables, query, **ORDERED)
+
+
+def test_what_is_said_of_a_merge_and_not_known_is_refused(duck_tables):
+    with pytest.raises(BadInput, match="'ordre' is not known; these are: by, mode"):
+        add(duck_tables, orders((1, "new", 1)), **MERGE, ordre="seq")
 
 
 def test_files_that_a_merge_has_written_outlast_a_power_cut(duck_tables, monkeypatch):
