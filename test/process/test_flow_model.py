@@ -234,19 +234,19 @@ def rerun(here: World, msg_id: str, nodes: list[Node], mended: bool) -> None:
 
 
 def cancel(here: World, msg_id: str, nodes: list[Node]) -> None:
-    """What waits is gone, and nothing runs for that."""
+    """What waits is cancelled, and nothing runs for that."""
     before = here.ran()
     flow = look.flow_of(here.root, msg_id)
     waiting = sum(node.fate == WAITS for node in nodes)
     done = deeds.cancel(here.root, flow, "me")
     assert (done.changed, list(done.failures)) == (waiting, [])
-    gone = {
-        name: Mark.GONE if mark is Mark.WAITS else mark
+    stands = {
+        name: Mark.CANCELLED if mark is Mark.WAITS else mark
         for name, mark in wanted(nodes).items()
     }
-    here.settled(msg_id, gone)
+    here.settled(msg_id, stands)
     assert here.ran() == before
-    assert marks.has_ended(marks.sums(gone.values()))
+    assert marks.has_ended(marks.sums(stands.values()))
 
 
 def whole(here: World, nodes: list[Node]) -> None:

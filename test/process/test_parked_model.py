@@ -48,14 +48,13 @@ class World:
         self.send(name, due=time.time() + self.random.uniform(2, 6))
 
     def crowd(self, name):
-        with contextlib.suppress(*REFUSED):
+        with contextlib.suppress(*REFUSED), contextlib.ExitStack() as stack:
             path = self.daemon.root.queue(name).socket
-            lines = [client.Connection(path) for _ in range(5)]
+            lines = [stack.enter_context(client.Connection(path)) for _ in range(5)]
             for line in lines:
                 line.send("create_message", {"dest": name})
             for line in lines:
                 self.accepted[name].append(client.demanded(line.receive()))
-                line.close()
             return
         assert name in self.killed, f"seed {SEED}: {name} refused"
 
