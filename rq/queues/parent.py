@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import socket
 import stat
 
@@ -21,6 +22,16 @@ class Parent:
     def takes(self) -> bool:
         """Whether it can take a socket."""
         return self._fd is not None and stat.S_ISSOCK(os.fstat(self._fd).st_mode)
+
+    @property
+    def lives(self) -> bool:
+        """Whether it is there to take a socket: a supervisor that has adopted the queue
+        has no such line to it."""
+        if self._fd is None:
+            return False
+        line = select.poll()
+        line.register(self._fd, 0)  # what ends it is told unasked
+        return not line.poll(0)
 
     def say(self, text: str) -> None:
         """Tell how the start went."""

@@ -186,7 +186,10 @@ class Process:
 
     def _park_if_idle(self) -> None:
         """Leave the listening socket to the supervisor, and end, when there was nothing to
-        do for so long as the settings say."""
+        do for so long as the settings say. One whose supervisor has ended stays: it is
+        adopted, or ends as an orphan."""
+        if not self._parent.lives:
+            return
         if not self.idle.is_over():
             self.idle.look_soon(self.owner.loop, self._park_if_idle)
         elif not self.owner.admission.stopping and self.server.let_go():

@@ -229,6 +229,19 @@ def test_a_supervisor_that_was_killed_leaves_queues_that_start(daemon):
     until_done(daemon, 1)
 
 
+def test_one_whose_supervisor_was_killed_has_none_to_hand_its_socket_to(daemon):
+    daemon.create("q", park="1s")
+    queue = daemon.root.queue("q")
+    with client.connect(queue.socket, LONG) as silent:
+        wait_until(lambda: state(daemon) == "UP", LONG)
+        silent.sendall(b"rq1 0000")  # it is not parked before the supervisor has ended
+        daemon.crash()
+    wait_until(lambda: not locks.is_locked(queue.lock), LONG)
+    said = (daemon.root.log / "queue-q.log").read_text()
+    assert "the supervisor has ended" in said
+    assert "did not stop cleanly" not in said
+
+
 @pytest.mark.slow
 def test_it_is_restarted_reloaded_deleted_like_any_other(daemon):
     make_parked(daemon)
