@@ -106,8 +106,10 @@ class Watcher:
             self._drop(path)
         for path, identity in wanted.items():
             watch = self._watches.get(path)
-            if watch and watch[0] != identity:
-                self._drop(path)  # another directory has taken its name
+            if watch and (watch[0] != identity or not self._hearer.hears(watch[1])):
+                self._drop(
+                    path
+                )  # another directory has its name, if by the same number
             if path not in self._watches:
                 self._add(path, identity)
 
@@ -207,6 +209,10 @@ class _Hearer:
         number = observer.add_callback(os.fsencode(path), _EVENTS, self, id_)
         self._paths.setdefault(number, set()).add(path)
         return number, id_
+
+    def hears(self, watch: _Watch) -> bool:
+        """Whether the kernel has not ended a watch, since its directory is gone."""
+        return watch[0] in self._paths
 
     def stop(self, observer: inotify_c.InotifyFD, path: str, watch: _Watch) -> None:
         self._paths.get(watch[0], set()).discard(path)

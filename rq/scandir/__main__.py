@@ -66,7 +66,9 @@ def _rest(watcher: Watcher, life_fd: int | None, until: float) -> bool:
 def _pass(watcher: Watcher, scandir: Scandir, look_at: float) -> float:
     """Pass hints on, look when it is time or a hint says so; return when it is next."""
     hinted = _pass_on(scandir, watcher.hints())
-    hinted = watcher.take_lost() or hinted
+    if watcher.take_lost():
+        hinted = True
+        scandir.parked.clear()  # a file may have come to any of them
     now, began = time.monotonic(), time.thread_time()
     if hinted:
         look_at = min(look_at, scandir.soonest)
