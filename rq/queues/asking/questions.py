@@ -23,7 +23,7 @@ async def standings(owner: Owner, queue: str, places: Sequence[str]) -> list[str
         return [answers[msg_id] for msg_id in ids]
     said = None
     if parked.is_current(owner.root, queue):  # to connect would start it
-        said = await _in_folders(owner, queue, ids)
+        said = await _in_folders(owner, queue, ids, owes_nothing=True)
     if said is None:
         said = await _of_owner(owner, queue, ids)
     return [str(said[msg_id]) for msg_id in ids]
@@ -43,7 +43,8 @@ async def _of_owner(owner: Owner, queue: str, ids: list[str]) -> Mapping[str, st
 
 
 async def _in_folders(
-    owner: Owner, queue: str, ids: list[str]
+    owner: Owner, queue: str, ids: list[str], *, owes_nothing: bool = False
 ) -> Mapping[str, str] | None:
     run, pool = owner.loop.run_in_executor, owner.pools.looks
-    return await run(pool, standing.in_folders, owner.root.queue(queue), ids)
+    place = owner.root.queue(queue)
+    return await run(pool, standing.in_folders, place, ids, owes_nothing)

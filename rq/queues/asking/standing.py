@@ -126,24 +126,27 @@ def _of_removal(queue: str, line: Record) -> str:
     return str(Standing.DELETED)
 
 
-def in_folders(queue: QueueDir, ids: Sequence[str]) -> Mapping[str, str] | None:
+def in_folders(
+    queue: QueueDir, ids: Sequence[str], owes_nothing: bool = False
+) -> Mapping[str, str] | None:
     """Return how messages stand of a queue without a process; None: that cannot be
-    known, or one has been started meanwhile. Blocks."""
+    known, or one has been started meanwhile. `owes_nothing`: as a parked one, of which
+    nothing is on its way, though it may stay so for ever. Blocks."""
     if not queue.path.is_dir() or not stopped_cleanly(queue):
         return None
-    answers = {msg_id: _in_folder(queue, msg_id) for msg_id in ids}
+    answers = {msg_id: _in_folder(queue, msg_id, owes_nothing) for msg_id in ids}
     gone = [msg_id for msg_id, said in answers.items() if said == _UNKNOWN]
     answers |= _removed(queue, gone)
     return answers if stopped_cleanly(queue) else None
 
 
-def _in_folder(queue: QueueDir, msg_id: str) -> str:
+def _in_folder(queue: QueueDir, msg_id: str, owes_nothing: bool) -> str:
     state = folders.find(queue, msg_id)
     if state is None:
         return _UNKNOWN
     if state in LIVE:
         return str(Standing.WAITING)
     result = folders.read_status(queue, state, msg_id)
-    if _is_on_its_way(result):
+    if _is_on_its_way(result) and not owes_nothing:
         return str(Standing.WAITING)  # as far as can be known without its owner
     return _of_end(state, result)
