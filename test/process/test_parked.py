@@ -1,6 +1,7 @@
 """Parked queues: without a process while they have nothing to do, and there at once for the
 next who asks."""
 
+import asyncio
 import json
 import os
 import shutil
@@ -15,6 +16,7 @@ from harness.waiting import wait_until
 from rq.config import parked
 from rq.proc import locks
 from rq.rpc import client
+from rq.timers.outcomes import Outcomes
 
 pytestmark = pytest.mark.process
 LONG = 60.0  # seconds; a busy machine
@@ -198,6 +200,19 @@ def test_a_deposit_that_came_while_it_was_being_parked_starts_it(daemon):
     assert not parked.is_current(daemon.root, "q")
     daemon.start()
     until_done(daemon, 1)
+
+
+def test_timers_learn_what_became_of_a_message_without_starting_it(daemon):
+    queue = make_parked(daemon, script="/bin/false")
+    full_id = send(daemon)
+    wait_until(lambda: counts(daemon)["err"] == 1, LONG)
+    ids = [full_id.rpartition("/")[2], "20261128.0000.00.001.1"]
+    said = daemon.ask_queue("q", "get_ends", {"msg_ids": ids})
+    until_parked(daemon)
+    outcomes = Outcomes(daemon.root, None, asyncio.Event())
+    assert asyncio.run(outcomes._ends("q", ids)) == said[1]
+    assert queue.parked.exists()
+    assert state(daemon) == "PARKED"
 
 
 # ---- what a supervisor does with it

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import cast
 
 from rq.builtin.flow.record import QUEUE, by_queue, read
+from rq.config import parked
 from rq.errors import CannotRead, NoSuchMessage, RQError
 from rq.flow import marks
 from rq.flow.marks import Mark, of_state
@@ -24,7 +25,7 @@ from rq.message.causes import Cause
 from rq.replies import EndView
 from rq.rpc import client
 from rq.spool import folders
-from rq.words.states import COUNTED, LIVE, State
+from rq.words.states import COUNTED, FINAL, LIVE, State
 
 _MOST = 500  # messages of a question
 _MOST_ENDS = 100
@@ -190,7 +191,20 @@ def _texts(root: Root, states: dict[str, str]) -> dict[str, str]:
     return texts
 
 
+def ends_while_parked(
+    root: Root, queue: str, msg_ids: Sequence[str]
+) -> dict[str, EndView] | None:
+    """Return what became of messages of a parked queue, which would start if it was asked;
+    None: it is not parked, or has been started meanwhile. Blocks."""
+    if not parked.is_current(root, queue):
+        return None
+    ends = {each: _end_on_disk(root, queue, each) for each in msg_ids}
+    return ends if parked.is_current(root, queue) else None
+
+
 def _ends(root: Root, queue: str, msg_ids: list[str]) -> dict[str, EndView]:
+    if (ends := ends_while_parked(root, queue, msg_ids)) is not None:
+        return ends
     try:
         socket = root.queue(queue).socket
         request = {"msg_ids": msg_ids[:_MOST_ENDS], "running": True}
@@ -203,7 +217,8 @@ def _ends(root: Root, queue: str, msg_ids: list[str]) -> dict[str, EndView]:
 def _end_on_disk(root: Root, queue: str, msg_id: str) -> EndView:
     directory = root.queue(queue)
     state = folders.find(directory, msg_id)
-    status = folders.read_status(directory, state, msg_id) if state else {}
+    says = state in FINAL or state is State.RUN
+    status = folders.read_status(directory, state, msg_id) if state and says else {}
     return {
         "state": State.ERR if state is State.DISMISSED else state or State.GONE,
         "acknowledged": state is State.DISMISSED,
