@@ -32,7 +32,10 @@ _SEVERAL = (
     "several rows of this batch have this key: name the column by which the last one "
     'wins, as in order="changed"'
 )
-_TIED = "several rows of this batch have this key, and the same order: none is the last"
+_TIED = (
+    "several rows of this batch have this key, and the same order: none is the last "
+    "(of rows that are equal, `.distinct()` keeps one)"
+)
 LONGEST = 54  # characters of the name of a table that has another one beside it
 
 

@@ -138,7 +138,7 @@ def _write(batches: Iterable[pa.RecordBatch], stage: Stage, part: str) -> list[S
 
 
 def samples(stage: Stage, file: Staged, most: int = 3) -> str:
-    """Return what some rejected rows of a file break, and which file it is."""
+    """Return what some rejected rows of a file break."""
     from pyarrow import parquet
 
     place = targets.target(stage.where)
@@ -147,7 +147,7 @@ def samples(stage: Stage, file: Staged, most: int = 3) -> str:
         columns = ["column", "rule", "value"]
         rows = parquet.read_table(path, columns=columns, filesystem=place.system)
     entries = rows.slice(0, _SAMPLED).to_pylist()
-    return f"{rejected.samples(entries, most)} (first in {file.inner})"
+    return rejected.samples(entries, most)
 
 
 # ---- files

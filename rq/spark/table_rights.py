@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from rq import config, names, tables
-from rq.errors import BadInput, Refused, RQError
+from rq.errors import BadInput, NotPermitted, RQError
 from rq.spark import writes
 
 READS, WRITES = "reads", "writes"
@@ -42,8 +42,8 @@ def named(text: object, verb: str = "q.table") -> tuple[str, str]:
 
 
 def directory(queue: str, text: str, verb: str) -> Path:
-    """Return where the table is that a job of a queue names; Refused unless it may do
-    `verb` there."""
+    """Return where the table is that a job of a queue names; NotPermitted unless it may
+    do `verb` there."""
     owner, name = named(text)
     if owner and owner != queue:
         _demand(owner, name, queue, verb)
@@ -51,8 +51,9 @@ def directory(queue: str, text: str, verb: str) -> Path:
 
 
 def _demand(owner: str, name: str, queue: str, verb: str) -> None:
+    # No kind that is tried again: it would wait in que, while a person has to change a file.
     if not any(_allows(entry, queue, verb, name) for entry in _said(owner)):
-        raise Refused(
+        raise NotPermitted(
             f"{owner}/{name} is a table of the queue {owner}, and {queue} may not "
             f"{verb.removesuffix('s')} it: {owner} allows it by "
             f'"spark": {{"allow": ["{queue} {verb} {name}"]}} in its config'

@@ -132,7 +132,7 @@ def test_too_many_end_the_batch(duck_tables, most, ends):
     assert str(failed.value).startswith(
         f"q.contract: {text}price is '-1.0': at least 0; "
     )
-    assert str(failed.value).endswith("(first in 0-0)")
+    assert "first in" not in str(failed.value)  # a file that no reader ever sees
     assert delta.load(place()) is None
     assert [path for path in writes.above("logs").iterdir() if path.is_dir()] == []
     for each in (place(), place() + "__rejected"):

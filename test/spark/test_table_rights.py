@@ -13,8 +13,9 @@ from harness.delta_jobs import add, call, rows
 from rq import config
 from rq import tables as rq_tables
 from rq.config import checks
-from rq.errors import BadInput, Refused
-from rq.spark import remote, table_care, writes
+from rq.errors import BadInput, NotPermitted, Refused
+from rq.scripts.pipe import Verb
+from rq.spark import jobs, remote, table_care, writes
 
 SHOP = "SELECT * FROM (VALUES (1, 'a', DATE '2026-01-02'), (2, NULL, DATE '2026-01-03')) AS t(n, v, day)"
 
@@ -119,17 +120,25 @@ def test_the_owner_says_who_reaches_a_table(duck_tables, entries, may_read, may_
         if may:
             act()
         else:
-            with pytest.raises(Refused, match=sentence):
+            with pytest.raises(NotPermitted, match=sentence):
                 act()
     path = writes.tables("shop") / "orders"
     assert DeltaTable(str(path)).version() == int(may_write)
+
+
+def test_a_batch_that_may_not_is_err_and_waits_for_nothing(duck_tables):
+    with pytest.raises(NotPermitted) as failed:
+        read(duck_tables, "shop/orders")
+    verb, why = jobs.verdict(failed.value)
+    assert verb is Verb.ERR
+    assert '"allow": ["logs reads orders"]' in why
 
 
 @pytest.mark.parametrize("text", ["{", '{"spark": 7}', '{"script": "/bin/true"}'])
 def test_an_owner_whose_config_cannot_be_read_allows_nothing(duck_tables, text):
     allow("* writes *")
     config.find_root(None).queue("shop").config.write_text(text)
-    with pytest.raises(Refused, match="may not read it"):
+    with pytest.raises(NotPermitted, match="may not read it"):
         read(duck_tables, "shop/orders")
 
 
