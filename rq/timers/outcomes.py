@@ -87,13 +87,12 @@ class Outcomes:
     async def _ends(self, queue: str, msg_ids: list[str]) -> Mapping[str, EndView]:
         if queue == record.QUEUE:
             return await asyncio.to_thread(_ends_of_flows, self.root, msg_ids)
-        ends = await asyncio.to_thread(
+        # To ask for what has failed, again and again, would start a parked one each time.
+        parked = await asyncio.to_thread(
             look.ends_while_parked, self.root, queue, msg_ids
         )
-        if (
-            ends is not None
-        ):  # to ask for what has failed, again and again, would wake it
-            return ends
+        if parked is not None:
+            return parked
         socket = self.root.queue(queue).socket
         request = {"msg_ids": msg_ids}
         reply = await loop_client.ask(socket, "get_ends", request, timeout=_TIMEOUT)
