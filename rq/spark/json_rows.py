@@ -56,7 +56,7 @@ class Reader:
         """Give the rows of a text: lineno, its columns, `_rescued`; `line`: the number of
         its first, `is_start`: it may be an array. BadInput."""
         for data, is_array in _blocks(texts, is_start):
-            lines = [orjson.dumps(e) for e in _array(data)] if is_array else None
+            lines = _lines(_array(data)) if is_array else None
             yield self._batch(data, line, lines)
             line += data.count(b"\n")
 
@@ -166,7 +166,12 @@ def _struct(value: object, inner: Held) -> Any:
 
 
 def _string(value: object, _kind: str) -> Any:
-    return value if isinstance(value, str) else orjson.dumps(value).decode()
+    if isinstance(value, str):
+        return value
+    try:
+        return orjson.dumps(value).decode()
+    except orjson.JSONEncodeError:  # it is nested deeper than can be written
+        return _SPOILED
 
 
 def _whole(value: object, kind: str) -> Any:
@@ -223,6 +228,13 @@ def _array(data: bytes) -> list[object]:
     if not isinstance(value, list):
         raise BadInput("it begins as an array of JSON, and is none")
     return value
+
+
+def _lines(every: Sequence[object]) -> list[bytes]:
+    try:
+        return [orjson.dumps(each) for each in every]
+    except orjson.JSONEncodeError as error:
+        raise BadInput(f"its array cannot be taken apart: {error}") from None
 
 
 def _blocks(

@@ -388,6 +388,20 @@ def test_what_a_column_cannot_hold_is_one_sentence(kind, schema, why):
         layouts.stated(kind, schema, "*")
 
 
+def test_what_is_nested_too_deep_to_be_written_is_one_row_or_one_sentence():
+    deep = b'{"n": 1, "s": ' + b"[" * 500 + b"]" * 500 + b"}"
+
+    def read(text):
+        reader = json_rows.Reader(schemas.parsed("n long, s string"))
+        return [row for batch in reader.rows(iter([text])) for row in batch.to_pylist()]
+
+    first, second = read(deep + b'\n{"n": 2, "s": "b"}\n')
+    assert (first["n"], first["s"], first["_rescued"]) == (1, None, deep.decode())
+    assert (second["n"], second["s"], second["_rescued"]) == (2, "b", None)
+    with pytest.raises(BadInput, match="its array cannot be taken apart"):
+        read(b"[" + deep + b"]")
+
+
 def test_lists_and_structs_of_parquet_are_alike_on_both_engines(
     give, on_each, tmp_path
 ):
