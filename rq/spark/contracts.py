@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 
 from rq.errors import BadInput
-from rq.spark import delta, delta_types, rules, schemas
+from rq.spark import delta_schemas, delta_types, rules, schemas
 from rq.spark.delta_goals import MERGE, Goal
 from rq.spark.rules import Rule
 from rq.words import visible
@@ -214,7 +214,9 @@ def _of_contract(contract: Contract, table: DataFrame, tables: Engine) -> list[R
 def _kinds(schema: pa.Schema) -> dict[str, str]:
     from deltalake import Schema
 
-    return delta.columns(Schema.from_arrow(delta_types.shaped(schema)).to_json())
+    return delta_schemas.columns(
+        Schema.from_arrow(delta_types.shaped(schema)).to_json()
+    )
 
 
 def _demand_type(table: str, name: str, stated: str, kind: str) -> None:

@@ -24,18 +24,24 @@ final name is nothing before a commit has named it, and whole batches are seen o
 from __future__ import annotations
 
 import json
-import os
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rq import back_off
 from rq.config import files
 from rq.errors import BadInput, Busy
-from rq.spark import delta_merge, delta_nulls, delta_parts, delta_stats
+from rq.spark import (
+    delta_log,
+    delta_merge,
+    delta_nulls,
+    delta_parts,
+    delta_schemas,
+    delta_stats,
+)
 from rq.spark.delta_goals import EVOLVE, MERGE, REPLACE, Goal, Plan, demand_installed
 from rq.spark.delta_types import BY
 from rq.spark.staging import Stage, Staged
@@ -48,11 +54,9 @@ if TYPE_CHECKING:
     from deltalake.transaction import AddAction
     from pyarrow.parquet import FileMetaData
 
-LOG = "_delta_log"
 _TRIES = 30  # commits of others that may come between
 _AT_ONCE = 16  # footers
 _OLDEST = 14 * 86400.0  # seconds until a decision is no longer committed
-_SLACK = 60.0  # seconds by which the clock of files may differ
 _CONFIGURATION = {"delta.setTransactionRetentionDuration": "interval 30 days"}
 
 
@@ -75,7 +79,7 @@ class Decided:
 
 def load(path: str) -> DeltaTable | None:
     """Return a table as it is now; None if there is none yet; BadInput."""
-    log = Path(path, LOG)
+    log = Path(path, delta_log.LOG)
     if not log.is_dir():  # so that plain files need nothing that reads Delta
         return None
     demand_installed()
@@ -87,26 +91,9 @@ def load(path: str) -> DeltaTable | None:
     except TableNotFoundError:
         return None
     except DeltaError as error:
-        if _take_torn(log):
+        if delta_log.take_torn(log):
             return load(path)
         raise BadInput(f"{path}: its log cannot be read: {_line(error)}") from None
-
-
-def _take_torn(log: Path) -> bool:
-    """Take away the last commit of a log if a power cut has torn it; return whether. No
-    process sees half a commit otherwise, for each is linked when it is written; and none
-    that RQ said to be done is torn, since it was synced before."""
-    commits = sorted(log.glob("*.json"))
-    if not commits:
-        return False
-    try:
-        lines = commits[-1].read_bytes().splitlines()
-        if lines and all(isinstance(json.loads(line), dict) for line in lines):
-            return False
-    except ValueError:
-        pass  # torn, or zeros
-    commits[-1].unlink(missing_ok=True)
-    return True
 
 
 # ---- what a batch adds
@@ -180,14 +167,16 @@ def _demand_table(
         unsaid = delta_nulls.unsaid(each.figures, each.file.folder, required)
         nulls = each.nulls | delta_nulls.read(each.path, place.system, unsaid)
         _demand(delta_nulls.refused(required, nulls), goal, each.file)
-    why = _against(table, planned, goal.by) or lost(there, planned.schema)
+    why = _against(table, planned, goal.by) or delta_schemas.lost(there, planned.schema)
     _demand(why, goal, every[0].file)
     if goal.mode == MERGE:
         delta_merge.demand_small(goal.name, table)
 
 
 def _difference(first: str, schema: str) -> str:
-    return lost(first, schema) or misfit(first, schema, evolve=False)
+    return delta_schemas.lost(first, schema) or delta_schemas.misfit(
+        first, schema, evolve=False
+    )
 
 
 def _footer(place: Target, path: str) -> tuple[FileMetaData, pa.Schema]:
@@ -211,63 +200,7 @@ def _demand(why: str, goal: Goal, file: Staged) -> None:
         raise BadInput(f"q.table: {goal.name}: {why} (first in {file.inner})")
 
 
-# ---- schemas
-
-
-def columns(schema: str) -> dict[str, str]:
-    """Return the columns of a schema, each with its type as text.
-
-    >>> columns('{"fields": [{"name": "n", "type": "long"}]}')
-    {'n': 'long'}
-    """
-    return {f["name"]: _text(f["type"]) for f in json.loads(schema)["fields"]}
-
-
-def _text(kind: Any) -> str:
-    """Return a type in a word.
-
-    >>> _text({"type": "array", "elementType": "long"})
-    'array<long>'
-    """
-    if isinstance(kind, str):
-        return kind
-    if kind["type"] == "array":
-        return f"array<{_text(kind['elementType'])}>"
-    if kind["type"] == "map":
-        return f"map<{_text(kind['keyType'])}, {_text(kind['valueType'])}>"
-    inner = (f"{field['name']}: {_text(field['type'])}" for field in kind["fields"])
-    return f"struct<{', '.join(inner)}>"
-
-
-def lost(table: str, rows: str) -> str:
-    """Return which column of a table rows lack, or nothing."""
-    there, here = columns(table), columns(rows)
-    missing = [name for name in there if name not in here]
-    if not missing:
-        return ""
-    return f"the column {missing[0]} ({there[missing[0]]}) of the table is missing here"
-
-
-def misfit(table: str, rows: str, evolve: bool) -> str:
-    """Return why rows do not fit a table, or nothing.
-
-    >>> long = '{"fields": [{"name": "n", "type": "long"}]}'
-    >>> text = '{"fields": [{"name": "n", "type": "string"}]}'
-    >>> misfit(long, text, evolve=True)
-    'the column n is long in the table and string here: cast it'
-    """
-    there, here = columns(table), columns(rows)
-    for name in [name for name in there if name in here]:
-        if here[name] != there[name]:
-            return f"the column {name} is {there[name]} in the table and {here[name]} here: cast it"
-    added = [name for name in here if name not in there]
-    small = {name.lower(): name for name in there}
-    for name in added:
-        if name.lower() in small:
-            return f"the column {name} is {small[name.lower()]} in the table: rename it"
-    if added and not evolve:
-        return f"the table has no column {added[0]} ({here[added[0]]})"
-    return ""
+# ---- whether rows fit the table as it is
 
 
 def _against(table: DeltaTable, plan: Plan, by: Sequence[str]) -> str:
@@ -278,11 +211,11 @@ def _against(table: DeltaTable, plan: Plan, by: Sequence[str]) -> str:
         there, here = ", ".join(parted) or "nothing", ", ".join(by) or "nothing"
         return f"the table is parted by {there}, these rows by {here}"
     schema = table.schema().to_json()
-    required, have = delta_nulls.required(schema), columns(plan.schema)
+    required, have = delta_nulls.required(schema), delta_schemas.columns(plan.schema)
     nulls = {*plan.nulls, *(name for name in required if name not in have)}
-    return misfit(schema, plan.schema, EVOLVE[plan.evolve]) or delta_nulls.refused(
-        required, nulls
-    )
+    return delta_schemas.misfit(
+        schema, plan.schema, EVOLVE[plan.evolve]
+    ) or delta_nulls.refused(required, nulls)
 
 
 # ---- the commit
@@ -419,7 +352,7 @@ def _widen(table: DeltaTable, plan: Plan) -> bool:
     """Add the columns that a table lacks; return whether it lacked any."""
     from deltalake import CommitProperties, Schema
 
-    there = columns(table.schema().to_json())
+    there = delta_schemas.columns(table.schema().to_json())
     # Rows that are there have no value in them.
     schema = Schema.from_json(delta_nulls.requiring(plan.schema, ()))
     lacking = [field for field in schema.fields if field.name not in there]
@@ -504,8 +437,8 @@ def _sync(place: Target, plan: Plan, decided: Decided) -> None:
     """Let what a batch has brought into a table outlast a power cut."""
     table = load(place.path)
     if plan.mode == MERGE and table is not None:
-        delta_merge.sync(table, place, decided.time - _SLACK)
-    sync(Path(place.path), decided.time)
+        delta_merge.sync(table, place, decided.time - delta_log.SLACK)
+    delta_log.sync(Path(place.path), decided.time)
 
 
 def _is_torn(place: Target, table: DeltaTable, plan: Plan, decided: Decided) -> bool:
@@ -514,36 +447,14 @@ def _is_torn(place: Target, table: DeltaTable, plan: Plan, decided: Decided) -> 
     is not to be lost."""
     if plan.mode != MERGE or delta_merge.is_whole(table, place):
         return False
-    log = Path(place.path, LOG)
+    log = Path(place.path, delta_log.LOG)
     last = log / f"{table.version():020}.json"
-    if not _is_of(last, decided):
+    if not delta_log.is_of(last, decided.app_id):
         why = "a file of the table is torn, and others have written to it since this batch"
         raise Held(_held(plan.name, f"{why}: restore a version that can be read"))
     last.unlink(missing_ok=True)
     files.sync(log)
     return True
-
-
-def _is_of(commit: Path, decided: Decided) -> bool:
-    """Whether a commit is that of a decision."""
-    actions = map(json.loads, commit.read_bytes().splitlines())
-    ids = [action.get("txn", {}).get("appId") for action in actions]
-    return decided.app_id in ids
-
-
-def sync(path: Path, since: float) -> None:
-    """Let a commit outlast a power cut: all of the log that is as new as the decision."""
-    log = path / LOG
-    for file in _newer(log, since - _SLACK):
-        files.sync(file)
-    files.sync(log)
-    files.sync(path)
-
-
-def _newer(log: Path, since: float) -> Iterable[Path]:
-    for entry in os.scandir(log):
-        if entry.is_file() and entry.stat().st_mtime >= since:
-            yield Path(entry)
 
 
 def _line(error: Exception) -> str:

@@ -22,9 +22,9 @@ from urllib.parse import unquote
 
 from rq import days
 from rq.errors import BadInput
-from rq.spark import delta, delta_parts, targets
-from rq.spark.delta import LOG
+from rq.spark import delta, delta_parts, delta_schemas, targets
 from rq.spark.delta_goals import APPEND, REPLACE, Plan
+from rq.spark.delta_log import LOG
 from rq.spark.staging import Stage, Staged
 from rq.spark.writes import Table
 
@@ -211,7 +211,7 @@ def _demand_alike(first: Plan, plan: Plan) -> None:
     if plan.schema and first.schema and plan.schema != first.schema:
         raise BadInput(
             f"q.table: {plan.name}: batches of one day have rows of different types: "
-            f"{delta.misfit(first.schema, plan.schema, evolve=False)}"
+            f"{delta_schemas.misfit(first.schema, plan.schema, evolve=False)}"
         )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from rq.config import files
 from rq.errors import BadInput, Busy, Refused
 from rq.proc import locks
-from rq.spark import delta, targets, writes
+from rq.spark import delta, targets, unfinished, writes
 from rq.spark.writes import Table
 
 _KEY = re.compile(r"[0-9a-f]{24}")
@@ -28,7 +28,7 @@ def give_up(queue: str, name: str, key: str) -> list[Table]:
     tables. BadInput, Busy, Refused."""
     own = _open(queue, key)
     # A process that is at work on the batch may have written it in a moment.
-    lock = locks.lock(own / writes.LOCK)
+    lock = locks.lock(own / unfinished.LOCK)
     if lock is None:
         raise Busy(f"{key}: a process is at work on it: say it again later")
     try:

@@ -13,7 +13,7 @@ from rq import tables
 from rq.config import files
 from rq.errors import BadInput, Busy, Refused
 from rq.layout import Root
-from rq.spark import delta, table_list
+from rq.spark import delta_log, table_list
 from rq.tables import Name
 
 LEAST = 7 * 86400.0  # seconds that files stay which no version names
@@ -92,4 +92,4 @@ def _sync(place: Path, since: float, added: Collection[str] = ()) -> None:
         path = uri.removeprefix("file://")
         files.sync(Path(path))
         files.sync(Path(os.path.dirname(path)))
-    delta.sync(place, since)
+    delta_log.sync(place, since)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from rq import tables
 from rq.errors import BadConfig, BadInput
 from rq.layout import Root
-from rq.spark import delta, delta_goals, writes
+from rq.spark import delta, delta_goals, delta_schemas, writes
 from rq.tables import Column, Held, Name
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def _version(entry: Mapping[str, Any]) -> Version:
 def columns(lake: DeltaTable) -> list[Column]:
     """Return the columns of a table, with their types, and whether they part it."""
     by = lake.metadata().partition_columns
-    kinds = delta.columns(lake.schema().to_json())
+    kinds = delta_schemas.columns(lake.schema().to_json())
     return [{"column": n, "type": kind, "by": n in by} for n, kind in kinds.items()]
 
 

@@ -30,18 +30,14 @@ from rq.config import files
 from rq.days import Days
 from rq.errors import BadInput, RQError
 from rq.proc import locks
-from rq.spark import day_files, delta, rejected, targets
+from rq.spark import day_files, delta, rejected, targets, unfinished
 from rq.spark.delta import Held, Overtaken
 from rq.spark.delta_goals import MERGE, Goal, Plan
 from rq.spark.staging import Stage, Staged
 from rq.spark.targets import OURS, Target
+from rq.spark.unfinished import DONE, LIST, LOCK, PLACES
 from rq.words.nesting import Json
-from rq.words.states import State
 
-REMEMBERED = 7 * 86400.0  # seconds, at least
-# Where a message is that may run again. It may move while it is looked for.
-_MAY_RUN = (State.QUE, State.RUN, State.ERR, State.DISMISSED, State.QUE, State.RUN)
-LOCK, _PLACES, _LIST, _DONE = "lock", "places.json", "list.json", "done"
 HELD = "held.json"  # why a decision is not done
 GIVEN_UP = "given-up.json"  # tables of it that a person does not want any more
 TABLES = "tables"  # directory of Delta tables
@@ -111,9 +107,9 @@ class Writes:
         lock, self._lock = self._lock, None
         if lock is None:
             return
-        if not _has(self._own, _LIST):
+        if not unfinished.has(self._own, LIST):
             with contextlib.suppress(OSError, RQError):
-                _discard(self._stages)
+                unfinished.discard(self._stages)
                 files.remove_dir(self._own)
         os.close(lock)
 
@@ -206,7 +202,7 @@ class Writes:
             "messages": list(messages),
             "tables": [asdict(table) for table in self.tables],
         }
-        files.write_state(self._own / _LIST, {**(about or {}), **decision})
+        files.write_state(self._own / LIST, {**(about or {}), **decision})
 
     def publish(self) -> bool:
         """Let all tables be seen. What is decided may be done again. False: some tables
@@ -225,9 +221,9 @@ class Writes:
     def _begin(self) -> None:
         """Note durably where something will be put; first, remove what others left."""
         if self._lock is None:
-            self._lock = _enter(self._own)
+            self._lock = unfinished.enter(self._own)
         stages = [asdict(stage) for stage in self._stages]
-        files.write_state(self._own / _PLACES, stages)
+        files.write_state(self._own / PLACES, stages)
 
 
 def above(queue: str) -> Path:
@@ -250,7 +246,7 @@ def finish(queue: str, key: str) -> list[Table] | None:
     except FileNotFoundError:
         return None
     try:
-        return _publish(own) if _has(own, _LIST) else None
+        return _publish(own) if unfinished.has(own, LIST) else None
     finally:
         os.close(lock)
 
@@ -271,99 +267,12 @@ def is_held(queue: str, key: str) -> bool:
 
 def is_held_open(own: Path) -> bool:
     """Whether something is decided, and not done."""
-    return _has(own, _LIST) and not _has(own, _DONE)
+    return unfinished.has(own, LIST) and not unfinished.has(own, DONE)
 
 
 def is_decided(queue: str, key: str) -> bool:
     """Whether an earlier start has decided something."""
-    return _has(above(queue) / key, _LIST)
-
-
-# ---- leftovers
-
-
-def _enter(own: Path) -> int:
-    """Make and lock the directory of a key; remove those of starts that were killed."""
-    files.make_dir(own.parent)
-    turn = locks.lock_waiting(own.parent / LOCK)
-    try:
-        left = list(_left(own.parent))
-        files.make_dir(own)
-        lock = locks.lock_waiting(own / LOCK)
-    finally:
-        os.close(turn)
-    for path, held in left:
-        # What lies in a store that is away is removed by the next start.
-        with contextlib.suppress(OSError, RQError):
-            _discard(_placed(path))
-            files.remove_dir(path)
-        os.close(held)
-    return lock
-
-
-def _left(place: Path) -> Iterator[tuple[Path, int]]:
-    """Give the directories that no batch needs any more, locked."""
-    for path in place.iterdir():
-        if not path.is_dir() or not _is_over(path):
-            continue
-        try:
-            held = locks.lock(path / LOCK)
-        except FileNotFoundError:  # another start has just removed it
-            continue
-        if held is None:
-            continue
-        if _is_over(path):  # still: until now it may have been at work, and decided
-            yield path, held
-        else:
-            os.close(held)
-
-
-def _is_over(path: Path) -> bool:
-    """Whether a start has decided nothing, or that long ago and for messages that have
-    ended."""
-    try:
-        decided = (path / _LIST).stat().st_mtime
-    except FileNotFoundError:
-        return True
-    is_old = time.time() - decided > REMEMBERED
-    return is_old and _has(path, _DONE) and not _may_run_again(path)
-
-
-def _may_run_again(path: Path) -> bool:
-    """Whether a message of a decision is neither done nor removed, or cannot be seen."""
-    try:
-        decided = json.loads((path / _LIST).read_bytes())
-        queue = config.find_root(None).queue(path.parent.name)
-        messages = decided.get("messages", ())
-        return any(
-            queue.message(state, msg_id).exists()
-            for msg_id in messages
-            for state in _MAY_RUN
-        )
-    except OSError:
-        return True
-
-
-def _discard(stages: Sequence[Stage]) -> None:
-    for stage in stages:
-        place = targets.target(stage.where)
-        with contextlib.suppress(FileNotFoundError):
-            place.system.delete_dir(
-                f"{place.path}/{OURS}/{stage.key.partition('/')[0]}"
-            )
-
-
-def _has(own: Path, name: str) -> bool:
-    return (own / name).is_file()
-
-
-def _placed(own: Path) -> list[Stage]:
-    """Return where a start was about to put something."""
-    try:
-        entries: list[dict[str, Any]] = json.loads((own / _PLACES).read_bytes())
-    except FileNotFoundError:
-        return []
-    return [_stage(entry) for entry in entries]
+    return unfinished.has(above(queue) / key, LIST)
 
 
 # ---- names
@@ -371,10 +280,10 @@ def _placed(own: Path) -> list[Stage]:
 
 def _publish(own: Path) -> list[Table]:
     """Do what a list has decided, or what of it is not done; return its tables."""
-    decided = cast("_Decision", json.loads((own / _LIST).read_bytes()))
+    decided = cast("_Decision", json.loads((own / LIST).read_bytes()))
     entries = decided_tables(own)
     tables = [table for table, _ in entries]
-    if _has(own, _DONE):
+    if unfinished.has(own, DONE):
         return tables
     queue = own.parent.name
     day_files.take_away(queue, decided)
@@ -389,9 +298,9 @@ def _publish(own: Path) -> list[Table]:
             seen.append((number, table))
     written = [(number, table.stage.where, table.files) for number, table in seen]
     day_files.note(queue, own.name, decided, written)
-    files.write_state(own / _DONE, {"time": time.time()})
+    files.write_state(own / DONE, {"time": time.time()})
     with contextlib.suppress(OSError):  # what no reader sees
-        _discard([table.stage for table in tables])
+        unfinished.discard([table.stage for table in tables])
     left = {number for number, _ in seen}
     return [t for n, t in enumerate(tables) if n in left or t.is_given_up]
 
@@ -401,8 +310,8 @@ def _finish_earlier(own: Path, table: Table, before: float) -> None:
     would take the place of these. What is held waits for a person."""
     if table.plan is None or table.plan.mode != MERGE or table.plan.order:
         return
-    for path in own.parent.glob(f"*/{_LIST}"):
-        if path.parent == own or _has(path.parent, _DONE):
+    for path in own.parent.glob(f"*/{LIST}"):
+        if path.parent == own or unfinished.has(path.parent, DONE):
             continue
         other = cast("_Decision", json.loads(path.read_bytes()))
         places = [entry["stage"]["where"] for entry in other["tables"]]
@@ -418,7 +327,7 @@ def _name_of(decided: _Decision, number: int) -> str:
 
 def decided_tables(own: Path) -> list[tuple[Table, str]]:
     """Return the tables of a decision, each with the id that the batch has there."""
-    decided = cast("_Decision", json.loads((own / _LIST).read_bytes()))
+    decided = cast("_Decision", json.loads((own / LIST).read_bytes()))
     given_up = _given_up(own)
     return [
         (_table(entry, given_up), _name_of(decided, number))
@@ -443,10 +352,6 @@ def _noted(own: Path) -> Iterator[None]:
         raise
 
 
-def _stage(entry: Mapping[str, Any]) -> Stage:
-    return Stage(**{**entry, "by": tuple(entry["by"])})
-
-
 def _table(entry: Mapping[str, Any], given_up: Sequence[str] = ()) -> Table:
     files = [Staged(**file) for file in entry["files"]]
     plan = entry.get("plan")  # older lists have none
@@ -455,7 +360,7 @@ def _table(entry: Mapping[str, Any], given_up: Sequence[str] = ()) -> Table:
         removes = plan.get("removes")
         plan = Plan(**{**plan, **lists, "removes": removes and tuple(removes)})
     is_given_up = plan is not None and plan.name in given_up
-    return Table(_stage(entry["stage"]), files, plan, is_given_up)
+    return Table(unfinished.stage(entry["stage"]), files, plan, is_given_up)
 
 
 def _let_be_seen(place: Target, table: Table, name: str, decided: _Decision) -> None:

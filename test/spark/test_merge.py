@@ -13,7 +13,7 @@ from harness.delta_jobs import add, begun, call, place, publish_all, rows
 from pyarrow import parquet
 
 from rq.errors import BadInput, RQError
-from rq.spark import delta, delta_merge, functions, sending, writes
+from rq.spark import delta, delta_merge, functions, sending, unfinished, writes
 
 
 @pytest.fixture(params=["duckdb", "spark"])
@@ -200,7 +200,7 @@ def decided(duck_tables, query, **how):
 def test_a_batch_that_is_finished_again_changes_nothing(duck_tables, monkeypatch):
     add(duck_tables, orders((1, "new", 1)), **MERGE)
     late = decided(duck_tables, orders((1, "paid", 1)), **MERGE)
-    monkeypatch.setattr(writes, "_discard", lambda _: None)
+    monkeypatch.setattr(unfinished, "discard", lambda _: None)
     again(late)
     add(duck_tables, orders((1, "sent", 1)), **MERGE)
     again(late)
@@ -210,7 +210,7 @@ def test_a_batch_that_is_finished_again_changes_nothing(duck_tables, monkeypatch
 def test_a_merge_that_changes_nothing_is_noted_as_well(duck_tables, monkeypatch):
     add(duck_tables, orders((1, "new", 5)), **ORDERED)
     late = decided(duck_tables, orders((1, "old", 1)), **ORDERED)
-    monkeypatch.setattr(writes, "_discard", lambda _: None)
+    monkeypatch.setattr(unfinished, "discard", lambda _: None)
     again(late)
     table = DeltaTable(place())
     table.delete()
@@ -240,7 +240,7 @@ def test_a_merge_whose_files_a_power_cut_has_torn_is_done_again(
 ):
     add(duck_tables, orders((1, "new", 1), (2, "new", 1)), **MERGE)
     late = decided(duck_tables, orders((1, "paid", 1)), **MERGE)
-    monkeypatch.setattr(writes, "_discard", lambda _: None)
+    monkeypatch.setattr(unfinished, "discard", lambda _: None)
     again(late)
     version = DeltaTable(place()).version()
     for uri in DeltaTable(place()).file_uris():
@@ -257,7 +257,7 @@ def test_a_merge_whose_files_a_power_cut_has_torn_is_done_again(
 def test_a_torn_merge_takes_no_commit_of_others_away(duck_tables, monkeypatch):
     add(duck_tables, orders((1, "new", 1)), **MERGE)
     late = decided(duck_tables, orders((2, "paid", 1)), **MERGE)
-    monkeypatch.setattr(writes, "_discard", lambda _: None)
+    monkeypatch.setattr(unfinished, "discard", lambda _: None)
     again(late)
     torn = {*DeltaTable(place()).file_uris()}
     add(duck_tables, orders((3, "new", 1)))  # of another queue, as one

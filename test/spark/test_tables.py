@@ -22,7 +22,7 @@ from pyarrow import dataset
 from rq.cli import spark as cli
 from rq.errors import BadInput, Refused, RQError
 from rq.layout import Root
-from rq.spark import delta, functions, sending, table_list, trial, writes
+from rq.spark import delta, delta_schemas, functions, sending, table_list, trial, writes
 from rq.spark.spark_tables import SparkTables
 
 
@@ -57,7 +57,7 @@ def test_rows_are_added_and_seen_by_independent_readers(tables):
     assert rows() == [1, 1, 2, 2, 3, 3]
     table = DeltaTable(place())
     assert table.version() == 1
-    assert delta.columns(table.schema().to_json()) == {
+    assert delta_schemas.columns(table.schema().to_json()) == {
         "n": "integer",
         "host": "string",
         "day": "date",

@@ -1,0 +1,52 @@
+"""The log of a Delta table as it lies on disk: synced, and what a power cut has torn of it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from rq.config import files
+
+LOG = "_delta_log"
+SLACK = 60.0  # seconds by which the clock of files may differ
+
+
+def take_torn(log: Path) -> bool:
+    """Take away the last commit of a log if a power cut has torn it; return whether. No
+    process sees half a commit otherwise, for each is linked when it is written; and none
+    that RQ said to be done is torn, since it was synced before."""
+    commits = sorted(log.glob("*.json"))
+    if not commits:
+        return False
+    try:
+        lines = commits[-1].read_bytes().splitlines()
+        if lines and all(isinstance(json.loads(line), dict) for line in lines):
+            return False
+    except ValueError:
+        pass  # torn, or zeros
+    commits[-1].unlink(missing_ok=True)
+    return True
+
+
+def is_of(commit: Path, app_id: str) -> bool:
+    """Whether a commit is that of a decision."""
+    actions = map(json.loads, commit.read_bytes().splitlines())
+    ids = [action.get("txn", {}).get("appId") for action in actions]
+    return app_id in ids
+
+
+def sync(path: Path, since: float) -> None:
+    """Let a commit outlast a power cut: all of the log that is as new as the decision."""
+    log = path / LOG
+    for file in _newer(log, since - SLACK):
+        files.sync(file)
+    files.sync(log)
+    files.sync(path)
+
+
+def _newer(log: Path, since: float) -> Iterable[Path]:
+    for entry in os.scandir(log):
+        if entry.is_file() and entry.stat().st_mtime >= since:
+            yield Path(entry)
