@@ -220,5 +220,5 @@ def test_pipx_installs_it_with_its_commands_and_pages(place, built):
     path = root_of(place, "of pipx", user=0)
     told = call([home / "bin/rq", "--root", path, "up"], env=env)
     assert told.returncode == 0, told.stderr
-    assert "7 queues are ready" in told.stdout
+    assert "8 queues are ready" in told.stdout
     assert call([home / "bin/rq", "--root", path, "down"], env=env).returncode == 0
