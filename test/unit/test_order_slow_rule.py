@@ -3,7 +3,7 @@ priority, turns of keys, due and arrival, so many of a key at a time."""
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rq.message.rank import rank
@@ -183,6 +183,22 @@ STEPS = st.one_of(
 )
 
 
+# The first of those that wait for a key gets the least priority, the last of them the most.
+SWAPPED = [
+    (Model.claims,),
+    (Model.arrives, 0.0, 0, "a", False),
+    (Model.claims,),
+    (Model.changes, 0, 0, None),
+    (Model.changes, 1, 5, None),
+]
+
+
+@example(
+    1,
+    False,
+    [(0.0, 0, "a", False), *[(0.0, 5, "a", True)] * 2, (0.0, 0, "a", True)],
+    SWAPPED,
+)
 @settings(max_examples=200, deadline=None)
 @given(
     st.integers(1, 3),

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from math import inf
 
 from rq.message.rank import Rank
-from rq.queues.schedule.order import Item, Order, Valid
+from rq.queues.schedule.order import First, Item, Order, Valid
 
 
 class Places:
@@ -64,8 +64,10 @@ class Excluded:
         else:
             order.put_first(item, rank)
 
-    def release(self, key: str) -> Item | None:
-        """Return the message that stands for a key from now on, if one waits for it."""
+    def release(self, key: str) -> First | None:
+        """Return the message that stands for a key from now on, if one waits for it, with
+        the priority by which it waited: with another one now, it is dropped when it is met,
+        and the next one stands there."""
         order = self._waiting.get(key)
         first = None if order is None else order.first(inf)
         if order is None or first is None:
@@ -74,9 +76,9 @@ class Excluded:
         if not order:
             del self._waiting[key]
         self._stands_for[first.item.msg_id] = key
-        return first.item
+        return first
 
-    def leaves(self, msg_id: str, rank: Rank) -> Item | None:
+    def leaves(self, msg_id: str, rank: Rank) -> First | None:
         """Take note that a message leaves the schedule; return who stands there now for
         those that it stood for."""
         key = self._stands_for.pop(msg_id, None)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Iterator
 from itertools import chain
 
-from rq.message.rank import Rank
+from rq.message.rank import Rank, prior
 from rq.queues.schedule.destinations import BackOffs
 from rq.queues.schedule.exclusion import Excluded
 from rq.queues.schedule.order import First, Item, Order, Valid
@@ -117,9 +117,10 @@ class Waiting:
         left."""
         self._enter(self._excluded.leaves(item.msg_id, self._rank_of(item.msg_id)))
 
-    def _enter(self, item: Item | None) -> None:
-        if item is not None:
-            self.add(item)
+    def _enter(self, first: First | None) -> None:
+        if first is not None:
+            item = first.item
+            self.add(item, prior(first.priority, self._rank_of(item.msg_id)))
 
     # ---- what waits for something outside
 
