@@ -39,6 +39,8 @@ SIZE = "16m"  # of a disk that is full now and then
 LEFT = (0, 0, 4096, 65536, 1 << 20)  # bytes that it has left then
 DOWN = 3.0  # seconds for which a queue is down: it is asked as seldom as ever then
 HOUR, DAY = 3600, 86400
+# Of sentences that tell to ask again, as of a queue that is stopped to be started again.
+_AGAIN = ("answer", "say", "busy", "stopping")
 # No more than a day: what is owed for a week is in doubt, which is a rule of its own.
 JUMPS = (-DAY, -HOUR, -10, 0, 10, HOUR, DAY)
 
@@ -47,6 +49,9 @@ class World:
     """Queues whose owners are killed, and who is asked of them."""
 
     env: ClassVar[Mapping[str, str]] = {}
+    looked_at_last: tuple[
+        str, ...
+    ] = ()  # queues that are not to be asked before others
 
     def __init__(self, root: Path, chance: random.Random) -> None:
         self.root, self.chance = root, chance
@@ -65,6 +70,12 @@ class World:
                 stack.enter_context(kept(queue))
             yield world
             world.heal()
+
+    def place(self, nodes: list[Node]) -> None:
+        """Choose other queues for messages, where it matters which."""
+
+    def deafen(self) -> None:
+        """Let what waits not hear for now what becomes of others."""
 
     def begin(self) -> None:
         """Do the harm of this world, when all has been asked for and is to come about."""
@@ -105,7 +116,7 @@ class World:
                 word, answer = self.queues[name].ask(command, arg)
                 if word == "ok":
                     return [answer]
-                assert "answer" in answer or "say" in answer or "busy" in answer, answer
+                assert any(word in answer for word in _AGAIN), answer
             self.heal()
             return []
 

@@ -30,6 +30,7 @@ from harness.after_model import (
     fate,
     graph,
 )
+from harness.after_parked import Parked
 from harness.after_world import HARMS, World
 from harness.queues import short
 from harness.waiting import wait_until
@@ -61,12 +62,14 @@ def settled(world: World, nodes: list[Node], harm: bool) -> None:
     if harm:
         world.begin()
 
+    order = sorted(nodes, key=lambda node: node.queue in world.looked_at_last)
+
     def all_stand() -> bool:
         if harm and world.chance.random() < 0.2 and world.kills < 12:
             world.harm()
         else:
             world.heal()
-        return all(world.stands(node) == node.fate for node in nodes)
+        return all(world.stands(node) == node.fate for node in order)
 
     try:
         wait_until(all_stand, 120)
@@ -77,12 +80,13 @@ def settled(world: World, nodes: list[Node], harm: bool) -> None:
         raise AssertionError(wrong) from None
 
 
+WORLDS = {**HARMS, "parked": Parked}
 SEEDS = range(2, 2 + int(os.environ.get("RQ_AFTER_SEEDS", "1")))
 CASES = [
     ("kills", 0),
     ("kills", 1),
     *itertools.product(
-        ["kills", "no hints", "clock jumps", "full disk", "long down"], SEEDS
+        ["kills", "no hints", "clock jumps", "full disk", "long down", "parked"], SEEDS
     ),
 ]
 
@@ -92,7 +96,8 @@ CASES = [
 def test_each_message_runs_when_the_model_says(tmp_path, harm, seed):
     chance = random.Random(seed)
     nodes = graph(chance, 30, LATE)
-    with HARMS[harm].on(tmp_path / "root", chance) as world:
+    with WORLDS[harm].on(tmp_path / "root", chance) as world:
+        world.place(nodes)
         for at, node in enumerate(nodes):
             sent(world, node, nodes, at)
             if chance.random() < 0.25:
@@ -161,6 +166,7 @@ def shut(world: World) -> Iterator[None]:
     once then, for those that wait for two of them."""
     (world.root / "shut").touch()
     yield
+    world.deafen()
     (world.root / "shut").resolve().unlink()
 
 
