@@ -161,6 +161,10 @@ class Spool:
         """How many folders do not yet agree with the journal, and are to."""
         return self.lagging.number
 
+    def lags(self, msg_id: str) -> bool:
+        """Whether the folder of a message does not agree with the journal yet."""
+        return msg_id in self.unsettled
+
     @property
     def lag_bytes(self) -> int:
         """How many bytes are still to be written into them."""

@@ -572,6 +572,12 @@ echo "${RQ_PARAM2:-done}" >&3
 """
 
 
+NEVER_BY_ITSELF = """
+from rq.spool import lag
+lag.Lag.settle_some = lambda self, seconds: False
+"""
+
+
 def told(queue, msg_id):
     text = (queue.root.path / f"after-{msg_id}").read_text()
     return [json.loads(line) for line in text.splitlines()]
@@ -601,6 +607,16 @@ def test_a_script_is_told_of_those_that_it_waited_for(tmp_path):
         assert only["result"]["result"] == "42"
 
 
+def test_a_result_is_told_however_far_folders_lag(tmp_path):
+    other = RunningQueue(tmp_path, "other", TELLS)
+    other.prelude = NEVER_BY_ITSELF
+    with running_queue(tmp_path, TELLS) as queue, kept(other):
+        first = other.run(param1='echo "result 42" >&3')["msg_id"]
+        second = queue.run(after=[f"other/{first}"])["msg_id"]
+        [row] = told(queue, second)
+        assert (row["state"], row.get("result")) == ("done", "42")
+
+
 def test_who_may_not_read_a_message_any_more_is_not_told_its_result(tmp_path):
     users = {
         "ann": {"password": "long enough", "queues": ["t"], "role": "producer"},
@@ -621,6 +637,7 @@ def test_who_may_not_read_a_message_any_more_is_not_told_its_result(tmp_path):
     assert reads["ann"]("t", "bob")
     with running_queue(tmp_path, TELLS, name="other") as other:
         first = other.run(param1='echo "result 42" >&3')["msg_id"]
+        other.folder(first)
         message = Message(msg_id="x", dest="t", due=0.0, after=(f"other/{first}",))
         gone = message.with_(after=("other/20260102.0304.05.006.7",))
         assert after_file.build(root, message, reads["bob"]).result == "42"

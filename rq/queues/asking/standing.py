@@ -9,6 +9,7 @@ stop; after any other end nothing is told before its owner has recovered it.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 
 from rq import names
@@ -20,7 +21,7 @@ from rq.queues.owner.owner import PREPARED, Owner
 from rq.replies import Result
 from rq.spool import folders, journal_search, stopped_cleanly
 from rq.spool.record import Record
-from rq.words.states import LIVE, State
+from rq.words.states import FINAL, LIVE, State
 
 _OF_STATE = {
     State.DONE: Standing.DONE,
@@ -109,7 +110,24 @@ async def of_all(owner: Owner, ids: Sequence[str], queue: str) -> Mapping[str, s
         if len(owner.lost) > _MOST_LOST:
             owner.lost.clear()
         owner.lost.update(dict.fromkeys(i for i in gone if i not in removed))
+    await _settle_ended(owner, ids)
     return answers
+
+
+async def _settle_ended(owner: Owner, ids: Sequence[str]) -> None:
+    """Bring folders of messages that have ended to where results and attachments are looked
+    for, however far folders lag: who hears of the end may start a script that reads them."""
+    spool = owner.spool
+    late = [i for i in ids if spool.lags(i) and spool.find(i) in FINAL]
+    if not late:
+        return
+    await owner.committed()
+
+    def settle(msg_id: str) -> None:
+        with contextlib.suppress(OSError):  # the disk keeps it: it is told without
+            spool.settle(msg_id)
+
+    await in_slices(late, settle)
 
 
 def _removed(queue: QueueDir, ids: Sequence[str]) -> Mapping[str, str]:
