@@ -98,7 +98,7 @@ def _parser() -> argparse.ArgumentParser:
 def _waits(parser: argparse.ArgumentParser) -> None:
     """Add what a verb takes that sends a flow."""
     term.flag(parser, "--id-only", "print the id and nothing else")
-    term.flag(parser, "--wait", "wait until all of its messages have ended")
+    term.flag(parser, "--wait", "wait until it has ended, or failed and rests")
     parser.add_argument(
         "--timeout", metavar="TIME", help="wait no longer than 90 (seconds), 10m or 1h"
     )
