@@ -45,7 +45,7 @@ from rq.spark import (
 from rq.spark.delta_goals import EVOLVE, MERGE, REPLACE, Goal, Plan, demand_installed
 from rq.spark.delta_types import BY
 from rq.spark.staging import Stage, Staged
-from rq.spark.targets import Target
+from rq.spark.targets import Target, one_line
 from rq.words.nesting import Json
 
 if TYPE_CHECKING:
@@ -93,7 +93,9 @@ def load(path: str) -> DeltaTable | None:
     except DeltaError as error:
         if delta_log.take_torn(log):
             return load(path)
-        raise BadInput(f"{path}: its log cannot be read: {_line(error)}") from None
+        raise BadInput(
+            f"{path}: its log cannot be read: {one_line(str(error))}"
+        ) from None
 
 
 # ---- what a batch adds
@@ -197,7 +199,8 @@ def _whole(schema: pa.Schema) -> pa.Schema:
 
 def _demand(why: str, goal: Goal, file: Staged) -> None:
     if why:
-        raise BadInput(f"q.table: {goal.name}: {why} (first in {file.inner})")
+        where = f" (first in {file.folder})" if file.folder else ""
+        raise BadInput(f"q.table: {goal.name}: {why}{where}")
 
 
 # ---- whether rows fit the table as it is
@@ -317,7 +320,7 @@ def _committed(
     except DeltaError as error:
         if table is None and load(place.path) is not None:  # made meanwhile
             return False
-        raise BadInput(f"{plan.name}: {_line(error)}") from None
+        raise BadInput(f"{plan.name}: {one_line(str(error))}") from None
     return True
 
 
@@ -455,7 +458,3 @@ def _is_torn(place: Target, table: DeltaTable, plan: Plan, decided: Decided) -> 
     last.unlink(missing_ok=True)
     files.sync(log)
     return True
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())[:300]

@@ -14,6 +14,7 @@ from rq.config import files
 from rq.errors import BadInput, Busy, Refused
 from rq.layout import Root
 from rq.spark import delta_log, table_list
+from rq.spark.targets import one_line
 from rq.tables import Name
 
 LEAST = 7 * 86400.0  # seconds that files stay which no version names
@@ -35,9 +36,7 @@ def optimize(root: Root, table: Name) -> tuple[int, int]:
         except CommitFailedError:
             continue  # another commit came between: on the table as it is now
         except DeltaError as error:  # the disk is full, as one
-            raise BadInput(
-                f"{table.text}: {' '.join(str(error).split())[:300]}"
-            ) from None
+            raise BadInput(f"{table.text}: {one_line(str(error))}") from None
         after = set(table_list.load(root, table).file_uris())
         _sync(tables.place(root, table), since, after - before)
         return len(before), len(after)
@@ -60,7 +59,7 @@ def restore(root: Root, table: Name, version: int) -> int:
     except CommitFailedError:
         raise Busy(f"{table.text}: another commit came between: say it again") from None
     except (DeltaError, OSError) as error:
-        raise BadInput(f"{table.text}: {' '.join(str(error).split())[:300]}") from None
+        raise BadInput(f"{table.text}: {one_line(str(error))}") from None
     _sync(tables.place(root, table), since)
     return int(table_list.load(root, table).version())
 

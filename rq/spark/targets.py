@@ -18,6 +18,7 @@ from rq.spark import remote
 from rq.spark.attachments import Bad
 from rq.spark.given import Given
 from rq.spark.remote import STORE
+from rq.words import visible
 from rq.words.nesting import Json
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ def _with_above(folders: Iterable[str]) -> set[Path]:
 def _trouble(name: str, error: OSError) -> RQError:
     text = str(error)
     if remote.is_passing(error):
-        return Unreachable(f"{name}: {_first(text)}")
+        return Unreachable(f"{name}: {one_line(text)}")
     if "NO_SUCH_BUCKET" in text:
         return BadInput(f"{name}: there is no such bucket")
     if name.startswith(STORE) and _NO_RIGHTS.search(text):
@@ -135,12 +136,17 @@ def _trouble(name: str, error: OSError) -> RQError:
             f"{name}: the store refuses it: the rights to write there (AWS_…) "
             "are set in the queue's env_vars"
         )
-    why = _first(text) if error.errno is None else os.strerror(error.errno)
+    why = one_line(text) if error.errno is None else os.strerror(error.errno)
     return BadInput(f"{name}: {why}")
 
 
-def _first(text: str) -> str:
-    return " ".join(text.split())[:300]
+def one_line(text: str) -> str:
+    """Return what a library says as one line; delta-rs colours parts of it.
+
+    >>> one_line("no room \\x1b[31m↳\\x1b[0m\\n on disk")
+    'no room ↳ on disk'
+    """
+    return " ".join(visible.SEQUENCE.sub("", text).split())[:300]
 
 
 def target(where: str) -> Target:

@@ -225,7 +225,7 @@ def test_a_table_that_a_contract_makes_says_what_is_never_null(tables):
     assert {f.name for f in fields if not f.nullable} == {"n", "state"}
     add(tables, ONE.format("'x'"))
     assert rows() == [1, 5, 8]
-    sentence = r"the column state has a value in each row of the table, .* \(first in"
+    sentence = "the column state has a value in each row of the table, "
     with pytest.raises(BadInput, match=sentence):
         add(tables, ONE.format("CAST(NULL AS VARCHAR(9))"))
     assert rows() == [1, 5, 8]
@@ -251,9 +251,7 @@ NESTED = "STRUCT(a INTEGER)"
 def test_nulls_that_a_table_of_others_forbids_are_refused(duck_tables, by, query):
     add(duck_tables, "SELECT 1 AS n, 'a' AS v, {'a': 1} AS s", by=by)
     forbid("n", "v", "s")
-    with pytest.raises(
-        BadInput, match=r"has a value in each row of the table, .*\(first in"
-    ):
+    with pytest.raises(BadInput, match="has a value in each row of the table, "):
         add(duck_tables, query, by=by)
     add(duck_tables, "SELECT 2 AS n, 'a' AS v, {'a': NULL::INTEGER} AS s", by=by)
     assert rows() == [1, 2]

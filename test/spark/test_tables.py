@@ -165,10 +165,16 @@ def files_in(place):
     ]
 
 
-def test_a_refusal_names_the_first_file(duck_tables):
+def test_a_refusal_names_where_the_first_rows_lie(duck_tables):
     add(duck_tables, "SELECT 1 AS n, 'a' AS v", by="v")
-    with pytest.raises(BadInput, match=r"string here: cast it \(first in v=a/0-0\)"):
+    with pytest.raises(BadInput, match=r"string here: cast it \(first in v=a\)"):
         add(duck_tables, "SELECT 'x' AS n, 'a' AS v", by="v")
+
+
+def test_a_refusal_of_a_table_that_nothing_parts_names_no_file(duck_tables):
+    add(duck_tables, "SELECT 1 AS n")
+    with pytest.raises(BadInput, match=r"string here: cast it$"):
+        add(duck_tables, "SELECT 'x' AS n")
 
 
 @pytest.mark.parametrize("name", ["", "a/b/c", "../x", "1a", "a-b", "ü", 7, "a" * 65])
