@@ -8,6 +8,8 @@ import json
 from collections.abc import Collection
 from typing import Any
 
+from rq.errors import BadInput
+from rq.words import visible
 from rq.words.nesting import Json
 
 _LONGEST = 32  # characters of a text that is told as least or greatest
@@ -29,19 +31,26 @@ def of(meta: Any, but: Collection[str] = ()) -> str:
         if any(each is None or not each.has_null_count for each in statistics):
             continue
         nulls[name] = sum(each.null_count for each in statistics)
-        bounds = _bounds([each for each in statistics if each.num_values])
+        bounds = _bounds(name, [each for each in statistics if each.num_values])
         if bounds is not None:
             least[name], greatest[name] = bounds
     figures = {"minValues": least, "maxValues": greatest, "nullCount": nulls}
     return json.dumps({"numRecords": meta.num_rows, **figures}, ensure_ascii=False)
 
 
-def _bounds(statistics: list[Any]) -> tuple[Json, Json] | None:
+def _bounds(name: str, statistics: list[Any]) -> tuple[Json, Json] | None:
     """Return the least and greatest value of a column, if it says both."""
     if not statistics or not all(each.has_min_max for each in statistics):
         return None
-    low = _value(min(each.min for each in statistics), up=False)
-    high = _value(max(each.max for each in statistics), up=True)
+    try:
+        low = _value(min(each.min for each in statistics), up=False)
+        high = _value(max(each.max for each in statistics), up=True)
+    except (OverflowError, ValueError) as error:
+        # A table that a merge has brought such a day is one that readers cannot open.
+        raise BadInput(
+            f"q.table: {visible.line(name)} has a date or time that is not of the years 1 "
+            f"to 9999: {error}"
+        ) from None
     return None if low is None or high is None else (low, high)
 
 

@@ -47,7 +47,14 @@ class Sieve:
         rows = batch.filter(compute.not_equal(batch.column(MARK), 0))
         if not rows.num_rows:
             return None
-        entries = [self._entry(row) for row in rows.to_pylist()]
+        try:
+            every = rows.to_pylist()
+        except (OverflowError, ValueError) as error:  # no text stands for it
+            raise BadInput(
+                "q.contract: a row that breaks it has a date or time that is not of the "
+                f"years 1 to 9999: {error}"
+            ) from None
+        entries = [self._entry(row) for row in every]
         return pa.RecordBatch.from_pylist(entries, schema=_schema())
 
     def _entry(self, row: dict[str, Any]) -> dict[str, Any]:

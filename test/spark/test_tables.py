@@ -115,6 +115,25 @@ def test_values_come_back_from_directories_as_they_were(tables):
 # ---- what does not fit
 
 
+@pytest.mark.parametrize("kind", ["DATE", "TIMESTAMP"])
+@pytest.mark.parametrize("text", ["infinity", "20000-01-01", "0044-03-15 (BC)"])
+def test_days_that_readers_cannot_open_end_a_batch_with_a_sentence(
+    duck_tables, kind, text
+):
+    query = f"SELECT * FROM (VALUES (1, {kind} '{text}'), (2, NULL)) AS t(n, day)"
+    for how in ({}, {"mode": "merge", "key": "n"}):
+        with pytest.raises(BadInput, match="day has a date or time that is not of the"):
+            add(duck_tables, query, **how)
+
+    def rejecting(q):
+        q.contract("flights", {"n": {"least": 2}})
+        q.table(q.spark.sql(query), "flights")
+
+    with pytest.raises(BadInput, match="breaks it has a date or time that is not of"):
+        call(duck_tables, rejecting)
+    assert delta.load(place()) is None
+
+
 @pytest.mark.parametrize(
     ("query", "how", "sentence"),
     [
