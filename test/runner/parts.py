@@ -66,7 +66,7 @@ PARTS = (
     ),
     Part(
         name="system",
-        budget=100,
+        budget=75,
         about="the whole daemon",
         thinned="a third of the slow tests; half a minute of random kills",
         daily=5,
@@ -88,7 +88,7 @@ PARTS = (
     ),
     Part(
         name="browser",
-        budget=100,
+        budget=85,
         about="the pages in a headless Chromium",
         thinned="a third of the slow tests",
         daily=4,
@@ -123,7 +123,7 @@ PARTS = (
     ),
     Part(
         name="spark",
-        budget=620,
+        budget=700,
         parallel=2,  # with more, Python is slow to call back, and Spark waits ten seconds
         about="sources, sinks, history and jobs on Spark",
         thinned="a third of the slow tests",
@@ -136,7 +136,7 @@ PARTS = (
     ),
     Part(
         name="power",
-        budget=130,
+        budget=110,
         about="power cuts, enumerated",
         thinned="a ninth of the stories, an eighth of those of whole queues",
         daily=5,
@@ -170,7 +170,7 @@ PARTS = (
     ),
     Part(
         name="sim",
-        budget=80,
+        budget=65,
         about="nodes of a broker in a world of chance; RQ_SIM_SEEDS=N for more",
         thinned="a quarter of the seeds, a third of the slow tests",
         thinned_in_ci="half of the seeds, a third of the slow tests",
