@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-from collections.abc import Iterable
 from pathlib import Path
 
 from rq.config import files
@@ -38,15 +38,14 @@ def is_of(commit: Path, app_id: str) -> bool:
 
 
 def sync(path: Path, since: float) -> None:
-    """Let a commit outlast a power cut: all of the log that is as new as the decision."""
+    """Let a commit outlast a power cut: all of the log that is as new as the decision. What
+    others are writing has a name for moments, and is theirs to sync under its last one."""
     log = path / LOG
-    for file in _newer(log, since - SLACK):
-        files.sync(file)
+    with os.scandir(log) as entries:
+        every = list(entries)
+    for entry in every:
+        with contextlib.suppress(FileNotFoundError):
+            if entry.is_file() and entry.stat().st_mtime >= since - SLACK:
+                files.sync(Path(entry))
     files.sync(log)
     files.sync(path)
-
-
-def _newer(log: Path, since: float) -> Iterable[Path]:
-    for entry in os.scandir(log):
-        if entry.is_file() and entry.stat().st_mtime >= since:
-            yield Path(entry)
