@@ -111,10 +111,12 @@ def test_what_may_have_been_left_is_looked_for_if_the_journal_ends_elsewhere(
     journal, seq = owner.park()
     words = ["flock", "-F", str(slot), "sleep", "600"]
     with subprocess.Popen(words, env={**os.environ, "RQ_LEASE": lease}) as script:
-        wait_until(lambda: locks.is_locked(slot))
-        owner.open(parked_at=(journal, seq - missing))
-        assert (script.poll() is None) is (missing == 0)
-        script.kill()
+        try:
+            wait_until(lambda: locks.is_locked(slot))
+            owner.open(parked_at=(journal, seq - missing))
+            assert (script.poll() is None) is (missing == 0)
+        finally:
+            script.kill()
 
 
 @pytest.mark.slow

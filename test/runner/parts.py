@@ -116,7 +116,7 @@ PARTS = (
     ),
     Part(
         name="hosts",
-        budget=40,
+        budget=50,
         about="relay between hosts, as network namespaces",
         folder="hosts",
         programs=("ip:iproute2",),
