@@ -1,10 +1,10 @@
 """A receiver whose disk fills in the middle of an upload: refused, gone on with, once."""
 
 import os
-import subprocess
 
 import pytest
 from harness.relay import pair_at
+from harness.small_disk import small_disk
 from harness.waiting import wait_until
 
 pytestmark = pytest.mark.process
@@ -17,15 +17,8 @@ FILES = {"large.bin": os.urandom(MIB) * 16, "notes.txt": b"hello\n"}
 def full_there(tmp_path):
     """Give a pair whose receiver has a disk of 48 MiB of its own."""
     disk = tmp_path / "receiver"
-    disk.mkdir()
-    words = ["mount", "-t", "tmpfs", "-o", "size=48m", "none", disk]
-    if os.geteuid() != 0 or subprocess.run(words, check=False, stderr=-3).returncode:
-        pytest.skip("small disks need mount -> sudo ./test/run_tests.sh faults")
-    try:
-        with pair_at(tmp_path) as pair:
-            yield pair
-    finally:
-        subprocess.run(["umount", "-l", disk], check=True)
+    with small_disk(disk, "48m", part="faults"), pair_at(tmp_path) as pair:
+        yield pair
 
 
 def fill(pair, left):

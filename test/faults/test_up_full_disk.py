@@ -1,11 +1,11 @@
 """`rq up` on a full disk says that the disk is full, whatever fails first."""
 
 import os
-import subprocess
 
 import pytest
 from harness.cli import rq, run
 from harness.ports import free_port
+from harness.small_disk import small_disk
 
 MIB = 1024 * 1024
 
@@ -14,17 +14,13 @@ MIB = 1024 * 1024
 def small(tmp_path):
     """Give a root on a disk of 24 MiB of its own."""
     disk = tmp_path / "small"
-    disk.mkdir()
-    words = ["mount", "-t", "tmpfs", "-o", "size=24m", "none", disk]
-    if os.geteuid() != 0 or subprocess.run(words, check=False, stderr=-3).returncode:
-        pytest.skip("small disks need mount -> sudo ./test/run_tests.sh faults")
-    root = disk / "root"
-    root.mkdir()
-    try:
-        yield root
-    finally:
-        rq("down", root=root)
-        subprocess.run(["umount", "-l", disk], check=True)
+    with small_disk(disk, "24m", part="faults"):
+        root = disk / "root"
+        root.mkdir()
+        try:
+            yield root
+        finally:
+            rq("down", root=root)
 
 
 def fill(root, left):

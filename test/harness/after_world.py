@@ -9,14 +9,11 @@ from __future__ import annotations
 import contextlib
 import os
 import random
-import subprocess
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
-
-import pytest
 
 from harness.after_model import (
     DELETED,
@@ -32,6 +29,7 @@ from harness.after_model import (
 from harness.checkout import CHECKOUT
 from harness.owed import CLOCK
 from harness.queues import RunningQueue, kept
+from harness.small_disk import small_disk
 from harness.waiting import wait_until
 from rq.errors import RQError
 
@@ -197,7 +195,7 @@ class FullDisk(World):
     @classmethod
     @contextlib.contextmanager
     def on(cls, root: Path, chance: random.Random) -> Iterator[World]:
-        with small_disk(root), super().on(root, chance) as world:
+        with small_disk(root, SIZE, part="process"), super().on(root, chance) as world:
             assert isinstance(world, FullDisk)
             with world.filled():
                 yield world
@@ -287,19 +285,6 @@ class LongDown(World):
     def stop(self) -> None:
         self.until = 0.0
         super().stop()
-
-
-@contextlib.contextmanager
-def small_disk(path: Path) -> Iterator[None]:
-    """Give a directory with a disk of its own that holds SIZE."""
-    path.mkdir()
-    words = ["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "none", path]
-    if os.geteuid() != 0 or subprocess.run(words, check=False, stderr=-3).returncode:
-        pytest.skip("small disks need mount -> sudo ./test/run_tests.sh process")
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", "-l", path], check=True)
 
 
 def fill(ballast: Path, left: int) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+
 import duckdb as db
 import polars
 from deltalake import DeltaTable
 from pyarrow import dataset
 
+from rq.errors import RQError
 from rq.spark import duck, functions, jobs, sending, table_rights, writes
 from rq.spark.duck_tables import DuckTables
 from rq.spark.given import Batch, Given
@@ -16,6 +19,8 @@ from rq.spark.spark_tables import SparkTables
 
 class Desk:
     """The outlet of a job of these tests."""
+
+    schemas = None
 
     def __init__(self, tables):
         self._tables = tables
@@ -72,6 +77,25 @@ def publish_all(q):
     q.writes.decide(sending.origin("logs", "b1", q.messages))
     q.writes.publish()
     q.writes.close()
+
+
+def publish_at_once(late):
+    """Let the work of several batches be seen, each by a thread of its own; return what
+    was raised."""
+    failed = []
+
+    def publish(q):
+        try:
+            publish_all(q)
+        except RQError as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=publish, args=(q,)) for q in late]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return failed
 
 
 def add(tables, query, publish=True, **how):

@@ -26,6 +26,17 @@ def run(q):
 MON, TUE = "2026-11-02", "2026-11-03"
 
 
+def kept_message(root, number, lines):
+    """Keep a message of the queue `logs` that is done, with a log of these lines; return
+    its id."""
+    msg_id = f"20261102.1000.00.000.{1_000_000_000_000 + number}"
+    folder = root.queue("logs").message(State.DONE, msg_id)
+    (folder / "attach").mkdir(parents=True)
+    (folder / "msg").write_text(json.dumps({"src": "a"}))
+    (folder / "attach/log").write_text("".join(f"{line}\n" for line in lines))
+    return msg_id
+
+
 class Place:
     """A queue whose messages have ended, and the table that its job writes."""
 
@@ -44,12 +55,7 @@ class Place:
     def message(self, *lines):
         """Keep a message that is done, with a log of these lines."""
         self._sent += 1
-        msg_id = f"20261102.1000.00.000.{1_000_000_000_000 + self._sent}"
-        folder = self.root.queue("logs").message(State.DONE, msg_id)
-        (folder / "attach").mkdir(parents=True)
-        (folder / "msg").write_text(json.dumps({"src": "a"}))
-        (folder / "attach/log").write_text("".join(f"{line}\n" for line in lines))
-        return msg_id
+        return kept_message(self.root, self._sent, lines)
 
     def batch(self, *ids):
         """Let the job write what a batch of these messages brings."""

@@ -2,10 +2,10 @@
 
 import json
 import os
-import subprocess
 
 import pytest
 from harness.processes import acting_as, only_root, open_to_others
+from harness.small_disk import small_disk
 from harness.waiting import wait_until
 
 from rq.errors import NotPermitted
@@ -23,10 +23,7 @@ def small(daemon):
     """A root whose index has a disk of its own, of 24 MiB."""
     place = daemon.root.index
     place.mkdir(mode=0o700)
-    words = ["mount", "-t", "tmpfs", "-o", "size=24m,mode=700", "none", place]
-    if subprocess.run(words, check=False, stderr=-3).returncode:
-        pytest.skip("small disks need mount -> sudo ./test/run_tests.sh process")
-    try:
+    with small_disk(place, "24m", part="process", mode="700"):
         settings = json.loads(daemon.root.config.read_text())
         # Without a limit it is the writes that fail, not a look beforehand.
         settings |= {"index": True, "min_free_bytes": 0}
@@ -36,8 +33,6 @@ def small(daemon):
         daemon.until_up("q")
         yield daemon
         daemon.stop()
-    finally:
-        subprocess.run(["umount", "-l", place], check=True)
 
 
 def send(daemon, number, word):

@@ -10,6 +10,7 @@ import json
 import os
 
 import pytest
+from harness.delta_jobs import Desk
 
 from rq.errors import NoJava
 from rq.spark import classes, duck, functions, java, jobs
@@ -100,24 +101,6 @@ def store():
             yield f"?endpoint_override={host}&scheme=http&region=us-east-1", host
     finally:
         server.stop()
-
-
-class Desk:
-    """The outlet of a job of these tests."""
-
-    schemas = None
-
-    def __init__(self, tables):
-        self._tables = tables
-
-    def tables(self):
-        return self._tables
-
-    def failed(self, q):
-        pass
-
-    def say(self, verb, text):
-        pass
 
 
 @pytest.fixture

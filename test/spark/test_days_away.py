@@ -6,10 +6,10 @@ import contextlib
 import json
 import os
 import socket
-import subprocess
 import threading
 
 import pytest
+from harness.small_disk import small_disk
 from harness.spark_days import ALL, MON, NEW, TUE, Place, tenfold
 from pyarrow import fs, parquet
 
@@ -180,14 +180,8 @@ def before(step, act, patch):
 def small(tmp_path, at_root):
     """Give a place whose root and table are on a disk of 8 MiB."""
     disk = tmp_path / "root"
-    disk.mkdir()
-    words = ["mount", "-t", "tmpfs", "-o", "size=8m", "none", disk]
-    if subprocess.run(words, check=False, stderr=-3).returncode:
-        pytest.skip("small disks need mount -> sudo ./test/run_tests.sh spark")
-    try:
+    with small_disk(disk, "8m", part="spark"):
         yield Place(tmp_path, disk / "out").two()
-    finally:
-        subprocess.run(["umount", "-l", disk], check=True)
 
 
 def fill(place):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from harness.spark_days import kept_message
 from harness.spark_jobs import HEAD
 
 from rq import days
@@ -31,7 +31,6 @@ from rq.spark.job_file import load
 from rq.spark.progress import Progress
 from rq.spark.spark_tables import SparkTables
 from rq.tables import Name
-from rq.words.states import State
 
 JOB = """
 @job(engine="{engine}")
@@ -63,12 +62,7 @@ class Place:
     def message(self, *lines):
         """Keep a message that is done, with a log of these lines."""
         self._sent += 1
-        msg_id = f"20261102.1000.00.000.{1_000_000_000_000 + self._sent}"
-        folder = self.root.queue("logs").message(State.DONE, msg_id)
-        (folder / "attach").mkdir(parents=True)
-        (folder / "msg").write_text(json.dumps({"src": "a"}))
-        (folder / "attach/log").write_text("".join(f"{line}\n" for line in lines))
-        return msg_id
+        return kept_message(self.root, self._sent, lines)
 
     def batch(self, *lines):
         """Let the job write what a batch of one message brings; return its id."""

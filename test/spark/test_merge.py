@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
-import threading
 from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
 from harness import delta_jobs
-from harness.delta_jobs import add, begun, call, place, publish_all, rows
+from harness.delta_jobs import (
+    add,
+    begun,
+    call,
+    place,
+    publish_at_once,
+    rows,
+)
 from pyarrow import parquet
 
-from rq.errors import BadInput, RQError
+from rq.errors import BadInput
 from rq.spark import delta, delta_merge, functions, sending, unfinished, writes
 
 
@@ -306,20 +312,7 @@ def test_many_that_merge_and_add_at_once_lose_nothing(duck_tables, is_there):
         for n in range(1, 5)
     ]
     late += [begun(duck_tables, orders((n + 100, "b", n))) for n in range(4)]
-    failed = []
-
-    def publish(q):
-        try:
-            publish_all(q)
-        except RQError as error:
-            failed.append(error)
-
-    threads = [threading.Thread(target=publish, args=(q,)) for q in late]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failed == []
+    assert publish_at_once(late) == []
     merged = [(n + 10, "a", n) for n in range(1, 5)]
     assert now() == [(1, "a", 4), *merged, *((n + 100, "b", n) for n in range(4))]
 

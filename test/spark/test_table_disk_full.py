@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
-import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,6 +13,7 @@ from deltalake import DeltaTable
 from harness import delta_jobs
 from harness.delta_jobs import Desk, place, rows
 from harness.processes import only_root
+from harness.small_disk import small_disk
 
 from rq import config, tables
 from rq.errors import RQError
@@ -26,17 +26,10 @@ ROWS = "SELECT n, 'a' || n AS v FROM range(100) AS t(n)"
 
 
 @pytest.fixture
-def small_disk(tmp_path, monkeypatch):
+def full_tables(tmp_path, monkeypatch):
     """Give tables on DuckDB whose root has a disk of 4 MiB."""
-    root = tmp_path / "root"
-    root.mkdir()
-    words = ["mount", "-t", "tmpfs", "-o", "size=4m,mode=700", "none", root]
-    if subprocess.run(words, check=False, stderr=-3).returncode:
-        pytest.skip("small disks need mount -> sudo ./test/run_tests.sh spark")
-    try:
+    with small_disk(tmp_path / "root", "4m", part="spark", mode="700"):
         yield from delta_jobs.on_duckdb(tmp_path, monkeypatch)
-    finally:
-        subprocess.run(["umount", "-l", root], check=True)
 
 
 def fill(root):
@@ -103,11 +96,11 @@ SURE = {"begin", "files", "note", "decision", "commit", "end"}  # that need some
     [added, *(pytest.param(job, marks=pytest.mark.slow) for job in (merged, promised))],
 )
 def test_rows_are_there_once_when_there_is_room_again(
-    small_disk, tmp_path, monkeypatch, job, step, is_there
+    full_tables, tmp_path, monkeypatch, job, step, is_there
 ):
     root = tmp_path / "root"
     if is_there:
-        start(small_disk, root, job, "m0")
+        start(full_tables, root, job, "m0")
     where, name = STEPS[step]
     does, passed = getattr(where, name), []
 
@@ -121,7 +114,7 @@ def test_rows_are_there_once_when_there_is_room_again(
         meanwhile.setattr(where, name, full)
         failed = None
         try:
-            start(small_disk, root, job)
+            start(full_tables, root, job)
         except (OSError, RQError) as error:
             failed = error
     assert passed == [step]
@@ -129,10 +122,10 @@ def test_rows_are_there_once_when_there_is_room_again(
     if failed is not None:
         assert "No space left" in str(failed) or failed.errno == errno.ENOSPC
     with contextlib.suppress(OSError, RQError):  # it comes again too early
-        start(small_disk, root, job)
+        start(full_tables, root, job)
     (root / "filler").unlink()
     for _ in range(2):
-        start(small_disk, root, job)
+        start(full_tables, root, job)
     once = list(range(50, 100)) if job is promised else list(range(100))
     twice = is_there and job is not merged
     assert rows() == sorted(once * (1 + twice), key=str)
@@ -153,10 +146,12 @@ def check_left(root):
 
 
 @pytest.mark.parametrize("care", ["optimize", "vacuum"])
-def test_care_of_a_table_on_a_full_disk_leaves_it_as_it_was(small_disk, tmp_path, care):
+def test_care_of_a_table_on_a_full_disk_leaves_it_as_it_was(
+    full_tables, tmp_path, care
+):
     root = tmp_path / "root"
     for number in range(3):
-        start(small_disk, root, added, f"m{number}")
+        start(full_tables, root, added, f"m{number}")
     fill(root)
     of, name = config.find_root(None), tables.name("logs/flights")
     with contextlib.suppress(OSError, RQError):

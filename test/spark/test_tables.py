@@ -6,7 +6,6 @@ import datetime
 import json
 import os
 import shutil
-import threading
 import time
 from pathlib import Path
 
@@ -14,13 +13,21 @@ import polars
 import pytest
 from deltalake import DeltaTable
 from harness import delta_jobs
-from harness.delta_jobs import add, begun, call, place, publish_all, rows
+from harness.delta_jobs import (
+    add,
+    begun,
+    call,
+    place,
+    publish_all,
+    publish_at_once,
+    rows,
+)
 from harness.queues import running_queue
 from harness.spark_jobs import DIES, HEAD, prepared, tools
 from pyarrow import dataset
 
 from rq.cli import spark as cli
-from rq.errors import BadInput, Refused, RQError
+from rq.errors import BadInput, Refused
 from rq.layout import Root
 from rq.spark import delta, delta_schemas, functions, sending, table_list, trial, writes
 from rq.spark.spark_tables import SparkTables
@@ -564,20 +571,7 @@ def test_a_log_that_is_damaged_elsewhere_is_named_and_left(duck_tables):
 
 def test_many_that_write_one_table_at_once_lose_nothing(duck_tables):
     late = [begun(duck_tables, f"SELECT {n} AS n") for n in range(8)]
-    failed = []
-
-    def publish(q):
-        try:
-            publish_all(q)
-        except RQError as error:
-            failed.append(error)
-
-    threads = [threading.Thread(target=publish, args=(q,)) for q in late]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failed == []
+    assert publish_at_once(late) == []
     assert rows() == list(range(8))
     assert DeltaTable(place()).version() == 7
 

@@ -12,6 +12,7 @@ import threading
 
 import pytest
 from harness.checkout import CHECKOUT
+from harness.delta_jobs import Desk
 from harness.queues import running_queue
 from harness.spark_jobs import HEAD, job_settings, prepared
 from harness.waiting import wait_until
@@ -120,21 +121,6 @@ def endings(tmp_path, where, allow):
         finally:
             tables.close()
     return q.endings
-
-
-class Desk:
-    """The outlet of a job of these tests."""
-
-    schemas = None
-
-    def __init__(self, tables):
-        self._tables = tables
-
-    def tables(self):
-        return self._tables
-
-    def failed(self, q):
-        pass
 
 
 def test_a_host_without_a_byte_is_not_waited_for(silent, tmp_path, monkeypatch):

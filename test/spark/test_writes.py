@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import duckdb as db
 import pytest
+from harness.delta_jobs import Desk
 from harness.queues import running_queue
 from harness.spark_jobs import DIES, HEAD, prepared, tools
 from harness.waiting import wait_until
@@ -47,25 +48,6 @@ HOSTILE = [
     "\n",
     "",
 ]
-
-
-class Desk:
-    """The outlet of a job of these tests."""
-
-    def __init__(self, tables):
-        self._tables = tables
-
-    def tables(self):
-        return self._tables
-
-    def place(self, where):
-        return where
-
-    def failed(self, q):
-        pass
-
-    def say(self, verb, text):
-        pass
 
 
 @pytest.fixture(params=["duckdb", "spark"])
