@@ -34,12 +34,14 @@ _LOOKED_AT = (*STATE_DIRS, "new", JOURNAL, "config.json")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
-    """Where the journal of a queue ended when it was parked. The supervisor keeps it, since
-    numbers of inodes come again and a copy brings its own file: where another end lies, the
-    queue starts as after a hand's edit."""
+    """Where the journal of a queue ended when it was parked, and how the name of its socket
+    looks. The supervisor keeps it, since numbers of inodes come again, a copy brings its own
+    file, and a full disk has none: where another end lies, the queue starts as after a hand's
+    edit, and where another socket lies, it binds its own."""
 
     journal: str
     seq: int
+    socket: Stamp
 
     @property
     def place(self) -> tuple[str, int]:
@@ -80,13 +82,20 @@ class Parked:
 
     @property
     def end(self) -> End:
-        return End(journal=self.journal, seq=self.seq)
+        return End(journal=self.journal, seq=self.seq, socket=self.socket)
 
 
 def write(queue: QueueDir, parked: Parked) -> None:
-    """Leave it; OSError: the queue is parked all the same, and who asks starts it."""
-    durable.crash_point("park:stopped")
+    """Leave it."""
     files.write_cache(queue.parked, asdict(parked))
+
+
+def leave(queue: QueueDir, parked: Parked) -> None:
+    """Leave it, if there is room; else the queue is parked all the same, and who asks
+    starts it."""
+    durable.crash_point("park:stopped")
+    with contextlib.suppress(OSError):
+        write(queue, parked)
     durable.crash_point("park:written")
 
 
@@ -173,9 +182,11 @@ def as_stopped(root: Root, name: str, boot: str) -> Parked | None:
     return parked if _is_as_left(root, name, parked) else None
 
 
-def listens_anew(queue: QueueDir, parked: Parked) -> None:
-    """Note that the socket of a parked queue is another one; its lock is held."""
-    write(queue, replace(parked, socket=stamp(queue.socket)))
+def listens_anew(queue: QueueDir, parked: Parked) -> End:
+    """Note that the socket of a parked queue is another one, whose lock is held."""
+    anew = replace(parked, socket=stamp(queue.socket))
+    write(queue, anew)
+    return anew.end
 
 
 def answer(root: Root, name: str, command: str) -> Answer | None:

@@ -9,6 +9,7 @@ import socket
 import stat
 
 from rq.config import parked
+from rq.config.parked import Listens
 
 
 class Parent:
@@ -17,6 +18,7 @@ class Parent:
     def __init__(self, fd: int | None) -> None:
         """`fd`: where it is to be told; a pipe is told once. None: no process waits."""
         self._fd = fd
+        self._kept: Listens | None = None
 
     @property
     def takes(self) -> bool:
@@ -44,7 +46,18 @@ class Parent:
             self._fd = None
 
     def hand_over(self, listener: socket.socket, left: parked.Parked) -> None:
-        """Give it the listening socket of a queue that is `left` so; OSError: it is gone."""
+        """Give it the listening socket of a queue that is `left` so. OSError: it is gone, and
+        with what `take_back` returns the queue goes on."""
         assert self._fd is not None
-        with socket.socket(fileno=os.dup(self._fd)) as line:
-            parked.hand_over(line, listener, left)
+        try:
+            with socket.socket(fileno=os.dup(self._fd)) as line:
+                parked.hand_over(line, listener, left)
+        except OSError:
+            # Those who have connected meanwhile wait in it: they must be answered.
+            self._kept = Listens(fd=os.dup(listener.fileno()), end=left.end)
+            raise
+
+    def take_back(self) -> Listens | None:
+        """Return, once, what the parent did not take."""
+        kept, self._kept = self._kept, None
+        return kept

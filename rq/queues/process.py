@@ -67,7 +67,7 @@ class Process:
         self.runner = runner
         self._sock = sock
         self._parent = parent
-        self.is_parked = False  # the supervisor holds `sock`
+        self.leaves_socket = False  # it goes on listening without this process
         self._delivery = Delivery(
             owner.spool, owner.settings, owner.health, owner.wakeup
         )
@@ -207,8 +207,10 @@ class Process:
         ]
         return {word: cast(Reply, HANDLERS[word](context, {})) for word in words}
 
-    def _hand_over(self, answers: dict[str, Reply]) -> None:
-        """Leave what is read while the queue is parked, and the socket; all is closed."""
+    def _hand_over(self, answers: dict[str, Reply]) -> int:
+        """Leave what is read while the queue is parked, and the socket; all is closed. One
+        whose supervisor has ended since it looked for it is opened once more, with that
+        socket; return how this process goes on."""
         owner = self.owner
         left = parked.Parked(
             at=time.time(),
@@ -222,10 +224,15 @@ class Process:
             stamps=parked.stamps(owner.root, owner.name),
             answers=answers,
         )
-        parked.write(owner.queue, left)
-        self._parent.hand_over(self._sock, left)
-        self.is_parked = True
+        parked.leave(owner.queue, left)
+        self.leaves_socket = True
+        try:
+            self._parent.hand_over(self._sock, left)
+        except OSError as error:
+            log.warning("it goes on: the supervisor did not take its socket: %s", error)
+            return _AGAIN
         log.info("parked: nothing to do")
+        return 0
 
     async def _stop(self, answers: dict[str, Reply] | None = None) -> None:
         """End cleanly; with `answers`, which are left to be read, to be parked."""
@@ -242,9 +249,7 @@ class Process:
             if self.checkpoints.syncing is not None:
                 await asyncio.wrap_future(self.checkpoints.syncing)
             self._close_cleanly(parks=answers is not None)
-            if answers is not None:
-                self._hand_over(answers)
-            self._end(0)
+            self._end(0 if answers is None else self._hand_over(answers))
         except (OSError, RQError) as error:
             log.error(
                 "the queue did not stop cleanly: %s; its next start replays the journal",
@@ -327,7 +332,7 @@ def main(
         logs.open_log(f"queue {name}", where.log / f"queue-{name}.log")
     try:
         while (status := _serve(where, name, parent, life, listens)) == _AGAIN:
-            listens = None  # it is closed
+            listens = parent.take_back()
         return status
     except CannotRead as error:  # the next start may read it
         log.error("the queue cannot be opened: %s", error)
@@ -413,7 +418,7 @@ async def _live(
     parent.say("\n")
     parked.forget(queue)  # not before: another start, with the same socket, needs it
     status = await process.loop.run()
-    left = (queue.pid,) if process.is_parked else (queue.pid, queue.socket)
+    left = (queue.pid,) if process.leaves_socket else (queue.pid, queue.socket)
     for path in left:  # of this queue, wherever it lies by now
         files.remove_in(path.name, owner.spool.dir_fd)
     return status
@@ -425,8 +430,7 @@ def _listening(queue: QueueDir, listens: Listens | None) -> socket.socket:
     if listens is None:
         return client.listen(queue.socket)
     sock = socket.socket(fileno=listens.fd)
-    left = parked.read(queue)
-    if left is not None and left.socket == parked.stamp(queue.socket):
+    if listens.end.socket == parked.stamp(queue.socket):
         return sock
     sock.close()
     return client.listen(queue.socket)

@@ -73,8 +73,8 @@ class Listeners:
             if (lock := locks.lock(queue.lock)) is None:
                 return False
             with os.fdopen(lock):
-                self.hold(process.name, client.listen(queue.socket), left.end)
-                parked.listens_anew(queue, left)
+                sock = client.listen(queue.socket)
+                self.hold(process.name, sock, parked.listens_anew(queue, left))
         except (OSError, RQError) as error:
             log.warning("%s", fields(queue=process.name, reason=error))
             self.end(process.name)

@@ -15,7 +15,8 @@ def test_it_is_told_once_that_no_more_can_be_held(tmp_path, monkeypatch, caplog)
     caplog.set_level(logging.WARNING)
     for number in range(3):
         assert held.has_room
-        held.hold(f"q{number}", socket.socket(socket.AF_UNIX), End(journal="j", seq=1))
+        end = End(journal="j", seq=1, socket=[])
+        held.hold(f"q{number}", socket.socket(socket.AF_UNIX), end)
         held.tell_if_full()
         held.tell_if_full()
     assert not held.has_room

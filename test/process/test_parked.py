@@ -5,9 +5,11 @@ import asyncio
 import json
 import os
 import shutil
+import signal
 import threading
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from harness.supervisor import daemon_on
@@ -400,3 +402,50 @@ def test_who_has_connected_waits_though_the_woken_process_is_killed(tmp_path):
         with client.connect(queue.socket, LONG):
             wait_until(lambda: daemon.child("q")["restarts"] >= 2, LONG)
             assert parked.stamp(queue.socket) == name  # each start serves it
+
+
+@pytest.mark.slow
+def test_it_goes_on_if_the_supervisor_ends_before_it_has_taken_its_socket(tmp_path):
+    with daemon_on(tmp_path / "root") as daemon:
+        daemon.env["RQ_HANG_AT"] = "park:written"
+        daemon.start()
+        daemon.create("q", park="1s")
+        queue, pid = daemon.root.queue("q"), daemon.child("q")["pid"]
+        wait_until(lambda: is_stopped(pid), LONG)
+        with client.Connection(queue.socket, LONG) as line:
+            line.send("create_message", {"dest": "q"})  # waits in its backlog
+            daemon.crash()
+            os.kill(pid, signal.SIGCONT)
+            assert client.demanded(line.receive())
+        wait_until(
+            lambda: not locks.is_locked(queue.lock), LONG
+        )  # it ends as an orphan
+        assert not queue.socket.exists()
+        log = (daemon.root.log / "queue-q.log").read_text()
+        assert "it goes on: the supervisor did not take its socket" in log
+        assert "did not stop cleanly" not in log
+        del daemon.env["RQ_HANG_AT"]
+        daemon.start()
+        until_parked(daemon)
+        assert parked.answer(daemon.root, "q", "num_messages")["done"] == 1
+        log = (daemon.root.log / "queue-q.log").read_text()
+        assert "clean=False" not in log
+
+
+def is_stopped(pid):
+    """Whether a process stands still."""
+    stat = Path(f"/proc/{pid}/stat").read_text()
+    return stat.rpartition(")")[2].split()[0] == "T"
+
+
+@pytest.mark.slow
+def test_who_has_connected_is_answered_though_no_room_was_left_for_what_is_read(daemon):
+    queue = daemon.root.queue("q")
+    daemon.create("q", park="1s")
+    (queue.path / "parked.json.tmp").mkdir()  # nothing can be written there
+    until_parked(daemon)
+    assert not queue.parked.exists()
+    name = parked.stamp(queue.socket)
+    send(daemon)
+    assert parked.stamp(queue.socket) == name
+    until_done(daemon, 1)
