@@ -26,11 +26,13 @@ from harness.queues import running_queue
 from harness.spark_jobs import DIES, HEAD, prepared, tools
 from pyarrow import dataset
 
+from rq import tables as rq_tables
 from rq.cli import spark as cli
 from rq.errors import BadInput, Refused
 from rq.layout import Root
 from rq.spark import delta, delta_schemas, functions, sending, table_list, trial, writes
 from rq.spark.spark_tables import SparkTables
+from rq.tables import LOG, Name
 
 
 @pytest.fixture(params=["duckdb", "spark"])
@@ -777,3 +779,12 @@ def test_what_is_tried_is_a_table_below_the_directory_of_results(tmp_path, monke
         assert table.to_pyarrow_table().num_rows == 2
     assert f"would write 2 rows, now in {tmp_path}/out/written/tables/flights" in said
     functions.F.use(functions.SPARK)
+
+
+def test_a_table_that_cannot_be_read_hides_no_other(tmp_path, capsys):
+    root = Root(tmp_path)
+    (rq_tables.place(root, Name("shop", "orders")) / LOG).mkdir(parents=True)
+    assert cli.spark(root, ["table", "ls", "--json"]) == 0
+    [entry] = json.loads(capsys.readouterr().out)
+    assert entry["table"] == "shop/orders"
+    assert "there is no table shop/orders" in entry["why"]

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import shutil
 import sys
 
 import pytest
 
 from rq import tables
-from rq.cli import spark_table
 from rq.errors import BadInput
 from rq.layout import Root
 from rq.spark import delta, delta_days, table_list
@@ -42,14 +40,6 @@ def test_a_copy_beside_a_table_is_none(root):
     shutil.copytree(above / "orders", above / "orders.bak")
     shutil.copytree(above, above.parent / "shop (old)")
     assert list(tables.every(root)) == [ORDERS]
-
-
-def test_a_table_that_cannot_be_read_hides_no_other(root, capsys):
-    pytest.importorskip("deltalake")
-    assert spark_table.table(root, ["ls", "--json"]) == 0
-    [entry] = json.loads(capsys.readouterr().out)
-    assert entry["table"] == "shop/orders"
-    assert "there is no table shop/orders" in entry["why"]
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"tables": [5]}'])
