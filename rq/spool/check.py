@@ -205,11 +205,8 @@ async def check_live(spool: Spool, aside: Aside, slices: Slices) -> list[Problem
     waiting = [copy.copy(file) for file in spool.txns.stock]
     touched = {msg_id: entry.state for msg_id, entry in spool.unsettled.items()}
     counted = Counts(dict(spool.counts.by_state))
-    spool.events.watches.append(touched)
-    try:
+    with spool.events.watched_by(touched):
         survey: _Survey = await aside(_surveyed, spool.queue)
-    finally:
-        spool.events.watches.remove(touched)
     bad_rows = await aside(lambda: list(_bad_rows(spool.queue, waiting)))
     problems = await _miscounted(counted, survey, touched, slices)
 

@@ -36,8 +36,9 @@ sees whether it is whole."""
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Unpack, cast
 
 import orjson
@@ -83,13 +84,22 @@ class Events:
         self._lagging = lagging
         self._clock = clock
         self.figures = Figures()
-        # Each is told in which state a message was before it changed.
-        self.watches: list[dict[str, State]] = []
+        self._watches: list[dict[str, State]] = []
         self._at_end: dict[str, list[Callable[[], None]]] = {}  # by msg_id
         # Queues that have asked for the end of a message, by msg_id; and what each is to
         # be told of, once that is durable. Hints alone, so kept in memory alone.
         self._askers: dict[str, tuple[str, ...]] = {}
         self.hints: dict[str, dict[str, None]] = {}
+
+    @contextlib.contextmanager
+    def watched_by(self, touched: dict[str, State]) -> Iterator[None]:
+        """Note in `touched` in which state each message was before it changed meanwhile."""
+        self._watches.append(touched)
+        try:
+            yield
+        finally:
+            # That very one: two that have noted the same so far are equal.
+            self._watches = [watch for watch in self._watches if watch is not touched]
 
     def fire(
         self,
@@ -241,7 +251,7 @@ class Events:
         self._memory.counts.moved(source, target)
         if entry.unique:
             self._memory.uniques.moved(entry.unique, msg_id, source, target)
-        for watch in self.watches:
+        for watch in self._watches:
             watch.setdefault(msg_id, source)
         self._memory.entries[msg_id] = entry
         self._lagging.add(msg_id, entry)
@@ -271,7 +281,7 @@ class Events:
         for entry in entries:
             entry.state, entry.seq, entry.since = target, seq, now
             entry.written = False
-        for msg_id in ids if self.watches else ():
+        for msg_id in ids if self._watches else ():
             self.tell(msg_id, source)
         for msg_id, entry in zip(ids, entries, strict=True):
             if entry.unique:
@@ -283,7 +293,7 @@ class Events:
 
     def tell(self, msg_id: str, source: State) -> None:
         """Tell those who watch in which state a message was before it changed."""
-        for watch in self.watches:
+        for watch in self._watches:
             watch.setdefault(msg_id, source)
 
     # ---- messages in prep: a folder alone, or in a transaction by a line

@@ -63,12 +63,9 @@ async def recount(spool: Spool, state: State, aside: Aside) -> Recount:
     touched = {msg_id: entry.state for msg_id, entry in spool.unsettled.items()}
     sums = _Sums(state, touched)
     counted, pieces = spool.counts.of(state), _pieces(spool.queue, state)
-    spool.events.watches.append(touched)
-    try:
+    with spool.events.watched_by(touched):
         while (piece := await aside(next, pieces, None)) is not None:
             sums.add(piece)
-    finally:
-        spool.events.watches.remove(touched)
     sums.add_touched()
     return Recount(state, counted, sums.number)
 

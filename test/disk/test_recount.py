@@ -90,6 +90,26 @@ def test_what_changes_meanwhile_is_not_taken_for_a_hand(busy):
     assert check_live(busy.owner.spool) == []
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_two_that_have_noted_the_same_are_still_two(tmp_path, first):
+    owner = Owner(tmp_path)
+    owner.open()
+    ids = ["20270115.0800.00.000.1", "20270115.0800.00.000.2"]
+    for msg_id in ids:
+        owner.spool.submit(a_message(msg_id))
+    notes = [{}, {}]
+    watched = [owner.spool.events.watched_by(noted) for noted in notes]
+    for each in watched:
+        each.__enter__()
+    owner.spool.claim(ids[0], 0)
+    watched[first].__exit__(None, None, None)
+    owner.spool.claim(ids[1], 0)
+    watched[1 - first].__exit__(None, None, None)
+    owner.end(ids[1], Event.FINISH)
+    assert notes[first] == {ids[0]: State.QUE}
+    assert notes[1 - first] == dict.fromkeys(ids, State.QUE)
+
+
 @pytest.mark.parametrize("busy", range(12), indirect=True)
 def test_what_others_removed_is_found_and_nothing_else(busy):
     owner = busy.owner

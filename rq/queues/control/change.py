@@ -150,12 +150,9 @@ async def _all_acknowledged(owner: Owner, wanted: Filter) -> Acknowledged:
     is retried and fails again meanwhile is another failure, and stays; so does what failed
     after the operator had looked."""
     touched: dict[str, State] = {}
-    owner.spool.events.watches.append(touched)
-    try:
+    with owner.spool.events.watched_by(touched):
         number, again = await _acknowledged(owner, wanted, touched)
-        return ("ok", number, again) if again else ("ok", number)
-    finally:
-        owner.spool.events.watches.remove(touched)
+    return ("ok", number, again) if again else ("ok", number)
 
 
 async def _acknowledged(
