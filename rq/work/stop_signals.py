@@ -4,6 +4,7 @@ with 0."""
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from collections.abc import Callable
 from types import FrameType
@@ -18,7 +19,9 @@ def exit_when_told() -> None:
 
 
 def _exit(number: int, frame: FrameType | None) -> None:
-    raise SystemExit(0)
+    # Not by an exception: it may come while a module is imported, and Python makes
+    # another error of one that comes while a class is made.
+    os._exit(0)
 
 
 def call_when_told(act: Callable[[], object]) -> None:

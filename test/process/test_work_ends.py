@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -45,6 +46,27 @@ def test_an_agent_that_has_not_begun_ends_as_one_that_works(host, agent):
         said = process.stderr.read()
     assert process.returncode == 0
     assert said.count("\n") <= 1
+
+
+AMONG_ITS_IMPORTS = """
+import os, signal
+from rq.work import stop_signals
+
+class Told:
+    def __set_name__(self, owner, name):
+        os.kill(os.getpid(), signal.SIGTERM)
+
+stop_signals.exit_when_told()
+
+class Slot:
+    since = Told()
+"""
+
+
+def test_an_agent_that_is_told_among_its_imports_ends_as_one_that_works():
+    words = [sys.executable, "-c", AMONG_ITS_IMPORTS]
+    ran = subprocess.run(words, cwd=CHECKOUT, capture_output=True, check=False)
+    assert (ran.returncode, ran.stderr) == (0, b"")
 
 
 def catches(status, number):
