@@ -31,6 +31,7 @@ from rq.errors import Busy, Damaged
 from rq.layout import QueueDir, Root
 from rq.proc import locks
 from rq.words.states import State
+from rq.words.wording import several
 
 KEPT = (
     State.DONE,
@@ -215,7 +216,7 @@ class Days:
                 instead and added.rowcount
             ):  # also of a process that was killed, or failed
                 rows = sum(part.rows for part in batch.parts)
-                _say(db, instead, Standing.DONE, f"{rows:,} rows")
+                _say(db, instead, Standing.DONE, several(rows, "row"))
             # What is noted once more may have been replaced since then.
             for part in batch.parts if added.rowcount else ():
                 values = (part.day, part.place, part.manifest, batch.name, part.rows)
@@ -374,7 +375,8 @@ class Days:
         gone = sum(kept(self._queue, msg_id) is None for msg_id in looks)
         if gone:
             state = Standing.UNAVAILABLE
-            why = f"{gone:,} of its {len(ids):,} messages are gone"
+            are = "is" if gone == 1 else "are"
+            why = f"{gone:,} of its {several(len(ids), 'message')} {are} gone"
         view: DayView = {
             "day": day,
             "state": str(state),
@@ -399,7 +401,9 @@ class Days:
             return Standing.FAILED, text
         others = sum(batch.script != script for batch in batches)
         if others:
-            why = f"{others:,} of {len(batches):,} batches are of another script"
+            are = "is" if others == 1 else "are"
+            of = several(len(batches), "batch")
+            why = f"{others:,} of {of} {are} of another script"
             return Standing.STALE, why
         return Standing.DONE, ""
 

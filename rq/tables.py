@@ -33,12 +33,14 @@ class Step(TypedDict):
     """What a version did."""
 
     version: int
-    time: float
+    time: float | None  # None: it says none that can be
     operation: str
     queue: str | None
     batch: str | None
     messages: int | None
     ids: list[str]  # the first of them
+    day: str | None  # that was made again, and
+    backfill: str | None  # by which command
     rows: int | None  # that came; None: its line of the log is gone
     added: int  # files
     removed: int
@@ -64,7 +66,7 @@ class Facts(TypedDict):
     rows: int
     bytes: int
     files: int
-    written: float  # when its last version was made
+    written: float | None  # when its last version was made
     columns: list[Column]
     versions: list[Step]  # the newest first
 

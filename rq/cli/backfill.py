@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import re
 import signal
 import subprocess
@@ -16,7 +17,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import date
+from datetime import UTC, date, datetime
 
 from rq import config, days
 from rq.cli import ENDED_IN_ERR, OK, place, term
@@ -143,7 +144,9 @@ def _print(
     away = sum(view["state"] == Standing.UNAVAILABLE for view in views)
     if away:
         print(f"{away} cannot be made again: messages are kept for `keep_sources`")
-    print(f"{len(chosen)} of {len(views)} days to make again", flush=True)
+    print(
+        f"{len(chosen)} of {term.number(len(views), 'day')} to make again", flush=True
+    )
 
 
 class _Command:
@@ -154,6 +157,8 @@ class _Command:
     ) -> None:
         self._queue, self._noted = queue, noted
         self._cancels = noted.cancels()  # as often it was said before this began
+        # What the versions of tables say of the command that has made a day again.
+        self._name = f"{datetime.now(UTC):%Y%m%d.%H%M%S}.{os.getpid()}"
         self._is_cancelled = False
         env = environment.fixed(root.path, config.read_root(root), settings)
         self._env = {**env, "PYTHONPATH": str(place.CHECKOUT)}
@@ -165,6 +170,7 @@ class _Command:
         """Make days again, so many at a time; return whether all were."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self._end())
+        print(f"backfill {self._name}", flush=True)
         over = threading.Event()
         watch = threading.Thread(target=self._watch, args=(over,), daemon=True)
         watch.start()
@@ -172,12 +178,14 @@ class _Command:
             finished = sum(pool.map(self._make, chosen))
         over.set()
         if self._is_cancelled:
-            print(f"cancelled: {finished} of {len(chosen)} days were made again")
+            print(f"cancelled: {_made_again(finished, len(chosen))}")
         elif self._ended.is_set():
             remain = len(chosen) - finished
-            print(f"ended: {remain} days are left, which the same command goes on with")
+            are = "is" if remain == 1 else "are"
+            left = f"{term.number(remain, 'day')} {are} left"
+            print(f"ended: {left}, which the same command goes on with")
         else:
-            print(f"{finished} of {len(chosen)} days were made again")
+            print(_made_again(finished, len(chosen)))
         return finished == len(chosen)
 
     def _watch(self, over: threading.Event) -> None:
@@ -193,7 +201,8 @@ class _Command:
         with self._turn:
             if self._ended.is_set():
                 return False
-            words = [sys.executable, "-m", "rq.spark.again", self._queue, day]
+            about = [self._queue, day, self._name, str(self._cancels)]
+            words = [sys.executable, "-m", "rq.spark.again", *about]
             process = subprocess.Popen(
                 words, env=self._env, stdout=subprocess.PIPE, text=True,
                 stdin=subprocess.DEVNULL,
@@ -210,6 +219,11 @@ class _Command:
         self._ended.set()
         for process in list(self._running):
             process.terminate()
+
+
+def _made_again(finished: int, days: int) -> str:
+    verb = "was" if finished == 1 else "were"
+    return f"{finished} of {term.number(days, 'day')} {verb} made again"
 
 
 def _lines(process: subprocess.Popen[str]) -> Iterator[str]:

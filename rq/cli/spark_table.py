@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from rq import tables
 from rq.cli import OK, place, term
 from rq.errors import BadInput, RQError
 from rq.layout import Root
 from rq.words import moments
+
+if TYPE_CHECKING:
+    from rq.spark.table_list import Version
 
 _VERSIONS = 20
 _FIGURES = ("table", "rows", "bytes", "files", "version")
@@ -101,7 +105,7 @@ def show(root: Root, args: argparse.Namespace) -> int:
         [
             v["version"],
             term.moment(v["time"]),
-            v["operation"],
+            _what(v),
             v["messages"],
             " ".join(v["ids"][:3]),
         ]
@@ -110,6 +114,14 @@ def show(root: Root, args: argparse.Namespace) -> int:
     head = ["VERSION", "WHEN", "WHAT", "MESSAGES", "THE FIRST OF THEM"]
     term.listed(head, rows, "it has no version", versions if args.json else None)
     return OK
+
+
+def _what(version: Version) -> str:
+    """Return what a version did, and whether that was to make a day again."""
+    if not version["day"]:
+        return version["operation"]
+    by = f" by backfill {version['backfill']}" if version["backfill"] else ""
+    return f"{version['operation']}: {version['day']} made again{by}"
 
 
 def schema(root: Root, args: argparse.Namespace) -> int:

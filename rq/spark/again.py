@@ -15,7 +15,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -46,7 +49,9 @@ from rq.spark.tables import Tables
 from rq.spark.work import Work
 from rq.spark.writes import Writes
 from rq.words.nesting import Json
+from rq.words.wording import several
 
+_LOOK = 1.0  # seconds between looks whether it was cancelled
 _PLANS = 3  # times that a day may turn out to be made of other batches
 Tell = Callable[[str], None]
 
@@ -59,6 +64,7 @@ class Again:
     queue: str
     day: str
     script: Path
+    backfill: str = ""  # the command that wants it
 
 
 class Desk:
@@ -220,13 +226,14 @@ def _commit(again: Again, noted: Days, made_of: _Inputs, calls: _Calls) -> str |
     if not is_seen:
         return None
     rows = sum(table.rows for table in whole.tables)
-    text = f"{rows:,} rows of {len(ids):,} messages in {made_of.called:,} batches"
-    return text + calls.unsent
+    of = f"{several(len(ids), 'message')} in {several(made_of.called, 'batch')}"
+    return f"{several(rows, 'row')} of {of}{calls.unsent}"
 
 
 def _origin(again: Again, ids: Sequence[str]) -> dict[str, Json]:
     messages = [Given(msg_id, Path()) for msg_id in ids]
-    return sending.origin(again.queue, f"day-{again.day}", messages)
+    origin = sending.origin(again.queue, f"day-{again.day}", messages)
+    return {**origin, "day": again.day, "backfill": again.backfill}
 
 
 def of_day(whole: Writes, day: str, old: Sequence[Taken] = ()) -> list[writes.Table]:
@@ -289,7 +296,9 @@ class _Calls:
         """What is said of messages that the job would send."""
         if not self._letters:
             return ""
-        return f"; {self._letters:,} messages were not sent: a day is tables only"
+        verb = "was" if self._letters == 1 else "were"
+        unsent = f"{several(self._letters, 'message')} {verb} not sent"
+        return f"; {unsent}: a day is tables only"
 
     def make(self, again: Again, calls: Sequence[Sequence[str]], whole: Writes) -> None:
         """Let the tables of all batches be written, where no reader sees them."""
@@ -334,32 +343,52 @@ def _messages(again: Again, ids: Sequence[str]) -> list[Given]:
 
 
 def main(words: Sequence[str]) -> int:
-    """Make a day again, as `QUEUE DAY` says; tell of it line by line on standard output,
-    on which the job prints nothing."""
-    queue, day = words
+    """Make a day again, as `QUEUE DAY [BACKFILL [CANCELS]]` says; tell of it line by line
+    on standard output, on which the job prints nothing. When it was cancelled more than
+    CANCELS times it ends, also if the command that has started it was killed."""
+    queue, day, *more = words
+    backfill, cancels = (*more, "", "")[:2]
     lines = os.dup(1)
     os.dup2(2, 1)
 
     def tell(text: str) -> None:
-        os.write(lines, f"{' '.join(text.split())}\n".encode())
+        with contextlib.suppress(BrokenPipeError):  # the command was killed
+            os.write(lines, f"{' '.join(text.split())}\n".encode())
 
     try:
-        tell(f"done {_in_its_place(queue, day, tell)}")
+        root = config.find_root(None)
+        if cancels:
+            _watch(Days(root, queue), int(cancels))
+        script = root.path / config.read_queue(root.queue(queue)).script
+        again = Again(root=root, queue=queue, day=day, script=script, backfill=backfill)
+        tell(f"done {_in_its_place(again, tell)}")
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the end of a process
         tell(f"failed {reason(error)}")
         return 1
     return 0
 
 
-def _in_its_place(queue: str, day: str, tell: Tell) -> str:
+def _watch(noted: Days, cancels: int) -> None:
+    """End this process, as its command would, when what makes days again is cancelled."""
+
+    def look() -> None:
+        while True:
+            time.sleep(_LOOK)
+            with contextlib.suppress(RQError):  # another one writes
+                if noted.cancels() > cancels:
+                    os.kill(os.getpid(), signal.SIGTERM)
+                    return
+
+    threading.Thread(target=look, daemon=True).start()
+
+
+def _in_its_place(again: Again, tell: Tell) -> str:
     """Make a day again in a directory of its own, which is removed."""
-    root = config.find_root(None)
-    script = root.path / config.read_queue(root.queue(queue)).script
-    work = root.spark / "days" / queue / f"{day}.work"
+    work = again.root.spark / "days" / again.queue / f"{again.day}.work"
     files.make_dir(work)
     os.chdir(work)
     try:
-        return run(Again(root=root, queue=queue, day=day, script=script), tell)
+        return run(again, tell)
     finally:
         os.chdir("/")
         files.remove_dir(work)

@@ -19,6 +19,8 @@ final name is nothing before a commit has named it, and whole batches are seen o
 - A merge is by delta-rs, from files that get no name in the table (`delta_merge`).
 - delta-rs does not sync what it writes here: `commit` does, before the batch counts as done.
   A last commit that a power cut has torn is taken away, and what it said is committed again.
+  If only files are torn that a merge has written, others may commit upon it at any moment: so
+  it stays, and a commit of its own, which any other refuses, brings back what was before.
 """
 
 from __future__ import annotations
@@ -32,7 +34,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rq import back_off
-from rq.config import files
 from rq.errors import BadInput, Busy
 from rq.spark import (
     delta_log,
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
 _TRIES = 30  # commits of others that may come between
 _AT_ONCE = 16  # footers
 _OLDEST = 14 * 86400.0  # seconds until a decision is no longer committed
+_IN, _TAKEN_BACK = 1, 0  # what a table says of a batch, as a version of a transaction
 _CONFIGURATION = {"delta.setTransactionRetentionDuration": "interval 30 days"}
 
 
@@ -245,7 +247,11 @@ def commit(
 def has(place: Target, app_id: str) -> bool:
     """Whether a batch is in a table."""
     table = load(place.path)
-    return table is not None and table.transaction_version(app_id) is not None
+    return table is not None and _is_in(table, app_id)
+
+
+def _is_in(table: DeltaTable, app_id: str) -> bool:
+    return table.transaction_version(app_id) not in (None, _TAKEN_BACK)
 
 
 def is_wanted(place: Target, stage: Stage, plan: Plan, decided: Decided) -> bool:
@@ -253,7 +259,7 @@ def is_wanted(place: Target, stage: Stage, plan: Plan, decided: Decided) -> bool
     if not plan.stats and not plan.removes:  # no rows
         return False
     table = load(place.path)
-    if table is not None and table.transaction_version(decided.app_id) is not None:
+    if table is not None and _is_in(table, decided.app_id):
         if not _is_torn(place, table, plan, decided):
             _sync(place, plan, decided)
             return False
@@ -302,7 +308,7 @@ def _committed(
 
     # The question and the commit are those of one object.
     table = load(place.path)
-    if table is not None and table.transaction_version(decided.app_id) is not None:
+    if table is not None and _is_in(table, decided.app_id):
         return True
     try:
         if table is None:
@@ -421,13 +427,15 @@ def _added(
 # ---- what a commit says
 
 
-def _properties(decided: Decided, parts: Collection[str] = ()) -> CommitProperties:
+def _properties(
+    decided: Decided, parts: Collection[str] = (), stands: int = _IN
+) -> CommitProperties:
     from deltalake import CommitProperties, Transaction
 
     replaced = delta_parts.notes(parts, decided.time)
     # With the time of the commit it expires after 30 days; what asks for it, a decision,
     # is committed for 14.
-    batch = Transaction(decided.app_id, 1, int(time.time() * 1000))
+    batch = Transaction(decided.app_id, stands, int(time.time() * 1000))
     about = {f"rq_{name}": value for name, value in decided.origin.items()}
     return CommitProperties(
         custom_metadata=about,
@@ -446,15 +454,13 @@ def _sync(place: Target, plan: Plan, decided: Decided) -> None:
 
 def _is_torn(place: Target, table: DeltaTable, plan: Plan, decided: Decided) -> bool:
     """Whether a power cut has torn files that delta-rs wrote, which it does not sync; then
-    their commit, the last one, is taken away. Held if others have written since: theirs
-    is not to be lost."""
+    the version before their commit, the last one, is brought back. Held if others have
+    written since: theirs is not to be lost."""
     if plan.mode != MERGE or delta_merge.is_whole(table, place):
         return False
-    log = Path(place.path, delta_log.LOG)
-    last = log / f"{table.version():020}.json"
-    if not delta_log.is_of(last, decided.app_id):
-        why = "a file of the table is torn, and others have written to it since this batch"
-        raise Held(_held(plan.name, f"{why}: restore a version that can be read"))
-    last.unlink(missing_ok=True)
-    files.sync(log)
-    return True
+    last = Path(place.path, delta_log.LOG, f"{table.version():020}.json")
+    back = _properties(decided, stands=_TAKEN_BACK)
+    if delta_log.is_of(last, decided.app_id) and delta_merge.take_back(table, back):
+        return True
+    why = "a file of the table is torn, and others have written to it since this batch"
+    raise Held(_held(plan.name, f"{why}: restore a version that can be read"))

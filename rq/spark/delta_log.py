@@ -8,26 +8,43 @@ import os
 from pathlib import Path
 
 from rq.config import files
+from rq.proc import locks
 
 LOG = "_delta_log"
+_LOCK = "_rq.lock"  # a name that no reader of Delta looks at
 SLACK = 60.0  # seconds by which the clock of files may differ
 
 
 def take_torn(log: Path) -> bool:
-    """Take away the last commit of a log if a power cut has torn it; return whether. No
-    process sees half a commit otherwise, for each is linked when it is written; and none
-    that RQ said to be done is torn, since it was synced before."""
-    commits = sorted(log.glob("*.json"))
-    if not commits:
+    """Take away the last commit of a log if a power cut has torn it; return whether it was
+    torn. No process sees half a commit otherwise, for each is linked when it is written; and
+    none that RQ said to be done is torn, since it was synced before."""
+    if _torn(log) is None:
         return False
+    held = locks.lock_waiting(log / _LOCK)
     try:
-        lines = commits[-1].read_bytes().splitlines()
+        # Another process may have taken it away since, and a whole one may have its name.
+        if torn := _torn(log):
+            torn.unlink(missing_ok=True)
+    finally:
+        os.close(held)
+    return True
+
+
+def _torn(log: Path) -> Path | None:
+    """Return the last commit of a log if it is torn."""
+    last = max(log.glob("*.json"), default=None)
+    if last is None:
+        return None
+    try:
+        lines = last.read_bytes().splitlines()
         if lines and all(isinstance(json.loads(line), dict) for line in lines):
-            return False
+            return None
+    except FileNotFoundError:  # it was taken away just now
+        return None
     except ValueError:
         pass  # torn, or zeros
-    commits[-1].unlink(missing_ok=True)
-    return True
+    return last
 
 
 def is_of(commit: Path, app_id: str) -> bool:

@@ -2,7 +2,7 @@
 
 What a batch has written stays where no reader looks; delta-rs reads it, and writes the files
 of the table that change, so these are not the batch's own and nothing here has synced them:
-`sync` does, and `is_whole` tells whether a power cut came before.
+`sync` does, `is_whole` tells whether a power cut came before, and `take_back` undoes that.
 
 A merge that changes nothing would be no commit, and could come again when the table is another
 one: so the batch is noted in one without files.
@@ -19,7 +19,7 @@ from urllib.parse import unquote
 from rq.config import files
 from rq.errors import BadInput
 from rq.spark.delta_goals import Plan
-from rq.spark.targets import Target
+from rq.spark.targets import Target, one_line
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -123,6 +123,22 @@ def is_whole(table: DeltaTable, place: Target) -> bool:
                     return False
         except OSError:
             return False
+    return True
+
+
+def take_back(table: DeltaTable, properties: CommitProperties) -> bool:
+    """Bring back the version before the last one, by a commit; False if another one came
+    between. BadInput: files of it are gone."""
+    from deltalake.exceptions import CommitFailedError, DeltaError
+
+    try:
+        table.restore(table.version() - 1, commit_properties=properties)
+    except CommitFailedError:
+        return False
+    except (DeltaError, OSError) as error:
+        raise BadInput(
+            f"a merge whose files are torn: {one_line(str(error))}"
+        ) from None
     return True
 
 

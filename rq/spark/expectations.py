@@ -12,6 +12,7 @@ from rq.errors import BadInput
 from rq.spark import rules, schemas
 from rq.spark.functions import F
 from rq.words import visible
+from rq.words.wording import several
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row
@@ -234,7 +235,8 @@ def check(
     totals = _totals(rows, not_null)
     total = int(totals[LINES])
     if total < least:
-        raise BadInput(f"expected at least {least:,} rows, there are {total:,}")
+        wanted = several(least, "row")
+        raise BadInput(f"expected at least {wanted}, there are {total:,}")
     for name in not_null:
         if totals[f"null {name}"]:
             raise BadInput(
@@ -269,7 +271,7 @@ def _check_unique(rows: DataFrame, unique: Sequence[str]) -> None:
 
 
 def _described(total: int, not_null: Sequence[str], unique: Sequence[str]) -> str:
-    parts = [f"{total:,} rows"]
+    parts = [several(total, "row")]
     if not_null:
         parts.append(f"no nulls in {', '.join(not_null)}")
     if unique:

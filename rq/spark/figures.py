@@ -56,8 +56,11 @@ class Figures:
         """Count rows that break a contract."""
         self._broken = (self._broken or 0) + rows
 
-    def text(self, messages: int, parsed: Sequence[Parsed], sent: Sequence[str]) -> str:
-        """Return all of it as one line of JSON; `sent` are the messages that were sent."""
+    def text(
+        self, messages: int, parsed: Sequence[Parsed], sent: Sequence[str] | None
+    ) -> str:
+        """Return all of it as one line of JSON; `sent` are the messages that were sent.
+        None: the job has failed, and what it has made is discarded."""
         rejected = sum(entry.counts()[1] for entry in parsed) + (self._broken or 0)
         tables = [rows for rows in self._outputs.values() if rows is not None]
         figures: dict[str, Json] = {"messages": messages, **self._of_lines()}
@@ -67,10 +70,11 @@ class Figures:
             figures["rejected"] = rejected
         if usual := [entry for entry in parsed if entry.has_malformed]:
             figures["malformed"] = sum(entry.malformed() for entry in usual)
-        if tables:
+        if tables and sent is not None:
             figures["rows_out"] = sum(tables)
         if self._outputs:
-            figures["outputs"] = dict(list(self._outputs.items())[:NAMED])
+            name = "discarded" if sent is None else "outputs"
+            figures[name] = dict(list(self._outputs.items())[:NAMED])
         if sent:
             figures["sent"] = list(sent[:NAMED])
         if self._began is not None:

@@ -155,7 +155,7 @@ class Pipe:
     def failed(self, q: Work) -> None:
         # What it has read helps the person who looks why; Java may be gone.
         with contextlib.suppress(Exception):
-            self.say(Verb.RESULT, q.figures([]))
+            self.say(Verb.RESULT, q.figures(None))
 
     def close(self) -> None:
         """Give back what the messages have used."""

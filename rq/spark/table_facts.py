@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 _VERSIONS = 100
 _COLUMNS, _IDS = 1000, 100
+_TEXTS = ("operation", "queue", "batch", "day", "backfill")
 _LONGEST = 200  # characters
+_MOST = 2**53  # rows: what JSON has as a number everywhere
 _MERGED = ("num_target_rows_inserted", "num_target_rows_updated")
 _NOTHING: Facts = {
     "table": "",
@@ -81,11 +83,11 @@ def _steps(root: Root, name: Name, lake: DeltaTable) -> list[Step]:
 def _said(version: Version) -> Mapping[str, object]:
     """Return what a commit says of itself, in the types that pages show: any program may
     have written it."""
-    queue, batch, messages = (version[n] for n in ("queue", "batch", "messages"))
+    messages = version["messages"]
+    texts = {name: version.get(name) for name in _TEXTS}
     return {
         **version,
-        "queue": None if queue is None else str(queue)[:_LONGEST],
-        "batch": None if batch is None else str(batch)[:_LONGEST],
+        **{n: None if t is None else str(t)[:_LONGEST] for n, t in texts.items()},
         "messages": messages if isinstance(messages, int) else None,
         "ids": [str(msg_id)[:_LONGEST] for msg_id in version["ids"][:_IDS]],
     }
@@ -116,7 +118,8 @@ def _merged(actions: Sequence[Mapping[str, Any]]) -> int | None:
 
 
 def _rows(added: Mapping[str, Any]) -> int:
-    return int(json.loads(added.get("stats") or "{}").get("numRecords", 0))
+    rows = int(json.loads(added.get("stats") or "{}").get("numRecords", 0))
+    return min(max(rows, 0), _MOST)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -12,12 +13,14 @@ from rq import tables
 from rq.errors import BadConfig, BadInput
 from rq.layout import Root
 from rq.spark import delta, delta_goals, delta_schemas, writes
+from rq.spark.targets import one_line
 from rq.tables import Column, Held, Name
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 _IDS = "rq_ids"
+_AHEAD = 86400.0  # seconds by which the clock of another host may be ahead
 
 
 class Summary(TypedDict):
@@ -28,19 +31,21 @@ class Summary(TypedDict):
     files: int
     rows: int
     bytes: int
-    written: float  # when its last version was made
+    written: float | None  # when its last version was made; None: it says no such time
 
 
 class Version(TypedDict):
     """What a commit did."""
 
     version: int
-    time: float
+    time: float | None
     operation: str
     queue: str | None
     batch: str | None
     messages: int | None
     ids: list[str]
+    day: str | None  # that was made again, and
+    backfill: str | None  # by which command
 
 
 def demand() -> None:
@@ -53,14 +58,14 @@ def summary(root: Root, table: Name) -> Summary:
     """Return the figures of a table."""
     lake = load(root, table)
     files = _files(lake)
-    [newest] = lake.history(1)
+    [newest] = _history(lake, 1)
     return {
         "table": table.text,
         "version": lake.version(),
         "files": len(files),
         "rows": sum(file["num_records"] or 0 for file in files),
         "bytes": sum(file["size_bytes"] for file in files),
-        "written": newest["timestamp"] / 1000,
+        "written": _time(newest),
     }
 
 
@@ -90,18 +95,39 @@ def _files(lake: DeltaTable) -> list[Mapping[str, Any]]:
 
 def versions(lake: DeltaTable, limit: int) -> list[Version]:
     """Return the last versions of a table, the newest first."""
-    return [_version(entry) for entry in lake.history(limit)]
+    return [_version(entry) for entry in _history(lake, limit)]
+
+
+def _history(lake: DeltaTable, limit: int) -> list[dict[str, Any]]:
+    from deltalake.exceptions import DeltaError
+
+    try:
+        entries: list[dict[str, Any]] = lake.history(limit)
+    except DeltaError as error:  # what another program says of a commit
+        raise BadInput(
+            f"the versions of the table cannot be read: {one_line(str(error))}"
+        ) from None
+    return entries
+
+
+def _time(entry: Mapping[str, Any]) -> float | None:
+    """Return when a commit was made; None if it says nothing that can be, for any program
+    may have written it."""
+    said = entry.get("timestamp", -1) / 1000
+    return said if 0 <= said <= time.time() + _AHEAD else None
 
 
 def _version(entry: Mapping[str, Any]) -> Version:
     return {
         "version": entry["version"],
-        "time": entry["timestamp"] / 1000,
+        "time": _time(entry),
         "operation": entry.get("operation", ""),
         "queue": entry.get("rq_queue"),
         "batch": entry.get("rq_batch"),
         "messages": entry.get("rq_messages"),
         "ids": list(entry.get(_IDS, ())),
+        "day": entry.get("rq_day"),
+        "backfill": entry.get("rq_backfill"),
     }
 
 

@@ -21,6 +21,7 @@ from rq.spark.sending import Letter
 from rq.spark.tables import Tables
 from rq.spark.work import RESULTS, Work
 from rq.spark.writes import TABLES
+from rq.words.wording import several
 
 WRITTEN = "written"  # directory of tables, in the working directory
 _MARK = ".rq-try"  # a file in a directory whose results are those of tries
@@ -84,7 +85,7 @@ def run(script: Path, messages: Path, out: Path, tell: Print, complain: Print) -
     whether a message is err; `complain` hears why all of them are."""
     job = job_file.load(script.absolute(), tell)
     batch = given.from_folder(messages.absolute())
-    tell(f"{len(batch.messages)} messages from {messages}")
+    tell(f"{several(len(batch.messages), 'message')} from {messages}")
     out.mkdir(parents=True, exist_ok=True)
     before = Path.cwd()
     console = Console(job, batch, tell)
@@ -108,10 +109,10 @@ def run(script: Path, messages: Path, out: Path, tell: Print, complain: Print) -
     for letter in q.letters:
         tell(_described(letter))
     for table in q.writes.tables:
-        tell(f"would write {table.rows:,} rows, now in {table.stage.where}")
+        tell(f"would write {several(table.rows, 'row')}, now in {table.stage.where}")
     if q.remaining:
         tell(f"result {figures}")
-        tell(f"done, {len(q.remaining)} messages")
+        tell(f"done, {several(len(q.remaining), 'message')}")
     return any(verb is Verb.ERR for verb, _ in q.endings.values())
 
 

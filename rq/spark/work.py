@@ -434,8 +434,9 @@ class Work:
         for msg_id in named:
             self.endings.setdefault(msg_id, (verb, text))
 
-    def figures(self, sent: Sequence[str]) -> str:
-        """Return what was read and made, as JSON; `sent`: the messages that were sent."""
+    def figures(self, sent: Sequence[str] | None) -> str:
+        """Return what was read and made, as JSON; `sent`: the messages that were sent;
+        None: the job has failed."""
         if self._read:
             self._figures.rescued = sum(read.rescued() for read in self._read)
         return self._figures.text(len(self.remaining), self._parsed, sent)

@@ -37,6 +37,7 @@ from rq.spark.staging import Stage, Staged
 from rq.spark.targets import OURS, Target
 from rq.spark.unfinished import DONE, LIST, LOCK, PLACES
 from rq.words.nesting import Json
+from rq.words.wording import several
 
 HELD = "held.json"  # why a decision is not done
 GIVEN_UP = "given-up.json"  # tables of it that a person does not want any more
@@ -70,7 +71,7 @@ class Table:
     @property
     def text(self) -> str:
         end = ", which were given up" if self.is_given_up else ""
-        return f"{self.rows:,} rows to {self.place}{end}"
+        return f"{several(self.rows, 'row')} to {self.place}{end}"
 
 
 # The list of what is decided.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -262,6 +262,8 @@ def figures(result: object) -> list[tuple[str, str]]:
     [('read', '2 messages, 3 files, 2.0 KiB, 9 lines, 1 rejected')]
     >>> figures('{"messages": 1, "outputs": {"a.csv": 7}, "spark_us": 12300000}')
     [('read', '1 message'), ('made', 'a.csv (7 rows)'), ('Spark', '12.3 s')]
+    >>> figures('{"messages": 1, "discarded": {"orders": 1}}')
+    [('read', '1 message'), ('discarded', 'orders (1 row)')]
 
     What another script says may look like it, so it is taken for nothing else than text:
 
@@ -276,32 +278,37 @@ def figures(result: object) -> list[tuple[str, str]]:
 
 
 def _figures(said: Mapping[str, Any]) -> list[tuple[str, str]]:
-    parts = [_several(said["messages"], "message")]
+    parts = [several(said["messages"], "message")]
     if "files" in said:
-        parts += [_several(said["files"], "file"), size(int(said["bytes"]))]
-        parts.append(_several(said["rows_in"], "line"))
+        parts += [several(said["files"], "file"), size(int(said["bytes"]))]
+        parts.append(several(said["rows_in"], "line"))
     if "rejected" in said:
         parts.append(f"{said['rejected']:,} rejected")
     rows = [("read", ", ".join(parts))]
-    if outputs := said.get("outputs"):
-        names = (
-            name if count is None else f"{name} ({_several(count, 'row')})"
-            for name, count in outputs.items()
-        )
-        rows.append(("made", ", ".join(names)))
+    for name, label in (("outputs", "made"), ("discarded", "discarded")):
+        if outputs := said.get(name):
+            rows.append((label, ", ".join(_outputs(outputs))))
     for name, engine in (("spark_us", "Spark"), ("duckdb_us", "DuckDB")):
         if name in said:
             rows.append((engine, duration(float(said[name]) / 1e6)))
     return rows
 
 
-def _several(count: int, noun: str) -> str:
+def _outputs(outputs: Mapping[str, int | None]) -> Iterator[str]:
+    """Give what a job has made, with its rows if it has some."""
+    for name, count in outputs.items():
+        yield name if count is None else f"{name} ({several(count, 'row')})"
+
+
+def several(count: int, noun: str) -> str:
     """Return a number of things.
 
-    >>> [_several(count, "row") for count in (1, 1200)]
-    ['1 row', '1,200 rows']
+    >>> [several(1, "row"), several(1200, "row"), several(2, "batch")]
+    ['1 row', '1,200 rows', '2 batches']
     """
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+    if count == 1:
+        return f"{count:,} {noun}"
+    return f"{count:,} {noun}es" if noun.endswith("ch") else f"{count:,} {noun}s"
 
 
 def moment(epoch: float) -> str:

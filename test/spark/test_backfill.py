@@ -17,6 +17,7 @@ from harness.spark_jobs import HEAD, prepared, tools
 from harness.waiting import wait_until
 
 from rq.cli import backfill
+from rq.days import Days
 from rq.errors import BadInput
 
 JOB = """
@@ -105,11 +106,13 @@ def test_what_was_ended_goes_on_where_it_was(queue, tmp_path):
     process = command(queue, "--day", SPAN, "--again")
     wait_until(lambda: "running" in states(queue), 120)
     text = said(queue, "--day", DAYS[0], "--again")
-    assert "0 of 1 days to make again" in text  # another process makes it
+    assert "0 of 1 day to make again" in text  # another process makes it
     process.send_signal(signal.SIGTERM)
     text, _ = process.communicate(timeout=60)
     assert process.returncode == 8
-    assert re.search(r"ended: \d days are left, which the same command goes on", text)
+    assert re.search(
+        r"ended: \d days? (is|are) left, which the same command goes on", text
+    )
     assert len(rows(tmp_path)) == 4
     go.touch()
     text = said(queue, "--day", SPAN, "--again")
@@ -133,7 +136,22 @@ def test_what_is_cancelled_ends_wherever_it_was_begun(queue, tmp_path):
     assert states(queue) == ["stale", "stale", "missing"]
     go.touch()
     assert said(queue, "--cancel") == "logs: cancelled: no day was being made again\n"
-    assert said(queue, "--day", DAYS[0]).endswith("1 of 1 days were made again\n")
+    assert said(queue, "--day", DAYS[0]).endswith("1 of 1 day was made again\n")
+
+
+@pytest.mark.slow
+def test_a_day_whose_command_was_killed_is_cancelled_as_well(queue, tmp_path):
+    wait = f"import pathlib, time\n    pathlib.Path('{tmp_path}/began').touch()\n    time.sleep(600)\n    rows = "
+    change(queue, "rows = ", wait)
+    before = rows(tmp_path)
+    with command(queue, "--day", DAYS[0], "--again") as process:
+        wait_until((tmp_path / "began").exists, 120)
+        process.kill()
+    noted = Days(queue.root, "logs")
+    assert noted.running() == [DAYS[0]]
+    assert said(queue, "--cancel") == "logs: cancelled: 2026-11-02\n"
+    assert noted.running() == []
+    assert rows(tmp_path) == before
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,10 @@ def test_rows_that_break_it_are_beside_the_table_with_the_reason(tables, by):
     figures = json.loads(q.figures([]))
     assert figures["rejected"] == 7
     assert figures["outputs"] == {"flights": 2, "flights__rejected": 7}
+    # Of a job that has failed these rows are in no table.
+    failed = json.loads(q.figures(None))
+    assert failed["discarded"] == {"flights": 2, "flights__rejected": 7}
+    assert not failed.keys() & {"outputs", "rows_out"}
 
 
 def test_both_engines_reject_the_same_rows(spark, duck_tables):

@@ -52,7 +52,7 @@ def test_a_day_is_made_again_by_the_script_as_it_is_and_others_stay(two):
     assert [two.state(day) for day in (MON, TUE)] == [Standing.DONE, Standing.STALE]
     # Made again once more, of the same messages in the same calls.
     two.code()
-    assert two.again(MON) == "4 rows of 4 messages in 1 batches"
+    assert two.again(MON) == "4 rows of 4 messages in 1 batch"
     assert two.rows() == ALL
 
 
@@ -129,7 +129,7 @@ def test_a_day_is_unavailable_when_a_message_is_gone(two):
     two.code(tenfold)
     [view] = two.noted.views([MON], days.digest(two.script), 1000)
     assert view["state"] == Standing.UNAVAILABLE
-    assert view["why"] == "1 of its 4 messages are gone"
+    assert view["why"] == "1 of its 4 messages is gone"
     with pytest.raises(
         BadInput, match="1000000000004, of which 2026-11-02 is made, is"
     ):

@@ -11,6 +11,7 @@ from harness.spark_days import kept_message
 from harness.spark_jobs import HEAD
 
 from rq import days
+from rq.cli import spark
 from rq.days import Days
 from rq.errors import BadInput
 from rq.layout import Root
@@ -84,7 +85,8 @@ class Place:
         return msg_id
 
     def again(self, day):
-        wanted = Again(root=self.root, queue="logs", day=day, script=self.script)
+        about = {"root": self.root, "queue": "logs", "script": self.script}
+        wanted = Again(**about, day=day, backfill="b7")
         return again.run(wanted, print)
 
     def append_of_another_program(self):
@@ -136,7 +138,7 @@ def two(place):
     "engine", ["duckdb", pytest.param("spark", marks=pytest.mark.slow)]
 )
 def test_a_day_is_one_commit_that_replaces_the_files_of_its_batches(
-    tmp_path, monkeypatch, engine, request
+    tmp_path, monkeypatch, engine, request, capsys
 ):
     if engine == "spark":  # the one of this run
         own = SparkTables(request.getfixturevalue("spark"))
@@ -153,6 +155,10 @@ def test_a_day_is_one_commit_that_replaces_the_files_of_its_batches(
     assert two.version == before + 1
     assert two.rows() == [(MON, "a", 10), (MON, "a", 30), (TUE, "a", 1), (TUE, "a", 3)]
     assert (two.state(MON), two.state(TUE)) == ("done", "stale")
+    [made] = DeltaTable(two.table).history(1)
+    assert (made["rq_day"], made["rq_backfill"]) == (MON, "b7")
+    assert spark.spark(two.root, ["table", "show", "logs/hits"]) == 0
+    assert f"WRITE: {MON} made again by backfill b7" in capsys.readouterr().out
     two.again(TUE)
     two.again(MON)
     assert [n for *_, n in two.rows()] == [10, 30, 10, 30]
@@ -250,7 +256,7 @@ def test_a_batch_of_which_nothing_is_left_is_not_called(place):
     (days.kept(place.root.queue("logs"), first)).rename(place.root.path / "gone")
     place.code(factor=10, how=how)
     assert place.state(MON) == "stale"  # the one that is gone is none of its messages
-    assert place.again(MON) == "1 rows of 1 messages in 1 batches"
+    assert place.again(MON) == "1 row of 1 message in 1 batch"
     assert place.rows() == [(MON, "a", 30)]
 
 

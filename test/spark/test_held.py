@@ -70,7 +70,7 @@ def test_what_is_given_up_is_never_written(duck_tables, capsys):
     assert json.loads(command(capsys, "logs", "none", "--json")) == []
     said = command(capsys, "logs", "flights", "--give-up", key)
     assert said == (
-        "1 rows to the table other\n1 rows to the table flights, which were given up\n"
+        "1 row to the table other\n1 row to the table flights, which were given up\n"
     )
     assert json.loads(command(capsys, "--json")) == []
     assert writes.finish("logs", key)[1].is_given_up  # its message, retried, is done
@@ -85,7 +85,7 @@ def test_what_is_held_is_committed_when_the_table_fits_again(duck_tables, capsys
         command(capsys, "logs", "--commit", key)
     DeltaTable(place()).delete()
     Path(place(), "_delta_log").rename(Path(place(), "_before"))
-    assert command(capsys, "logs", "--commit", key) == "1 rows to the table flights\n"
+    assert command(capsys, "logs", "--commit", key) == "1 row to the table flights\n"
     assert rows() == [2]
 
 

@@ -440,7 +440,7 @@ def test_a_job_can_be_tried_on_folders_without_a_daemon(tmp_path):
         "msg c err the last one",
         "msg a resend 300-the first one",
         'would send to deliver {"param1": "there"}',
-        "done, 1 messages",
+        "done, 1 message",
     ):
         assert text in ended.stdout
     assert not (tmp_path / "queue/que/a/job").exists()

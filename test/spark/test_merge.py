@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from harness import delta_jobs
 from harness.delta_jobs import (
     add,
@@ -19,7 +20,15 @@ from harness.delta_jobs import (
 from pyarrow import parquet
 
 from rq.errors import BadInput
-from rq.spark import delta, delta_merge, functions, sending, unfinished, writes
+from rq.spark import (
+    delta,
+    delta_log,
+    delta_merge,
+    functions,
+    sending,
+    unfinished,
+    writes,
+)
 
 
 @pytest.fixture(params=["duckdb", "spark"])
@@ -257,7 +266,55 @@ def test_a_merge_whose_files_a_power_cut_has_torn_is_done_again(
     assert log.exists()
     again(late)
     assert now() == [(1, "paid", 1), (2, "new", 1)]
-    assert DeltaTable(place()).version() == version
+    table = DeltaTable(place())
+    assert table.version() == version + 2  # what was before, and the merge again
+    assert [v["operation"] for v in table.history(2)] == ["MERGE", "RESTORE"]
+
+
+def torn_merge(duck_tables, monkeypatch):
+    """Return the work of a batch whose merge is the last commit, and has torn files."""
+    add(duck_tables, orders((1, "new", 1)), **MERGE)
+    whole = {*DeltaTable(place()).file_uris()}
+    late = decided(duck_tables, orders((2, "paid", 1)), **MERGE)
+    monkeypatch.setattr(unfinished, "discard", lambda _: None)
+    again(late)
+    for uri in {*DeltaTable(place()).file_uris()} - whole:
+        path = Path(uri.removeprefix("file://"))
+        path.write_bytes(b"\0" * path.stat().st_size)
+    return late
+
+
+def test_a_commit_that_comes_before_a_torn_merge_is_undone_stays(
+    duck_tables, monkeypatch
+):
+    late, is_of = torn_merge(duck_tables, monkeypatch), delta_log.is_of
+
+    def between(*args):
+        names = pa.schema(DeltaTable(place()).schema().to_arrow())
+        row = {"n": [3], "state": ["x"], "seq": [1]}
+        write_deltalake(place(), pa.table(row).cast(names), mode="append")
+        return is_of(*args)
+
+    monkeypatch.setattr(delta_log, "is_of", between)
+    with pytest.raises(delta.Held, match="others have written to it since"):
+        again(late)
+    numbers = sorted(int(p.stem) for p in Path(place(), "_delta_log").glob("*.json"))
+    assert numbers == list(range(len(numbers)))
+    assert DeltaTable(place()).history(1)[0]["operation"] == "WRITE"  # theirs
+
+
+def test_a_torn_merge_that_was_undone_before_a_kill_is_done_again(
+    duck_tables, monkeypatch
+):
+    late = torn_merge(duck_tables, monkeypatch)
+    with monkeypatch.context() as patched:
+        patched.setattr(delta, "_committed", None)
+        with pytest.raises(TypeError):
+            again(late)
+    assert now() == [(1, "new", 1)]
+    again(late)
+    again(late)
+    assert now() == [(1, "new", 1), (2, "paid", 1)]
 
 
 def test_a_torn_merge_takes_no_commit_of_others_away(duck_tables, monkeypatch):

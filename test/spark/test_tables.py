@@ -30,7 +30,16 @@ from rq import tables as rq_tables
 from rq.cli import spark as cli
 from rq.errors import BadInput, Refused
 from rq.layout import Root
-from rq.spark import delta, delta_schemas, functions, sending, table_list, trial, writes
+from rq.spark import (
+    delta,
+    delta_log,
+    delta_schemas,
+    functions,
+    sending,
+    table_list,
+    trial,
+    writes,
+)
 from rq.spark.spark_tables import SparkTables
 from rq.tables import LOG, Name
 
@@ -561,6 +570,28 @@ def test_a_commit_that_a_power_cut_has_torn_is_done_again(duck_tables, version, 
     assert rows() == ([1, 2] if version else [2])
 
 
+def test_a_torn_commit_that_another_has_replaced_meanwhile_stays(
+    duck_tables, monkeypatch
+):
+    for n in range(2):
+        add(duck_tables, f"SELECT {n} AS n")
+    log = Path(place(), "_delta_log", f"{1:020}.json")
+    whole, wait = log.read_bytes(), delta_log.locks.lock_waiting
+
+    def late(path):
+        log.unlink()  # as another process does that has seen it torn
+        log.write_bytes(whole)
+        return wait(path)
+
+    log.write_bytes(whole[:100])
+    monkeypatch.setattr(delta_log.locks, "lock_waiting", late)
+    assert rows_of(delta.load(place())) == [0, 1]
+
+
+def rows_of(table):
+    return sorted(table.to_pyarrow_table()["n"].to_pylist())
+
+
 def test_a_log_that_is_damaged_elsewhere_is_named_and_left(duck_tables):
     for n in range(2):
         add(duck_tables, f"SELECT {n} AS n")
@@ -579,13 +610,13 @@ def test_many_that_write_one_table_at_once_lose_nothing(duck_tables):
 
 
 def test_a_commit_outlasts_a_power_cut(duck_tables, monkeypatch):
-    synced, sync = set(), delta.files.sync
+    synced, sync = set(), delta_log.files.sync
 
     def noted(path):
         synced.add(str(path))
         sync(path)
 
-    monkeypatch.setattr(delta.files, "sync", noted)
+    monkeypatch.setattr(delta_log.files, "sync", noted)
     for number in range(2):
         add(duck_tables, f"SELECT {number} AS n")
         log = Path(place(), "_delta_log")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import json
+import sys
 import time
 
 import pyarrow as pa
@@ -13,9 +16,12 @@ from harness.delta_showcase import HITS
 from harness.waiting import wait_until
 from harness.web_server import web_alone
 
+from rq.cli import spark
 from rq.config import files, passwords
+from rq.errors import Busy
 from rq.layout import Root
 from rq.tables import Name
+from rq.web import table_reader
 
 pytestmark = pytest.mark.process
 
@@ -123,6 +129,61 @@ def test_what_other_programs_say_in_a_log_is_shown_and_breaks_no_page(web, ids):
     text = twin(web, "/tables/quiet/odd", kind="text/html").text
     assert "<b>" not in text
     assert "hits" in page_text(web, "/tables")
+
+
+@pytest.mark.parametrize("said", [10**18, -5, 86_400_000, None])
+def test_a_time_that_cannot_be_breaks_no_page(web, capsys, said):
+    place = web.root.spark / "tables" / "quiet" / f"clock{said}".replace("-", "_")
+    write_deltalake(place, pa.table({"n": [1]}))
+    log = place / "_delta_log" / f"{0:020}.json"
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    for info in (line["commitInfo"] for line in lines if "commitInfo" in line):
+        del info["timestamp"]
+        info.update({} if said is None else {"timestamp": said})
+    log.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    write_deltalake(place, pa.table({"n": [2]}), mode="append")
+    wait_until(lambda: is_seen(web, f"quiet/{place.name}"))
+    newest, oldest = twin(web, f"/tables/quiet/{place.name}.json").json["table"][
+        "versions"
+    ]
+    assert newest["time"] > 0
+    assert oldest["time"] == (86_400 if said == 86_400_000 else None)
+    text = twin(web, f"/tables/quiet/{place.name}", kind="text/html").text
+    assert "2 rows" in text or "1 rows" in text
+    assert place.name in page_text(web, "/tables")
+    assert spark.spark(web.root, ["table", "show", f"quiet/{place.name}"]) == 0
+    assert spark.spark(web.root, ["table", "ls", "quiet"]) == 0
+    assert place.name in capsys.readouterr().out
+
+
+def test_what_takes_too_long_is_not_asked_again_by_each_page(tmp_path, monkeypatch):
+    asked = tmp_path / "asked"
+    code = f"import time; open({str(asked)!r}, 'a').write('x'); time.sleep(60)"
+    slow = (sys.executable, "-c", code)
+    monkeypatch.setattr(table_reader, "_PROGRAM", slow)
+    monkeypatch.setattr(table_reader, "_PATIENCE", 1.0)
+    reader = table_reader.Reader(Root(tmp_path))
+    for _ in range(3):
+        with pytest.raises(Busy, match="it took more than"):
+            asyncio.run(reader.of([HITS, OTHER]))
+    with pytest.raises(Busy):  # one of them may be read
+        asyncio.run(reader.of([HITS]))
+    assert len(asked.read_text()) == 2
+    monkeypatch.setattr(table_reader, "_REST", 0.0)
+    with pytest.raises(Busy):
+        asyncio.run(reader.of([HITS, OTHER]))
+    assert len(asked.read_text()) == 3
+
+
+def test_a_day_that_was_made_again_says_so(web):
+    place = web.root.spark / "tables" / "quiet" / "again"
+    about = {"rq_day": "2026-11-02", "rq_backfill": "20261128.214100.<i>"}
+    properties = CommitProperties(custom_metadata=about)
+    write_deltalake(place, pa.table({"n": [1]}), commit_properties=properties)
+    wait_until(lambda: is_seen(web, "quiet/again"))
+    text = twin(web, "/tables/quiet/again", kind="text/html").text
+    assert "2026-11-02 made again" in text
+    assert "backfill 20261128.214100.&lt;i&gt;" in text
 
 
 def is_seen(web, table):

@@ -60,7 +60,7 @@ def test_the_grid_shows_how_each_day_stands(web):
         "2026-11-01: done; 1,200 rows",
         "2026-11-03: missing, no batch has put a row into it",
         "2026-11-04: failed, ValueError: <b>no</b>; 1,200 rows",
-        "1 of its 1 messages are gone",
+        "1 of its 1 message is gone",
         "rq spark backfill logs --day 2026-11-02..2026-11-04",
     ):
         assert said in text

@@ -22,7 +22,8 @@ from rq.web.table_reader import Reader
 _MOST = 200  # tables that are listed
 _BARS, _LEAST = 48, 16
 _LISTED = 30  # versions
-_STEPS = (60.0, 600.0, 3600.0, 21600.0, 86400.0, 7 * 86400.0, 30 * 86400.0)
+_DAY = 86400.0
+_STEPS = (60.0, 600.0, 3600.0, 21600.0, _DAY, 7 * _DAY, 30 * _DAY, 365 * _DAY)
 
 
 class ListFacts(TypedDict):
@@ -134,7 +135,7 @@ def picture(facts: TableFacts) -> Picture | None:
     last = max(at for at, _ in every)
     first = min(at for at, _ in every)
     step = next((s for s in _STEPS if (last - first) / s < _BARS - 1), _STEPS[-1])
-    number = max(int(last // step - first // step) + 1, _LEAST)
+    number = min(max(int(last // step - first // step) + 1, _LEAST), _BARS)
     begin = (last // step - number + 1) * step
     good = _in_bars(came, begin, step, number)
     bad = _in_bars(rejected, begin, step, number)
@@ -147,7 +148,7 @@ def picture(facts: TableFacts) -> Picture | None:
 
 
 def _moments(versions: Sequence[Step]) -> list[tuple[float, int]]:
-    return [(v["time"], v["rows"]) for v in versions if v["rows"]]
+    return [(v["time"], v["rows"]) for v in versions if v["rows"] and v["time"]]
 
 
 def _in_bars(
@@ -155,7 +156,8 @@ def _in_bars(
 ) -> list[int]:
     bars = [0] * number
     for at, rows in moments:
-        bars[min(max(int((at - begin) // step), 0), number - 1)] += rows
+        if at >= begin:
+            bars[min(int((at - begin) // step), number - 1)] += rows
     return bars
 
 
