@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 
 from rq.errors import BadInput
-from rq.spark import delta_schemas, delta_types, rules, schemas
+from rq.spark import arguments, delta_schemas, delta_types, rules, schemas
 from rq.spark.delta_goals import MERGE, Goal
 from rq.spark.rules import Rule
 from rq.words import visible
@@ -107,6 +107,8 @@ def stated(
             f"q.contract: {name}__rejected is too long for the name of a table: "
             f"{LONGEST} characters before it at most"
         )
+    kinds = dict.fromkeys(columns, arguments.COLUMN)
+    arguments.demand("q.contract", kinds, columns.items())
     said = {column: _said(column, about) for column, about in columns.items()}
     return Contract(
         name=name, columns=said, unique=tuple(unique), most_rejects=most_rejects
@@ -123,15 +125,7 @@ def _said(column: str, about: str | Stated) -> Stated:
         kind = about.lower().removesuffix(rules.NOT_NULL).strip()
         said: Stated = {"not_null": kind != about.lower().strip()}
         return {"type": kind, **said} if kind else said
-    strange = {*about} - {*Stated.__annotations__}
-    if strange:
-        can = ", ".join(Stated.__annotations__)
-        raise BadInput(
-            f"q.contract: {column!r:.60}: there is no {min(strange)!r:.40}: {can}"
-        )
-    values = about.get("one_of", ())
-    if isinstance(values, str) or ("one_of" in about and not values):
-        raise BadInput(f"q.contract: {column!r:.60}: one_of is a list of values")
+    arguments.demand(f"q.contract: {column!r:.60}", arguments.OF_COLUMN, about.items())
     return about
 
 

@@ -56,11 +56,6 @@ class Plan:
 
 def goal(name: str, where: str, by: Sequence[str], how: How) -> Goal:
     """Return what a job wants of a table; BadInput if it cannot be done here."""
-    if strange := how.keys() - How.__annotations__.keys():
-        these = ", ".join(How.__annotations__)
-        raise BadInput(
-            f"q.table: {min(strange)!r:.40} is not known; these are: by, {these}"
-        )
     key = how.get("key", ())
     wanted = Goal(
         name=name,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, overload
 
 from rq import config, days
 from rq.errors import BadInput
-from rq.spark import duck, failures, functions, packages, scratch
+from rq.spark import arguments, duck, failures, functions, packages, scratch
 from rq.spark import session as sessions
 from rq.spark.packages import Requirements, Tell
 from rq.spark.work import Work
@@ -31,6 +31,8 @@ class Job:
         conf: Mapping[str, str] | None = None,
         engine: str | None = None,
     ) -> None:
+        said = {"master": master, "conf": conf, "engine": engine}
+        arguments.demand("@job", arguments.JOB, said.items())
         self.function = function
         self.master = master
         self.conf = conf or {}

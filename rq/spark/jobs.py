@@ -80,13 +80,19 @@ def _try(job: Job, q: Work) -> Endings:
         job.function(q)
         q.check()
     except Exception as error:
-        first = attachments.unreadable(q.tables.cause(error))
+        first = attachments.unreadable(_cause(error, q))
         ids = [message.msg_id for message in q.messages]
         if first is None or first.msg_id not in ids:
             raise
         bad = [first, *q.strays, *q.find_bad()]
         return {entry.msg_id: _end_of(entry) for entry in bad}
     return {}
+
+
+def _cause(error: Exception, q: Work) -> Exception:
+    """Return what an error comes from; of one of RQ's own no engine is asked, nor started
+    for that."""
+    return error if isinstance(error, RQError) else q.tables.cause(error)
 
 
 def _end_of(bad: attachments.Bad) -> tuple[Verb, str]:

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, TypedDict
 from urllib.parse import quote
 
-from rq.errors import BadInput, RQError
+from rq.errors import RQError
 from rq.spark import attachments, csv_rows, json_rows, parquet_rows, schemas
 from rq.spark.attachments import File
 from rq.spark.csv_rows import PLAIN, Dialect
@@ -99,10 +99,6 @@ class HowCsv(TypedDict, total=False):
 
 def csv(schema: str, only: str, how: HowCsv) -> Layout:
     """Return the layout that a job states; BadInput."""
-    words = HowCsv.__annotations__
-    if strange := how.keys() - words.keys():
-        these = ", ".join(words)
-        raise BadInput(f"q.csv: {min(strange)!r:.40} is not known; these are: {these}")
     dialect = Dialect(**how)
     dialect.demand()
     return replace(stated("csv", schema, only), dialect=dialect)

@@ -19,21 +19,21 @@ _ENOUGH = {READS: (READS, WRITES), WRITES: (WRITES,)}
 _ANY = "*"
 
 
-def short(queue: str, text: object, verb: str = "q.table") -> str:
+def short(queue: str, text: str, verb: str = "q.table") -> str:
     """Return the name of a table as jobs of a queue call it: its own without the queue."""
     owner, name = named(text, verb)
     return f"{owner}/{name}" if owner not in ("", queue) else name
 
 
-def named(text: object, verb: str = "q.table") -> tuple[str, str]:
+def named(text: str, verb: str = "q.table") -> tuple[str, str]:
     """Return the queue, empty if it is one's own, and the name of a table; BadInput.
 
     >>> named("orders"), named("shop/orders")
     (('', 'orders'), ('shop', 'orders'))
     """
-    queue, slash, name = str(text).rpartition("/")
+    queue, slash, name = text.rpartition("/")
     is_queue = names.is_queue_name(queue) if slash else True
-    if not isinstance(text, str) or not is_queue or not tables.TABLE.fullmatch(name):
+    if not is_queue or not tables.TABLE.fullmatch(name):
         raise BadInput(
             f"{verb}: {text!r:.80} is no name of a table: a letter, then letters, digits "
             "and _, 64 at most; of another queue QUEUE/NAME"

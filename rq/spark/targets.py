@@ -152,8 +152,6 @@ def one_line(text: str) -> str:
 def target(where: str) -> Target:
     """Return the place that the code of a job names; BadInput if it is none,
     Unreachable when its store, asked for its region, does not answer."""
-    if not isinstance(where, str):
-        raise BadInput(f"q.write: {where!r:.80} is no text: name a place as one")
     if where.startswith(STORE):
         name = where.partition("?")[0]
         try:

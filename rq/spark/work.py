@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import reduce
@@ -13,9 +12,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from rq import names
 from rq.errors import BadInput
-from rq.message.table import PARAMS
 from rq.scripts.pipe import Verb
 from rq.spark import (
+    arguments,
     attachments,
     contracts,
     delta,
@@ -40,7 +39,6 @@ from rq.spark.layouts import LINES, HowCsv, Layout
 from rq.spark.sending import Letter
 from rq.spark.tables import Tables
 from rq.spark.writes import Table, Writes
-from rq.words import visible
 from rq.words.nesting import Json
 
 if TYPE_CHECKING:
@@ -48,8 +46,6 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 RESULTS = "results"  # directory of attachments, in the working directory
-_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
-_FIELDS = frozenset({*PARAMS, "src", "due", "max_count", "post_run_webhook"})
 
 
 class Outlet(Protocol):
@@ -78,6 +74,7 @@ class Outlet(Protocol):
         """Return that of one that is read."""
 
 
+@arguments.guarded
 class Work:
     """The messages of a batch, and what becomes of them."""
 
@@ -177,8 +174,6 @@ class Work:
     def _structured(
         self, layout: Layout, most_rescued: float | None, allow_empty: bool
     ) -> DataFrame:
-        if most_rescued is not None:
-            _demand_share("most_rescued", most_rescued)
         self._demand_input(allow_empty)
         table, counts = self._rows(layout)
         self._read.append(Read(table, counts, most_rescued))
@@ -230,8 +225,6 @@ class Work:
         If none of the lines that were read fits, the job has failed; it has, too, if
         more than a share of `most_rejects` (0 to 1) does not. 1: all may be so.
         """
-        if most_rejects is not None:
-            _demand_share("q.parse: most_rejects", most_rejects)
         table, parsed = self.tables.split(lines, form, most_rejects)
         self._parsed.append(parsed)
         return table
@@ -274,8 +267,6 @@ class Work:
         rows of files more than `most_rescued`, or of all that was read more than
         `most_replaced` have bytes that are no text. The message says what holds.
         """
-        for name, share in most.items():
-            _demand_share(f"q.expect: {name}", share)
         most_rejects = most.get("most_rejects")
         nulls, keys = _columns(not_null), _columns(unique)
         with self._lines_first(most_rejects):
@@ -347,8 +338,6 @@ class Work:
         Rows that break it go into the table NAME__rejected. If all of them do, or more than
         a share of `most_rejects` (0: one is enough), the job has failed.
         """
-        if most_rejects is not None:
-            _demand_share("q.contract: most_rejects", most_rejects)
         name = table_rights.short(self.queue, name, "q.contract")
         keys = _columns(unique)
         self._contracts[name] = contracts.stated(name, columns, keys, most_rejects)
@@ -410,11 +399,6 @@ class Work:
     def send(self, dest: str, **fields: Json) -> None:
         """Send a message, with all that was attached before, once the job has succeeded;
         it is sent once, however often the job must begin again."""
-        unknown = fields.keys() - _FIELDS
-        if unknown:
-            can = ", ".join(sorted(_FIELDS))
-            these = visible.line(", ".join(sorted(unknown)))
-            raise BadInput(f"q.send: {these} cannot be set; these can: {can}")
         self.letters.append(Letter(dest, fields, tuple(self._files)))
         self._files = []
 
@@ -424,7 +408,7 @@ class Work:
 
     def resend(self, ids: Iterable[str] | str, delay: str | float, why: str) -> None:
         """Have some messages run again after a delay: seconds, or `30s`, `5m`, `2h`."""
-        self._end(ids, Verb.RESEND, f"{seconds(delay)}-{why}")
+        self._end(ids, Verb.RESEND, f"{arguments.seconds(delay)}-{why}")
 
     def _end(self, ids: Iterable[str] | str, verb: Verb, text: str) -> None:
         named = [ids] if isinstance(ids, str) else list(ids)
@@ -471,19 +455,6 @@ class Work:
             raise
 
 
-def _demand_share(name: str, share: object) -> None:
-    if not isinstance(share, int | float) or not 0 <= share <= 1:
-        raise BadInput(f"{name}={share!r:.40} is not 0 to 1")
-
-
 def _columns(given: Sequence[str]) -> Sequence[str]:
     """Return the names of columns; a text is the name of one, not one for each letter."""
     return [given] if isinstance(given, str) else given
-
-
-def seconds(delay: str | float) -> int:
-    """Return a delay such as `5m` in whole seconds."""
-    parts = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhd]?)", str(delay).strip())
-    if parts is None:
-        raise BadInput(f"{delay!r} is not a delay: say 30, 30s, 5m, 2h or 1d")
-    return round(float(parts[1]) * _SECONDS[parts[2]])

@@ -29,6 +29,7 @@ from pyarrow import parquet
 
 from rq.errors import BadInput, Unreachable
 from rq.spark import (
+    arguments,
     attachments,
     compression,
     file_parts,
@@ -378,13 +379,13 @@ def test_a_job_that_does_not_notice_that_it_was_given_up_is_left(monkeypatch):
     ("delay", "number"), [(30, 30), ("30", 30), ("30s", 30), ("1.5m", 90), ("2h", 7200)]
 )
 def test_a_delay_is_told_in_words_of_time(delay, number):
-    assert work.seconds(delay) == number
+    assert arguments.seconds(delay) == number
 
 
 @pytest.mark.parametrize("delay", ["", "soon", "-1", "5 minutes"])
 def test_what_is_no_delay_is_refused(delay):
     with pytest.raises(BadInput):
-        work.seconds(delay)
+        arguments.seconds(delay)
 
 
 class Nowhere:

@@ -194,6 +194,8 @@ def run(q):
         q.send(q.messages[0]["param1"])
     elif q.messages[0]["param1"] == "unsent":
         q.attach("text", "lost.txt")
+    elif q.messages[0]["param1"] == "wrong":
+        q.lines(select=7)
     else:
         raise ValueError("there is no column x\\nor y")
 """
@@ -213,6 +215,10 @@ def test_how_a_job_fails_is_said_in_one_line(jobs):
     for param, text in (
         ("nowhere", "err - there is no queue nowhere to send to"),
         ("unsent", "err - lost.txt: attached, but no q.send follows"),
+        (
+            "wrong",
+            "err - q.lines: 'select' is not known; these are: allow_empty",
+        ),
     ):
         failed = logs.run(PATIENCE, param1=param)
         assert failed["status"] == text

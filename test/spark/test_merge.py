@@ -341,7 +341,9 @@ def test_a_column_of_rqs_own_name_is_refused_and_costs_no_row(duck_tables, name)
 
 
 def test_what_is_said_of_a_merge_and_not_known_is_refused(duck_tables):
-    with pytest.raises(BadInput, match="'ordre' is not known; these are: by, mode"):
+    with pytest.raises(
+        BadInput, match="'ordre' is not known; these are: table, name, by, mode"
+    ):
         add(duck_tables, orders((1, "new", 1)), **MERGE, ordre="seq")
 
 

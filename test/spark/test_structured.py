@@ -196,8 +196,6 @@ def test_columns_that_are_called_as_those_of_rq_get_another_name():
         {"delimiter": "ab"},
         {"quote": ","},
         {"encoding": "x"},
-        {"header": "no"},
-        {"sep": ";"},
     ],
 )
 def test_a_form_that_cannot_be_is_refused(how):

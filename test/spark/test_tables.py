@@ -214,7 +214,7 @@ def test_a_refusal_of_a_table_that_nothing_parts_names_no_file(duck_tables):
         add(duck_tables, "SELECT 'x' AS n")
 
 
-@pytest.mark.parametrize("name", ["", "a/b/c", "../x", "1a", "a-b", "ü", 7, "a" * 65])
+@pytest.mark.parametrize("name", ["", "a/b/c", "../x", "1a", "a-b", "ü", "a" * 65])
 def test_a_name_of_a_table_leads_nowhere_else(duck_tables, name):
     with pytest.raises(BadInput, match="is no name of a table"):
         call(duck_tables, lambda q: q.table(q.spark.sql("SELECT 1 AS n"), name))
