@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 
 import duckdb as db
 
+from harness.checkout import CHECKOUT
 from harness.spark_jobs import HEAD
 from rq import days
 from rq.days import Days
@@ -24,6 +29,40 @@ def run(q):
     q.write(rows.select("day", "n", "msg_id"), "{out}", by="day")
 """
 MON, TUE = "2026-11-02", "2026-11-03"
+
+
+KILLED = """
+import importlib, os, signal, sys
+from pathlib import Path
+from rq.layout import Root
+from rq.spark import again
+
+module, _, names = sys.argv[1].partition(":")
+*above, name = names.split(".")
+holder = importlib.import_module("rq." + module)
+for each in above:
+    holder = getattr(holder, each)
+act, seen = getattr(holder, name), []
+
+def and_die(*args, **options):
+    seen.append(args)
+    if len(seen) == int(sys.argv[2]):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return act(*args, **options)
+
+setattr(holder, name, and_die)
+root, script = Root(Path(os.environ["RQ_ROOT"])), Path(sys.argv[3])
+again.run(again.Again(root=root, queue="logs", day="2026-11-02", script=script), print)
+"""
+
+
+def kill_at(step, nth, script):
+    """Make Monday again in a process that is killed when it comes to a step, MODULE:NAME, so
+    often."""
+    path = os.pathsep.join([str(CHECKOUT), str(CHECKOUT / "test")])
+    words = [sys.executable, "-c", KILLED, step, str(nth), str(script)]
+    ended = subprocess.run(words, env={**os.environ, "PYTHONPATH": path}, check=False)
+    assert ended.returncode == -signal.SIGKILL
 
 
 def kept_message(root, number, lines):

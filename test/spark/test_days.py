@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -14,7 +13,7 @@ from pathlib import Path
 import duckdb as db
 import pytest
 from harness.checkout import CHECKOUT
-from harness.spark_days import ALL, MON, NEW, TUE, Place, tenfold
+from harness.spark_days import ALL, MON, NEW, TUE, Place, kill_at, tenfold
 from harness.waiting import wait_until
 
 from rq import days
@@ -248,55 +247,21 @@ def test_a_job_reads_its_increment_as_times(place):
         place.again(MON)
 
 
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-from rq.config import files
-from rq.layout import Root
-from rq.spark import again, day_files, targets, writes
-from rq.days import Days
-
-place, name, nth = {
-    "staged": (Days, "expect", 1),
-    "expected": (writes.Writes, "decide", 1),
-    "decided": (day_files, "take_away", 1),
-    "manifest": (targets.Target, "remove", 1),
-    "half": (targets.Target, "remove", 2),
-    "named": (day_files, "note", 1),
-    "noted": (Days, "settle", 1),
-}[sys.argv[1]]
-act, seen = getattr(place, name), []
-
-def and_die(*args):
-    seen.append(args)
-    if len(seen) == nth:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return act(*args)
-
-setattr(place, name, and_die)
-script = Path(sys.argv[2])
-again.run(again.Again(root=Root(Path(os.environ["RQ_ROOT"])), queue="logs", day="2026-11-02", script=script), print)
-"""
-
-
 @pytest.mark.parametrize(
-    ("point", "is_decided"),
+    ("step", "nth", "is_decided"),
     [
-        ("staged", False),
-        ("expected", False),
-        ("decided", True),
-        ("manifest", True),
-        ("half", True),
-        ("named", True),
-        ("noted", True),
+        ("days:Days.expect", 1, False),
+        ("spark.writes:Writes.decide", 1, False),
+        ("spark.day_files:take_away", 1, True),
+        ("spark.targets:Target.remove", 1, True),
+        ("spark.targets:Target.remove", 2, True),
+        ("spark.day_files:note", 1, True),
+        ("days:Days.settle", 1, True),
     ],
 )
-def test_a_kill_at_any_step_leaves_the_day_old_or_new(two, point, is_decided):
+def test_a_kill_at_any_step_leaves_the_day_old_or_new(two, step, nth, is_decided):
     two.code(tenfold)
-    path = os.pathsep.join([str(CHECKOUT), str(CHECKOUT / "test")])
-    words = [sys.executable, "-c", KILLED, point, str(two.script)]
-    ended = subprocess.run(words, env={**os.environ, "PYTHONPATH": path}, check=False)
-    assert ended.returncode == -signal.SIGKILL
+    kill_at(step, nth, two.script)
     query = f"SELECT CAST(n AS INT) FROM read_parquet('{two.out}/day={MON}/*.parquet')"
     if any(two.out.glob(f"day={MON}/*.parquet")):  # no row is seen twice
         numbers = {n for (n,) in db.connect().execute(query).fetchall()}

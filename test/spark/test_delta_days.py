@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 
+import duckdb as db
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from harness.spark_days import kept_message
+from harness.spark_days import kept_message, kill_at
 from harness.spark_jobs import HEAD
 
 from rq import days
@@ -40,6 +42,8 @@ def run(q):
     n = (F.col("n").cast("int") * F.lit({factor})).cast("int").alias("n")
     q.table(rows.where("{where}").select("day", "host", n), "hits", {how})
 """
+MORE = """    q.table(rows.groupBy("day").agg(F.sum(n).alias("n")), "totals", by="day")
+"""
 BY_DAY, REPLACED = 'by="day"', 'by=["day", "host"], mode="replace_by"'
 MON, TUE = "2026-11-02", "2026-11-03"
 
@@ -59,6 +63,11 @@ class Place:
         text = JOB.replace("{engine}", self.engine).replace("{how}", how)
         text = text.replace("{factor}", str(factor)).replace("{where}", where)
         self.script.write_text(HEAD + text)
+
+    def two_tables(self, factor=1):
+        """Let the job write a table of sums, too."""
+        self.code(factor)
+        self.script.write_text(self.script.read_text() + MORE)
 
     def message(self, *lines):
         """Keep a message that is done, with a log of these lines."""
@@ -100,6 +109,23 @@ class Place:
         return sorted(
             (r["day"], r["host"], r["n"]) for r in table if day in (None, r["day"])
         )
+
+    def sums(self):
+        table = DeltaTable(self.table.parent / "totals").to_pyarrow_table()
+        return sorted((row["day"], row["n"]) for row in table.to_pylist())
+
+    def read_by_hand(self):
+        """Return what the files hold that the log names, and how often it says that
+        Monday was made again; without what reads Delta."""
+        files, commits = set(), 0
+        for path in sorted((self.table / "_delta_log").glob("*.json")):
+            for action in map(json.loads, path.read_text().splitlines()):
+                files |= {action["add"]["path"]} if "add" in action else set()
+                files -= {action["remove"]["path"]} if "remove" in action else set()
+                commits += action.get("commitInfo", {}).get("rq_day") == MON
+        query = "SELECT CAST(day AS VARCHAR), host, n FROM read_parquet($1, hive_partitioning=true)"
+        paths = [str(self.table / path) for path in files]
+        return sorted(db.connect().execute(query, [paths]).fetchall()), commits
 
     @property
     def version(self):
@@ -299,3 +325,122 @@ def test_killed_around_its_commit_it_is_carried_out_once(two, monkeypatch, point
     assert two.state(MON) == "done"
     two.again(MON)
     assert [n for *_, n in two.rows()] == [10, 30, 1, 3]
+
+
+OLD = [(MON, "a", 1), (MON, "a", 3), (TUE, "a", 1), (TUE, "a", 3)]
+NEW = [(MON, "a", 10), (MON, "a", 30), (TUE, "a", 1), (TUE, "a", 3)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("step", "nth", "is_decided"),
+    [
+        ("days:Days.expect", 1, False),
+        ("spark.writes:Writes.decide", 1, False),
+        ("spark.day_files:take_away", 1, True),
+        ("spark.targets:Target.name_file", 3, True),
+        ("spark.delta:commit", 1, True),
+        ("spark.delta_parts:removed", 1, True),
+        ("spark.delta:_sync", 1, True),
+        ("spark.day_files:note", 1, True),
+        ("spark.unfinished:discard", 1, True),
+        ("days:Days.settle", 1, True),
+    ],
+)
+def test_a_kill_at_any_step_leaves_one_commit_or_none(two, step, nth, is_decided):
+    two.code(factor=10)
+    kill_at(step, nth, two.script)
+    rows, commits = two.read_by_hand()
+    assert (rows, commits) in [(OLD, 0), (NEW, 1)]
+    # Whatever of this queue writes next carries out what was decided.
+    writes.carry_out("logs")
+    after = (NEW, 1) if is_decided else (OLD, 0)
+    assert two.read_by_hand() == after
+    assert two.rows() == after[0]
+    assert two.noted.expected() == []
+    assert two.state(MON) == ("done" if is_decided else "stale")
+    two.again(MON)
+    assert two.read_by_hand() == (NEW, 1 + is_decided)
+    two.batch(f"{TUE} b 9")
+    # What is done is remembered for a week, and removed then.
+    left = [p for p in two.table.glob("_rq/*") if p.is_dir()]
+    assert len(left) == (step == "spark.unfinished:discard")
+
+
+# ---- several tables of one job
+
+
+@pytest.fixture
+def both(place):
+    """Give a place with two batches, each of which is in two tables."""
+    place.two_tables()
+    for n in (1, 3):
+        place.batch(f"{MON} a {n}", f"{MON} b {n}", f"{TUE} a {n}")
+    return place
+
+
+SUMS = [(MON, 2), (MON, 6), (TUE, 1), (TUE, 3)]
+NEW_SUMS = [(MON, 20), (MON, 60), (TUE, 1), (TUE, 3)]
+
+
+def versions(place):
+    return [
+        DeltaTable(place.table.parent / name).version() for name in ("hits", "totals")
+    ]
+
+
+def test_a_day_of_several_tables_is_one_commit_in_each(both):
+    assert (both.sums(), versions(both)) == (SUMS, [1, 1])
+    both.two_tables(factor=10)
+    both.again(MON)
+    assert both.sums() == NEW_SUMS
+    assert [n for *_, n in both.rows(MON)] == [10, 30, 10, 30]
+    assert versions(both) == [2, 2]
+    both.again(MON)
+    assert (both.sums(), versions(both)) == (NEW_SUMS, [3, 3])
+
+
+def test_a_table_that_the_script_writes_since_then_or_no_more(both):
+    both.code(factor=10)  # the sums no more
+    both.again(MON)
+    assert both.sums() == [(TUE, 1), (TUE, 3)]
+    both.two_tables(factor=10)
+    both.again(MON)
+    assert both.sums() == NEW_SUMS
+    assert [n for *_, n in both.rows(MON)] == [10, 30, 10, 30]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_joined", [False, True])
+def test_killed_between_the_commits_of_two_tables(both, is_joined):
+    both.two_tables(factor=10)
+    kill_at("spark.delta:commit", 2, both.script)
+    assert (both.sums(), versions(both)) == (SUMS, [2, 1])
+    if is_joined:  # the decision fits one of the tables no more
+        table_care.optimize(both.root, Name("logs", "totals"))
+    writes.carry_out("logs")
+    assert both.sums() == (SUMS if is_joined else NEW_SUMS)
+    assert both.state(MON) == ("stale" if is_joined else "done")
+    both.again(MON)
+    assert both.sums() == NEW_SUMS
+    assert [n for *_, n in both.rows(MON)] == [10, 30, 10, 30]
+    assert (both.state(MON), both.noted.expected()) == ("done", [])
+
+
+def test_files_of_the_second_table_that_were_joined_let_all_be_planned_again(
+    both, monkeypatch
+):
+    decide = writes.Writes.decide
+
+    def joined(self, *args):
+        decide(self, *args)
+        monkeypatch.setattr(writes.Writes, "decide", decide)
+        table_care.optimize(both.root, Name("logs", "totals"))
+
+    both.two_tables(factor=10)
+    monkeypatch.setattr(writes.Writes, "decide", joined)
+    assert both.again(MON) == "6 rows of 2 messages in 3 batches"
+    assert both.sums() == NEW_SUMS
+    assert [n for *_, n in both.rows(MON)] == [10, 30, 10, 30]
+    assert both.state(MON) == "done"
+    assert both.noted.expected() == []
