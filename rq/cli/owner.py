@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeGuard, cast
 
 from rq.cli import place, term
 from rq.config import secrets
 from rq.config.admin import Admin, admin_status
+from rq.config.crowd import Crowd
 from rq.config.secrets import Said
 from rq.errors import Down, RQError, Unreachable
 from rq.kinds import Kind
@@ -153,6 +154,18 @@ class Reader:
         """Return how a queue is; None when it does not answer."""
         reply = self.answer(queue, "detail")
         return cast(Detail, reply[1]) if is_ok(reply) else None
+
+    def details(self, queues: Sequence[str]) -> Iterator[tuple[str, Detail | None]]:
+        """Give how each queue is, as `detail`; those that are parked are looked at
+        together, since they may be thousands."""
+        left: Mapping[str, Reply] = {}
+        if locks.is_locked(self.root.supervisor_lock):
+            crowd = Crowd(self.root).answers(queues, "detail")
+            left = cast("Mapping[str, Reply]", crowd)
+        for queue in queues:
+            reply = left.get(queue)
+            detail = cast(Detail, reply[1]) if is_ok(reply) else self.detail(queue)
+            yield queue, detail
 
     def status(self, queue: str) -> str:
         """Return UP, PAUSE, DOWN or SCRIPTERROR; `-` when the queue does not answer."""

@@ -43,11 +43,11 @@ def queue_names(root: Root) -> list[str]:
 def queue_dir(root: Root, name: str) -> QueueDir:
     """Return the directory of a queue; NoSuchQueue suggests the near name."""
     names.queue_name(name)
-    existing = queue_names(root)
-    if name in existing:
+    if os.path.lexists(root.queue(name).path):
         return root.queue(name)
     import difflib
 
+    existing = queue_names(root)
     close = difflib.get_close_matches(name, existing, 1)
     hint = f"; did you mean {close[0]!r}?" if close else "; `rq queue ls` lists them"
     if os.path.lexists(root.scandir / name):

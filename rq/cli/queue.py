@@ -81,7 +81,7 @@ def _tell(root: Root, word: str, name: str, more: Mapping[str, object]) -> str:
 
 def _ls(root: Root, *, as_json: bool) -> int:
     with owner.Reader(root) as reader:
-        rows = [status.queue_row(reader, name) for name in place.queue_names(root)]
+        rows = status.queue_rows(reader, place.queue_names(root))
     if as_json:
         term.print_json([row.to_json() for row in rows])
     else:

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from rq import config
 from rq.access import warnings
 from rq.cli import FAILED, OK, UNREACHABLE, broker_health, owner, place, term
-from rq.config import recipients, room
+from rq.config import admin, recipients, room
 from rq.config.admin import Admin, admin_status, pause_of
 from rq.errors import BadConfig
 from rq.layout import Root
@@ -54,7 +54,7 @@ def status(root: Root, words: list[str]) -> int:
     running = place.is_running(root)
     supervisor = place.supervisor_status(root) if running else SupervisorStatus()
     with owner.Reader(root) as reader:
-        rows = [queue_row(reader, name) for name in place.queue_names(root)]
+        rows = queue_rows(reader, place.queue_names(root))
     rows = _with_child_states(rows, supervisor)
     jobs, of_broker = broker.look(root, supervisor) if running else (None, [])
     every = [*_troubles(root, running, supervisor, rows), *of_broker]
@@ -112,17 +112,25 @@ def _troubles(
 ) -> Iterator[Trouble]:
     """Give what is not well, of all but the broker."""
     children = {child.get("name"): child for child in health.children(supervisor)}
-    queues = [_seen(root, row, children.get(row.name, {})) for row in rows]
+    touched = admin.touched(root)
+    queues = [
+        _seen(root, row, children.get(row.name, {}), row.name in touched)
+        for row in rows
+    ]
     with contextlib.suppress(BadConfig):  # `rq doctor` says it
         yield from room.soon(root, config.read_root(root))
     yield from health.of_all(supervisor, queues, is_running=running)
 
 
-def _seen(root: Root, row: QueueRow, child: ChildView) -> health.Queue:
-    admin, pause = str(admin_status(root, row.name)), pause_of(root, row.name)
+def _seen(
+    root: Root, row: QueueRow, child: ChildView, is_touched: bool
+) -> health.Queue:
+    """`is_touched`: whether there may be a file that says what a person wants."""
+    wanted = admin_status(root, row.name) if is_touched else Admin.UP
+    pause = pause_of(root, row.name) if is_touched else None
     return health.Queue(
         name=row.name,
-        admin=admin,
+        admin=str(wanted),
         wish="" if pause is None else waits.pause(**asdict(pause)),
         counts=row.counts,
         detail=row.detail,
@@ -157,9 +165,13 @@ def _with_child_states(
     ]
 
 
-def queue_row(reader: owner.Reader, name: str) -> QueueRow:
-    """Return what is known of a queue."""
-    detail = reader.detail(name)
+def queue_rows(reader: owner.Reader, names: Sequence[str]) -> list[QueueRow]:
+    """Return what is known of queues."""
+    every = reader.details(names)
+    return [_queue_row(reader, name, detail) for name, detail in every]
+
+
+def _queue_row(reader: owner.Reader, name: str, detail: Detail | None) -> QueueRow:
     return QueueRow(
         name=name,
         status=detail["status"] if detail else reader.status(name),
@@ -191,8 +203,8 @@ def queue_table(rows: Sequence[QueueRow]) -> None:
 def tell_paused(root: Root, rows: Sequence[QueueRow]) -> None:
     """Tell by whom queues are paused, and until when."""
     for row in rows:
-        pause = pause_of(root, row.name)
-        if pause is not None and row.status == Admin.PAUSE:
+        pause = pause_of(root, row.name) if row.status == Admin.PAUSE else None
+        if pause is not None:
             print(f"{row.name}: {term.plain(waits.pause(**asdict(pause)))}")
 
 

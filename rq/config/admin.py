@@ -24,6 +24,7 @@ from rq.message.fields import WHY_LIMIT
 from rq.message.table import LATEST
 from rq.words import visible
 
+SUFFIXES = ("down", "pause")
 _MOST = 8192  # bytes of a file that are read
 _SAME_TIME_NS = 1_000_000_000  # two changes so close may have the same times
 
@@ -104,6 +105,17 @@ def _state_of(directory: str) -> tuple[int, ...]:
     if time.time_ns() - info.st_ctime_ns <= _SAME_TIME_NS:
         return ()
     return info.st_dev, info.st_ino, info.st_mtime_ns, info.st_ctime_ns
+
+
+def touched(root: Root) -> frozenset[str]:
+    """Return the queues of which there is a file `.down` or `.pause`: of any other all is UP,
+    which thousands need not be looked at for."""
+    try:
+        files = os.listdir(root.config_dir)
+    except OSError:
+        return frozenset()
+    parts = (file.rpartition(".") for file in files)
+    return frozenset(name for name, _, suffix in parts if suffix in SUFFIXES)
 
 
 def admin_status(root: Root, name: str, now: float | None = None) -> Admin:

@@ -29,7 +29,7 @@ WORD = "PARKED "  # says a queue to its supervisor, with when it is to be woken
 
 Stamp: TypeAlias = list[int]
 Answer: TypeAlias = Sequence[Any] | Mapping[str, Any]
-_LOOKED_AT = (*STATE_DIRS, "new", JOURNAL, "config.json")
+LOOKED_AT = (*STATE_DIRS, "new", JOURNAL, "config.json")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +139,7 @@ def forget(queue: QueueDir) -> None:
 def stamps(root: Root, name: str) -> dict[str, Stamp]:
     """Return how all looks that a person may change while a queue is parked."""
     place = str(root.queue(name).path)
-    looks = {each: stamp(f"{place}/{each}") for each in _LOOKED_AT}
+    looks = {each: stamp(f"{place}/{each}") for each in LOOKED_AT}
     return {**looks, "down": stamp(root.down(name)), "pause": stamp(root.pause(name))}
 
 

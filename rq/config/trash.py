@@ -82,7 +82,7 @@ def put(root: Root, queue: QueueDir, now: float | None = None) -> Path:
 def is_alias(root: Root, path: Path) -> bool:
     """Whether a path is a link to a queue of this root, so that lock, config, mark and
     messages behind it are not its own. A link that leads elsewhere is a queue."""
-    return path.is_symlink() and path.resolve().parent == root.queues.resolve()
+    return os.path.islink(path) and path.resolve().parent == root.queues.resolve()
 
 
 def take_back(root: Root, trashed: Trashed) -> None:

@@ -6,12 +6,13 @@ declares it. A queue without a mark comes from before there were marks.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
 
 from rq import config, names
-from rq.config import displaced, files, trash
+from rq.config import displaced, files, queues, trash
 from rq.errors import (
     BadConfig,
     BadInput,
@@ -30,15 +31,7 @@ _DELETED = re.compile(r".+\.deleted\.\d+")  # by the ancestor
 
 def queues_of(root: Root) -> list[str]:
     """Return the names of the queues of a root, in order."""
-    if not root.queues.is_dir():
-        return []
-    return sorted(
-        path.name
-        for path in root.queues.iterdir()
-        if names.is_queue_name(path.name)
-        and QueueDir(path).config.is_file()
-        and not is_alias(root, path.name)
-    )
+    return sorted(name for name in queues.names_of(root) if not is_alias(root, name))
 
 
 def is_alias(root: Root, name: str) -> bool:
@@ -49,7 +42,7 @@ def is_alias(root: Root, name: str) -> bool:
 def unusable(root: Root) -> dict[str, str]:
     """Return what looks like a queue in `queue/` and cannot be used, and why."""
     problems = {}
-    for path in root.queues.iterdir() if root.queues.is_dir() else ():
+    for path in _odd(root):
         if not QueueDir(path).config.is_file() or _DELETED.fullmatch(path.name):
             continue
         if not names.is_queue_name(path.name):
@@ -62,6 +55,19 @@ def unusable(root: Root) -> dict[str, str]:
                 "that name"
             )
     return problems
+
+
+def _odd(root: Root) -> list[Path]:
+    """Return what lies in `queue/` and is no directory with the name of a queue."""
+    try:
+        with os.scandir(root.queues) as there:
+            return [
+                Path(entry.path)
+                for entry in there
+                if entry.is_symlink() or not names.is_queue_name(entry.name)
+            ]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
 
 
 def mark_of(queue: QueueDir) -> Mapping[str, Json]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from rq import names
 from rq.access import warnings
+from rq.config import queues
 from rq.config.settings import RootConfig
 from rq.errors import Busy
 from rq.layout import Root
@@ -110,11 +110,7 @@ class Site:
 
     def queue_names(self) -> list[str]:
         """Return the names of all queues, in order."""
-        try:
-            entries = os.listdir(self.root.queues)
-        except FileNotFoundError:
-            return []
-        return sorted(name for name in entries if self.is_queue(name))
+        return sorted(queues.names_of(self.root))
 
     def render(self, template: str, **values: object) -> str:
         """Return a page."""

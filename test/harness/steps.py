@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable
+from types import FrameType
 
 
 def lines(act: Callable[[], object]) -> int:
@@ -40,3 +42,22 @@ def steps(act: Callable[[], object]) -> int:
     finally:
         sys.setprofile(before)
     return calls
+
+
+def calls(act: Callable[[], object]) -> Counter[str]:
+    """Return how often each function is called while `act` runs, by its name."""
+    counts: Counter[str] = Counter()
+
+    def count(frame: FrameType, event: str, arg: object) -> None:
+        if event == "call":
+            counts[frame.f_code.co_name] += 1
+        elif event == "c_call":
+            counts[getattr(arg, "__name__", "")] += 1
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        act()
+    finally:
+        sys.setprofile(before)
+    return counts

@@ -16,6 +16,7 @@ from typing import TypeAlias, cast
 import orjson
 
 from rq import names
+from rq.config.crowd import Crowd
 from rq.errors import Busy, NoSuchQueue, OutcomeUnknown, RQError, Unreachable
 from rq.layout import Root
 from rq.rpc import client, wire
@@ -41,6 +42,7 @@ class Owners:
     def __init__(self, root: Root) -> None:
         self._root = root
         self._lines: dict[tuple[str, Lane], asyncio.Future[Line]] = {}
+        self._crowd = Crowd(root)
         self._stopping = asyncio.Event()
 
     async def ask(self, queue: str, command: str, arg: object = b"") -> Reply:
@@ -160,8 +162,13 @@ class Owners:
     ) -> list[Reply | RQError]:
         """Ask many queues at the same time; after so many seconds there is a reply or
         the RQError for each."""
-        answers = (self._within(seconds, self.ask(q, command, arg), q) for q in queues)
-        return list(await asyncio.gather(*answers))
+        left = await asyncio.to_thread(
+            parked_answers.of_many, self._root, self._crowd, queues, command, arg
+        )
+        others = [queue for queue in queues if queue not in left]
+        asking = (self._within(seconds, self.ask(q, command, arg), q) for q in others)
+        replies = dict(zip(others, await asyncio.gather(*asking), strict=True))
+        return [cast(Reply, left.get(q)) or replies[q] for q in queues]
 
     async def _within(
         self, seconds: float, answer: Awaitable[Reply], queue: str

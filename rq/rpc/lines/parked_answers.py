@@ -6,10 +6,11 @@ It holds as long as everything lies as the queue has left it; else None says: as
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from rq import names
 from rq.config import parked
+from rq.config.crowd import Crowd
 from rq.config.parked import Answer
 from rq.errors import NoSuchMessage
 from rq.layout import QueueDir, Root
@@ -29,6 +30,24 @@ def answer(root: Root, name: str, command: str, arg: object = b"") -> Answer | N
             if names.is_msg_id(arg["msg_id"]) and parked.is_current(root, name):
                 return _state(root.queue(name), arg["msg_id"])
     return None
+
+
+def of_many(
+    root: Root, crowd: Crowd, queues: Sequence[str], command: str, arg: object = b""
+) -> Mapping[str, Answer]:
+    """As `answer`, of many that are looked at together: those that need not be asked."""
+    match COMMANDS[command].parked:
+        case Parked.FILE:
+            return crowd.answers(queues, command)
+        case Parked.NOTHING:
+            return {name: ["ok", []] for name in crowd.current(queues)}
+        case Parked.FOLDER if isinstance(arg, Mapping) and {*arg} == {"msg_id"}:
+            if names.is_msg_id(msg_id := arg["msg_id"]):
+                return {
+                    name: _state(root.queue(name), msg_id)
+                    for name in crowd.current(queues)
+                }
+    return {}
 
 
 def _state(queue: QueueDir, msg_id: str) -> Answer:

@@ -10,11 +10,11 @@ import asyncio
 import math
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TypedDict, cast
 
-from rq import names
+from rq.config import queues as all_queues
 from rq.config import room
 from rq.config.admin import admin_status, pause_of
 from rq.errors import RQError, Unreachable
@@ -45,13 +45,7 @@ _COUNTED = ("prep", "que", "run", "done", "relayed", "err", "errack")
 
 def queue_names(root: Root) -> list[str]:
     """Return the queues of a root: people's own first, then those that come with RQ."""
-    try:
-        with os.scandir(root.queues) as entries:
-            named = [entry.name for entry in entries if names.is_queue_name(entry.name)]
-    except FileNotFoundError:
-        return []
-    queues = [name for name in named if root.queue(name).config.is_file()]
-    return sorted(queues, key=lambda name: (name in BUILT_IN, name))
+    return sorted(all_queues.names_of(root), key=lambda name: (name in BUILT_IN, name))
 
 
 class Timers(TimersStatus, total=False):
@@ -105,18 +99,21 @@ def _queue_rows(
     details: Sequence[Detail | RQError],
     status: SupervisorStatus,
 ) -> list[QueueRow]:
+    children = _children(status)
     return [
-        queue_row(site, name, detail, child_of(status, name))
+        queue_row(site, name, detail, children.get(name, {}))
         for name, detail in zip(names, details, strict=True)
     ]
 
 
 def child_of(status: SupervisorStatus, queue: str) -> ChildView:
     """Return what the supervisor says of a queue's process; {} when it says nothing."""
-    for child in status.get("children") or ():
-        if (child["name"], child["kind"]) == (queue, "queue"):
-            return child
-    return {}
+    return _children(status).get(queue, {})
+
+
+def _children(status: SupervisorStatus) -> Mapping[str, ChildView]:
+    every = status.get("children") or ()
+    return {child["name"]: child for child in every if child["kind"] == "queue"}
 
 
 def queue_row(
@@ -124,8 +121,10 @@ def queue_row(
 ) -> QueueRow:
     """Return what is known of a queue: from its owner, or why that does not answer."""
     if not isinstance(detail, RQError):
-        ours = {"name": name, "answers": True, "built_in": name in BUILT_IN}
-        return cast(QueueRow, {**detail, **ours})
+        # Its answer itself, since there may be thousands of rows, which are kept.
+        answer = cast(QueueRow, detail)
+        answer.update({"name": name, "answers": True, "built_in": name in BUILT_IN})
+        return answer
     admin, pause = str(admin_status(site.root, name)), pause_of(site.root, name)
     silent = child.get("state") or UNKNOWN
     row = {

@@ -27,6 +27,7 @@ _SHARED_FOR = 1.0  # seconds
 _TIMERS = 10
 _RUNNING = 12
 _TROUBLES = 3  # that are shown at once
+_ROWS = 500  # queues that are listed: of more a person looks for one by its name
 _LONGEST = 400  # characters of what is looked for: the address of a message
 
 
@@ -178,7 +179,8 @@ def _listed(req: Request, overview: Facts, find: str) -> dict[str, object]:
     }
     few = chosen_queues.chosen(rows, find, show, troubled)
     return {
-        "rows": chosen_queues.ordered(few, order, troubled),
+        "rows": chosen_queues.ordered(few, order, troubled)[:_ROWS],
+        "not_listed": max(0, len(few) - _ROWS),
         "find": find,
         "sort": order if order in chosen_queues.SORTS else "",
         "show": show if show in chosen_queues.SHOWS else "",
