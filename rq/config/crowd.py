@@ -26,8 +26,8 @@ from rq.layout import Root
 _MOST = 50_000  # queues that are kept; the first that came go first
 _PARTS = 10_000  # parts of answers that are remembered
 _SAME_TICK = 1.0  # seconds: a file that comes so soon may leave the times as they were
-_ONE: Final = struct.Struct("=QQqq")  # a stamp
-_NONE: Final = bytes(_ONE.size)  # of what is not there
+_STAMP: Final = struct.Struct("=QQqq")  # a stamp
+_ABSENT: Final = bytes(_STAMP.size)  # of what is not there
 
 
 @dataclass(slots=True, kw_only=True)
@@ -76,7 +76,7 @@ class Crowd:
 
     def _read(self, name: str, place: str, command: str) -> _Left | None:
         file = _look(f"{place}parked.json")
-        if file == _NONE:
+        if file == _ABSENT:
             self._kept.pop(name, None)
             return None
         left = self._kept.get(name)
@@ -147,9 +147,9 @@ def _look(path: str) -> bytes:
     try:
         about = os.stat(path)
     except OSError:
-        return _NONE
-    return _ONE.pack(about.st_dev, about.st_ino, about.st_mtime_ns, about.st_ctime_ns)
+        return _ABSENT
+    return _STAMP.pack(about.st_dev, about.st_ino, about.st_mtime_ns, about.st_ctime_ns)
 
 
 def _packed(stamp: Stamp) -> bytes:
-    return _ONE.pack(*stamp) if stamp else _NONE
+    return _STAMP.pack(*stamp) if stamp else _ABSENT
