@@ -166,8 +166,8 @@ class Owners:
             parked_answers.of_many, self._root, self._crowd, queues, command, arg
         )
         others = [queue for queue in queues if queue not in left]
-        asking = (self._within(seconds, self.ask(q, command, arg), q) for q in others)
-        replies = dict(zip(others, await asyncio.gather(*asking), strict=True))
+        answers = (self._within(seconds, self.ask(q, command, arg), q) for q in others)
+        replies = dict(zip(others, await asyncio.gather(*answers), strict=True))
         return [cast(Reply, left.get(q)) or replies[q] for q in queues]
 
     async def _within(
