@@ -38,6 +38,8 @@ class Rare:
     unique: str | None = None  # its unique key; "": it has none; None: not known
 
 
+_AT_ONCE = 0.001  # seconds; a message that is due at once comes so soon after its due
+
 _NOTHING = Rare()  # of all that have nothing of it; never changed
 
 
@@ -60,6 +62,12 @@ def _rare(name: str) -> Any:
         setattr(entry.rare, name, value)
 
     return property(attrgetter(f"rare.{name}"), write)
+
+
+def came(due: float, at: float) -> float:
+    """Return when a message came into que: at its due, if it came at once, for a number
+    less of each that waits."""
+    return due if 0.0 <= at - due < _AT_ONCE else at
 
 
 class Entry:

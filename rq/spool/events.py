@@ -51,7 +51,7 @@ from rq.message.fields import JsonObject
 from rq.message.message import Message
 from rq.message.rank import Rank, prior
 from rq.spool import attempt_files, folders, outbox
-from rq.spool.entry import Entry
+from rq.spool.entry import Entry, came
 from rq.spool.figures import Figures
 from rq.spool.lag import Lag
 from rq.spool.memory import Accepted, Memory
@@ -153,7 +153,7 @@ class Events:
             wait = message.wait if message.after else None
             entry.hold_back(message.held is not None, wait)
         if target is State.QUE:
-            entry.seq, entry.since = seq, now
+            entry.seq, entry.since = seq, came(due, now)
         if spare is not None:
             self._lagging.keep_spare(msg_id, spare)
         if more or event in SUCCESS:

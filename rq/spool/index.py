@@ -20,7 +20,7 @@ from rq.journal.checkpoint import read_whole
 from rq.layout import JOURNAL, QueueDir
 from rq.message.after import Fail, Rule, Wait
 from rq.message.rank import PLAIN, from_json
-from rq.spool.entry import Entry
+from rq.spool.entry import Entry, came
 from rq.spool.leases import EndedLeases
 from rq.spool.memory import NO_RANKS, Accepted, Ranks
 from rq.spool.store import Spool
@@ -30,6 +30,7 @@ from rq.words.states import State
 
 VERSION = 1
 _CHUNK = 1000
+_QUE = State.QUE
 _TMP = f"{JOURNAL}/.index.tmp"
 
 # A message, its due, seq, count, attempt, since, key, and its rank, which an earlier
@@ -126,7 +127,7 @@ def _take_line(index: Index, line: list[_Row] | _More) -> None:
         for msg_id, due, seq, count, attempt, since, key, *values in line:
             rank = from_json(values[0]) if values and values[0] else PLAIN
             index.entries[msg_id] = Entry(
-                State.QUE, State.QUE, due, seq, count, attempt, since, key, rank
+                _QUE, _QUE, due, seq, count, attempt, came(due, since), key, rank
             )
         return
     index.keys.update((k, Accepted(*v)) for k, v in line.get("keys", {}).items())

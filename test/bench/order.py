@@ -17,7 +17,7 @@ import tracemalloc
 
 from rq.message.rank import Rank, rank
 from rq.queues.schedule.exclusion import Places
-from rq.queues.schedule.order import Item
+from rq.queues.schedule.line import Item
 from rq.queues.schedule.waiting import Waiting
 
 QUEUED = [1000, 100_000, 1_000_000]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from rq.message.rank import rank
 from rq.queues.schedule.exclusion import Places
-from rq.queues.schedule.order import Item
+from rq.queues.schedule.line import Item
 from rq.queues.schedule.waiting import Waiting
 
 TENANTS = ("a", "b", "c")

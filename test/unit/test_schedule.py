@@ -8,7 +8,7 @@ from rq.errors import Unread
 from rq.message.rank import PLAIN
 from rq.queues.schedule import coalesce
 from rq.queues.schedule.destinations import MOST, PROBE
-from rq.queues.schedule.order import Item
+from rq.queues.schedule.line import Item
 from rq.queues.schedule.waiting import Waiting
 
 

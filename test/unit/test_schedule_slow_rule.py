@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rq.message.rank import PLAIN
-from rq.queues.schedule.order import Item
+from rq.queues.schedule.line import Item
 from rq.queues.schedule.waiting import Waiting
 
 KEYS = ("a", "b", "c", None)

@@ -18,7 +18,7 @@ from rq.queues.schedule import batch_rule, coalesce
 from rq.queues.schedule.batch_rule import Gathering, Rule
 from rq.queues.schedule.coalesce import Groups
 from rq.queues.schedule.exclusion import Places
-from rq.queues.schedule.order import Item
+from rq.queues.schedule.line import Item
 from rq.queues.schedule.predecessors import Predecessors
 from rq.queues.schedule.waiting import Waiting, turn
 from rq.spool import Spool

@@ -16,7 +16,7 @@ from rq.message.message import Message
 from rq.message.rank import MOST, NO_KEY, PLAIN, UNKNOWN, Rank, prior, rank
 from rq.queues.schedule import coalesce
 from rq.queues.schedule.coalesce import Groups
-from rq.queues.schedule.order import Item
+from rq.queues.schedule.line import Item
 from rq.spool import Spool
 from rq.spool.entry import Entry
 from rq.words.states import State

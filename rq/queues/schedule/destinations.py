@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from rq.queues.schedule.order import heap_order
+from rq.queues.schedule.line import heap_order
 
 PROBE = 65.0  # seconds the others wait for one that is tried and does not end
 MOST = 1000  # names, and `dest` of messages that wait for one

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from math import inf
 
 from rq.message.rank import Rank
-from rq.queues.schedule.order import First, Item, Order, Valid
+from rq.queues.schedule.line import Item
+from rq.queues.schedule.order import First, Order, Valid
 
 
 class Places:

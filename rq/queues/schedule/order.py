@@ -11,41 +11,23 @@ from __future__ import annotations
 
 import heapq
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice, takewhile
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from rq.message.rank import Rank
+from rq.queues.schedule.line import Item, Line, heap_order
 
+_MANY = 10_000  # messages of very many that are objects at a time, at a start
 _JOINS = 2000  # keys that get their place in one look
 _SLACK = 64  # moments in `_coming` that count no more before it is made again
-_Row = TypeVar("_Row", bound=tuple[object, ...])
-
-
-class Item(NamedTuple):
-    """A waiting message; sorts by when it may run."""
-
-    due: float  # epoch seconds
-    seq: int  # order of arrival
-    msg_id: str
-
-
-def heap_order(heap: Sequence[_Row]) -> Iterator[_Row]:
-    """Give the rows of a heap in their order; the first cost no more in a large one."""
-    todo = [(heap[0], 0)] if heap else []
-    while todo:
-        row, at = heapq.heappop(todo)
-        yield row
-        for below in (2 * at + 1, 2 * at + 2):
-            if below < len(heap):
-                heapq.heappush(todo, (heap[below], below))
 
 
 class Rotation:
     """Waiting messages of one priority."""
 
     def __init__(self) -> None:
-        self._heaps: dict[str, list[Item]] = {}  # by key; none is empty
+        self._lines: dict[str, Line] = {}  # by key; none is empty
         # Keys with a message that is due, the next one first. Ordered: the first is found
         # at once, however many have gone before.
         self._places: OrderedDict[str, None] = OrderedDict()
@@ -54,21 +36,19 @@ class Rotation:
         self._placed: list[tuple[Item, str]] = []  # the same of each that has one
 
     def __bool__(self) -> bool:
-        return bool(self._heaps)
+        return bool(self._lines)
 
     def __len__(self) -> int:
-        return sum(map(len, self._heaps.values()))
+        return sum(map(len, self._lines.values()))
 
     def __iter__(self) -> Iterator[Item]:
-        for heap in self._heaps.values():
-            yield from heap
+        return chain.from_iterable(self._lines.values())
 
     # ---- coming
 
     def add(self, item: Item, key: str) -> None:
-        heap = self._heaps.setdefault(key, [])
-        heapq.heappush(heap, item)
-        if heap[0] is not item:
+        line = self._line(key)
+        if not line.add(item) or line.first() != item:
             return
         if key in self._places:
             self._is_placed(item, key)
@@ -77,11 +57,17 @@ class Rotation:
 
     def put_first(self, item: Item, key: str) -> None:
         """Put a message back whose turn it still is."""
-        heap = self._heaps.setdefault(key, [])
-        heapq.heappush(heap, item)
+        line = self._line(key)
+        line.add(item)
         self._places[key] = None
         self._places.move_to_end(key, last=False)
-        self._is_placed(heap[0], key)
+        self._is_placed(line.first(), key)
+
+    def _line(self, key: str) -> Line:
+        line = self._lines.get(key)
+        if line is None:
+            line = self._lines[key] = Line()
+        return line
 
     def has_had_turn(self, key: str) -> None:
         """Put the others of a key off to its next turn."""
@@ -89,36 +75,36 @@ class Rotation:
             self._places.move_to_end(key)
 
     def extend(self, items: list[Item], key: str) -> None:
-        """Add many at once; `heapify` has to follow."""
-        self._heaps.setdefault(key, []).extend(items)
+        """Add some of very many; `settle` has to follow."""
+        self._line(key).extend(items)
 
-    def heapify(self) -> None:
-        for heap in self._heaps.values():
-            heapq.heapify(heap)
+    def settle(self) -> None:
+        for line in self._lines.values():
+            line.settle()
         self._come_anew()
 
     def _comes(self, item: Item, key: str) -> None:
         heapq.heappush(self._coming, (item, key))
-        if len(self._coming) > 2 * len(self._heaps) + _SLACK:
+        if len(self._coming) > 2 * len(self._lines) + _SLACK:
             self._come_anew()
 
     def _come_anew(self) -> None:
-        without = self._heaps.keys() - self._places.keys()
-        self._coming = [(self._heaps[key][0], key) for key in without]
+        without = self._lines.keys() - self._places.keys()
+        self._coming = [(self._lines[key].first(), key) for key in without]
         heapq.heapify(self._coming)
 
     def _is_placed(self, item: Item, key: str) -> None:
         heapq.heappush(self._placed, (item, key))
         if len(self._placed) > 2 * len(self._places) + _SLACK:
-            self._placed = [(self._heaps[key][0], key) for key in self._places]
+            self._placed = [(self._lines[key].first(), key) for key in self._places]
             heapq.heapify(self._placed)
 
     def _next_to_come(self) -> tuple[Item, str] | None:
         """Return the key that gets its place next, with its first message."""
         while self._coming:
             item, key = self._coming[0]
-            heap = self._heaps.get(key)
-            if heap is not None and heap[0] is item and key not in self._places:
+            line = self._lines.get(key)
+            if line and line.first() == item and key not in self._places:
                 return item, key
             heapq.heappop(self._coming)
         return None
@@ -141,7 +127,7 @@ class Rotation:
             self._give_places(now)
         while self._places:
             key = next(iter(self._places))
-            item = self._heaps[key][0]
+            item = self._lines[key].first()
             if item.due <= now:
                 return item
             del self._places[key]  # the clock went back, or one has gone that was due
@@ -162,18 +148,18 @@ class Rotation:
         """Take out the message that `soonest` has returned."""
         _, key = heapq.heappop(self._coming)
         if self._pop(key):
-            self._comes(self._heaps[key][0], key)
+            self._comes(self._lines[key].first(), key)
 
     def _pop(self, key: str) -> bool:
         """Take out the first of a key; return whether others are left."""
-        heap = self._heaps[key]
-        heapq.heappop(heap)
-        if not heap:
-            del self._heaps[key]
+        line = self._lines[key]
+        line.pop()
+        if not line:
+            del self._lines[key]
             self._places.pop(key, None)
         elif key in self._places:
-            self._is_placed(heap[0], key)
-        return bool(heap)
+            self._is_placed(line.first(), key)
+        return bool(line)
 
     # ---- looking
 
@@ -186,7 +172,7 @@ class Rotation:
         """Return the message with the smallest due of the keys that have a place."""
         while self._placed:
             item, key = self._placed[0]
-            if key in self._places and self._heaps[key][0] is item:
+            if key in self._places and self._lines[key].first() == item:
                 return item
             heapq.heappop(self._placed)
         return None
@@ -199,7 +185,7 @@ class Rotation:
         todo = deque[Iterator[Item]]()
         for key in chain(self._places, self._joining(now)):
             if key not in lines:
-                lines[key] = line = filter(valid, _due(self._heaps[key], now))
+                lines[key] = line = filter(valid, _due(self._lines[key], now))
                 for item in islice(line, 1):
                     yield item
                     todo.append(line)
@@ -217,8 +203,8 @@ class Rotation:
     def _to_come(self) -> Iterator[tuple[Item, str]]:
         """Give each key without a place, with its first message, by that."""
         for item, key in heap_order(self._coming):
-            heap = self._heaps.get(key)
-            if heap is not None and heap[0] is item and key not in self._places:
+            line = self._lines.get(key)
+            if line and line.first() == item and key not in self._places:
                 yield item, key
 
     def later(self, now: float) -> Iterator[Item]:
@@ -226,13 +212,13 @@ class Rotation:
         however many keys have none that is due."""
         begun = _Merged()
         for key in self._places:
-            begun.add(_later(self._heaps[key], now))
+            begun.add(_later(self._lines[key], now))
         keys = set[str]()
         for item, key in self._to_come():
             yield from begun.before(item)
             if key not in keys:
                 keys.add(key)
-                begun.add(_later(self._heaps[key], now))
+                begun.add(_later(self._lines[key], now))
         yield from begun.before(None)
 
 
@@ -256,12 +242,12 @@ class _Merged:
             self.add(line)
 
 
-def _due(heap: list[Item], now: float) -> Iterator[Item]:
-    return takewhile(lambda item: item.due <= now, heap_order(heap))
+def _due(line: Line, now: float) -> Iterator[Item]:
+    return takewhile(lambda item: item.due <= now, line.in_order())
 
 
-def _later(heap: list[Item], now: float) -> Iterator[Item]:
-    return (item for item in heap_order(heap) if item.due > now)
+def _later(line: Line, now: float) -> Iterator[Item]:
+    return (item for item in line.in_order() if item.due > now)
 
 
 Valid = Callable[[Item, int], bool]  # whether an item with this priority still waits
@@ -307,13 +293,15 @@ class Order:
 
     def fill(self, items: Iterable[tuple[Item, Rank]]) -> None:
         """Add many at once."""
-        by_rank: defaultdict[Rank, list[Item]] = defaultdict(list)
-        for item, rank in items:
-            by_rank[rank].append(item)
-        for rank, of_rank in by_rank.items():
-            self._of(rank.priority).extend(of_rank, rank.fair or "")
+        coming = iter(items)
+        while some := list(islice(coming, _MANY)):
+            by_rank: defaultdict[Rank, list[Item]] = defaultdict(list)
+            for item, rank in some:
+                by_rank[rank].append(item)
+            for rank, of_rank in by_rank.items():
+                self._of(rank.priority).extend(of_rank, rank.fair or "")
         for rotation in self._by_priority.values():
-            rotation.heapify()
+            rotation.settle()
 
     def _of(self, priority: int) -> Rotation:
         rotation = self._by_priority.get(priority)

@@ -9,7 +9,8 @@ from itertools import chain
 from rq.message.rank import Rank, prior
 from rq.queues.schedule.destinations import BackOffs
 from rq.queues.schedule.exclusion import Excluded
-from rq.queues.schedule.order import First, Item, Order, Valid
+from rq.queues.schedule.line import Item
+from rq.queues.schedule.order import First, Order, Valid
 
 _AT_ONCE = 0.001  # seconds; a line of the journal tells microseconds
 _LOOKS = 500  # messages put aside in one go: the files of some are read
