@@ -22,6 +22,7 @@ from rq.errors import RQError
 from rq.layout import Root
 from rq.replies import EndView
 from rq.rpc import client, loop_client
+from rq.rpc.lines import parked_answers
 from rq.timers.fires import Fires
 from rq.timers.rows import Fired, Outcome
 from rq.words.states import State
@@ -88,14 +89,13 @@ class Outcomes:
         if queue == record.QUEUE:
             return await asyncio.to_thread(_ends_of_flows, self.root, msg_ids)
         # To ask for what has failed, again and again, would start a parked one each time.
-        parked = await asyncio.to_thread(
-            look.ends_while_parked, self.root, queue, msg_ids
-        )
-        if parked is not None:
-            return parked
-        socket = self.root.queue(queue).socket
         request = {"msg_ids": msg_ids}
-        reply = await loop_client.ask(socket, "get_ends", request, timeout=_TIMEOUT)
+        reply: object = await asyncio.to_thread(
+            parked_answers.answer, self.root, queue, "get_ends", request
+        )
+        if reply is None:
+            socket = self.root.queue(queue).socket
+            reply = await loop_client.ask(socket, "get_ends", request, timeout=_TIMEOUT)
         return cast(Mapping[str, EndView], client.demanded(reply))
 
 

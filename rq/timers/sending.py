@@ -16,6 +16,7 @@ from rq.layout import Root
 from rq.message import fieldnames, guarded
 from rq.message.guarded import Sender
 from rq.rpc import client, loop_client
+from rq.rpc.lines import parked_answers
 from rq.timers import folder, missed
 from rq.timers.folder import Timers
 from rq.timers.missed import Span, Why
@@ -358,7 +359,12 @@ def place_of(msg: str) -> tuple[str, str]:
 async def _state(root: Root, queue: str, msg_id: str) -> str:
     if queue == record.QUEUE:
         return await _state_of_flow(root, msg_id)
-    reply = await _ask(root, queue, "get_message_state", {"msg_id": msg_id})
+    request = {"msg_id": msg_id}
+    reply: object = await asyncio.to_thread(
+        parked_answers.answer, root, queue, "get_message_state", request
+    )
+    if reply is None:
+        reply = await _ask(root, queue, "get_message_state", request)
     try:
         return str(client.demanded(reply))
     except NoSuchMessage:

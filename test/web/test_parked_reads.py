@@ -9,48 +9,85 @@ from harness import cli, documents
 from harness.waiting import wait_until
 from harness.web_server import served
 
+from rq.builtin.flow import door, look
 from rq.config import parked
+from rq.flow.plan import parse
 from rq.rpc import client
 from rq.rpc.lines import parked_answers
 from rq.rpc.lines.commands import COMMANDS, Parked
 from rq.rpc.lines.owners import Owners
+from rq.timers import sending
+from rq.timers.outcomes import Outcomes
 
 pytestmark = pytest.mark.process
 LONG = 60.0
+SAYS = """#!/bin/sh
+case "$RQ_PARAM1" in
+stays) exec sleep 60 ;;
+bad) echo "err bad" >&3 ;;
+*) echo "done ok" >&3 ;;
+esac
+"""
 FILE = {"ping", "status", "detail", "figures", "num_messages", "leases", "restored"}
 NOTHING = {"owed"}
-FOLDER = {"get_message_state"}
+FOLDER = {"get_message_state", "get_states", "get_ends"}
 STARTS = {
     *("kinds", "uptime", "config", "get_message", "get_attempts"),
-    *("get_message_status", "get_ends", "ends", "get_states", "messages", "list"),
+    *("get_message_status", "ends", "messages", "list"),
     *("await_end", "show_txn", "list_txns", "show_bulk", "list_bulks", "owes"),
     "notices",
 }
-VERBS = ["status", "ls", "ls q", "ls --count", "check", "owed", "doctor", "worker ls"]
-PAGES = ["/", "/?find=q", "/?sort=failed", "/metrics", "/relay", "/api/v1/queues"]
+VERBS = [
+    *("status", "ls", "ls q", "ls --count", "check", "owed", "doctor", "worker ls"),
+    *("find needle", "runs", "failures", "flow ls"),
+]
+PAGES = [
+    *("/", "/?find=q", "/?sort=failed", "/metrics", "/relay", "/api/v1/queues"),
+    *("/search?words=needle", "/runs", "/failures", "/flows"),
+    *("/api/v1/search?words=needle", "/api/v1/flows"),
+]
 OF_PROCESS = {"pid", "seq", "uptime"}  # what `detail` tells of a process
 COUNTED = {"accepted", "ended", "attempts", "run", "wait"}  # since a process began
 
 
 @pytest.fixture(scope="module")
 def web(tmp_path_factory):
-    with served(tmp_path_factory.mktemp("reads") / "root") as web:
+    with served(tmp_path_factory.mktemp("reads") / "root", index=True) as web:
         web.daemon.create("q", park="1s")
         yield web
 
 
 @pytest.fixture(scope="module")
 def messages(web):
-    """A message that has ended and one that waits, in a queue that is parked."""
+    """A message that has ended and one that waits, in a queue that is parked; the index
+    has them."""
     socket = web.daemon.root.queue("q").socket
     with client.Connection(socket) as line:
-        fields = [{}, {"due": time.time() + 86400}]
+        fields = [{"param1": "needle"}, {"due": time.time() + 86400}]
         ids = [
             client.demanded(line.ask("create_message", {"dest": "q", **each}))
             for each in fields
         ]
     until_parked(web)
+    wait_until(lambda: web.get("/api/v1/search?words=needle").json["messages"], LONG)
     return [full_id.rpartition("/")[2] for full_id in ids]
+
+
+@pytest.fixture(scope="module")
+def flow(web, messages):
+    """The id of a flow that has ended; its queue and that of its messages are parked."""
+    root = web.daemon.root
+    script = root.path / "sends"
+    script.write_text('#!/bin/sh\nexec "$RQ_PYTHON" -I -m rq.builtin.flow\n')
+    script.chmod(0o755)
+    web.daemon.create("flow", park="1s", script=str(script))
+    web.daemon.until_up("flow")
+    plan = parse([{"name": "first", "dest": "q"}, {"name": "last", "dest": "q"}])
+    msg_id = door.send(root, plan, {}).msg_id
+    wait_until(lambda: look.end_of(root, msg_id)["state"] == "done", LONG)
+    until_parked(web, "flow")
+    until_parked(web)
+    return msg_id
 
 
 @pytest.fixture
@@ -60,16 +97,16 @@ def left(web, messages):
     return stamp(web)
 
 
-def until_parked(web):
-    wait_until(lambda: web.daemon.child("q")["state"] == "PARKED", LONG)
+def until_parked(web, name="q"):
+    wait_until(lambda: web.daemon.child(name)["state"] == "PARKED", LONG)
 
 
-def is_as_it_was(web, left):
-    return web.daemon.child("q")["state"] == "PARKED" and stamp(web) == left
+def is_as_it_was(web, left, name="q"):
+    return web.daemon.child(name)["state"] == "PARKED" and stamp(web, name) == left
 
 
-def stamp(web):
-    return parked.stamp(web.daemon.root.queue("q").parked)
+def stamp(web, name="q"):
+    return parked.stamp(web.daemon.root.queue(name).parked)
 
 
 def asked(web, command, arg=b""):
@@ -142,6 +179,75 @@ def test_no_page_that_shows_all_queues_starts_one(web, messages, left):
     for path in [*PAGES, f"/?find={messages[0]}"]:
         assert web.get(path).status in {200, 303}, path
         assert is_as_it_was(web, left), path
+
+
+@pytest.mark.slow
+def test_no_look_at_a_flow_starts_its_queues(web, messages, flow):
+    root, outcomes = web.daemon.root, Outcomes(web.daemon.root, None, asyncio.Event())
+    looks = [
+        lambda: cli.run("rq.cli", "flow", "ls", root=root.path),
+        lambda: cli.run("rq.cli", "flow", "show", flow, root=root.path),
+        lambda: web.get("/flows"),
+        lambda: web.get(f"/flow/{flow}"),
+        lambda: web.get(f"/api/v1/flows/{flow}"),
+        lambda: asyncio.run(outcomes._ends("flow", [flow])),  # what timers do
+        lambda: asyncio.run(sending._state(root, "flow", flow)),
+        lambda: asyncio.run(sending._state(root, "q", messages[0])),
+        lambda: asyncio.run(sending._skipped(root, "flow", flow)),
+    ]
+    names = ("flow", "q")
+    before = {name: stamp(web, name) for name in names}
+    for number, see in enumerate(looks):
+        see()
+        assert all(is_as_it_was(web, before[each], each) for each in names), number
+    assert set(look.flow_of(root, flow).states.values()) == {"done"}
+
+
+@pytest.mark.slow
+def test_messages_are_read_as_a_process_would_answer(web):
+    script = web.daemon.root.path / "says"
+    script.write_text(SAYS)
+    script.chmod(0o755)
+    web.daemon.create("r", park="1s", script=str(script))
+    ids = every_kind(web)
+    until_parked(web, "r")
+    left = stamp(web, "r")
+    asks = [
+        ("get_states", {"msg_ids": ids, "deep": deep, "follow": follow})
+        for deep in (False, True)
+        for follow in (False, True)
+    ]
+    asks.append(("get_ends", {"msg_ids": ids}))
+    root = web.daemon.root
+    before = [parked_answers.answer(root, "r", *each) for each in asks]
+    assert is_as_it_was(web, left, "r")
+    with client.Connection(root.queue("r").socket) as line:
+        assert [line.ask(*each) for each in asks] == before
+    states = [before[3][1][each].partition(" ")[0] for each in ids]
+    assert states == ["done", "que", "held", "err", "goes_on", "cancelled", "gone"]
+    assert parked_answers.answer(root, "r", *asks[0]) is None  # it is awake
+
+
+def every_kind(web):
+    """Return the ids of messages that stand in each way in which they may be parked."""
+    with client.Connection(web.daemon.root.queue("r").socket) as line:
+
+        def ask(command, **request):
+            return client.demanded(line.ask(command, request))
+
+        def sent(**fields):
+            return ask("create_message", dest="r", **fields).rpartition("/")[2]
+
+        later = time.time() + 86400
+        ended = sent(param1="stays")
+        waits, held = sent(due=later), sent(due=later)
+        ask("hold_message", msg_id=held)
+        wait_until(lambda: ask("get_message_state", msg_id=ended) == "run", LONG)
+        ask("cancel_message", msg_id=ended)
+        done, bad, edited = sent(), sent(param1="bad"), sent(param1="bad")
+        wait_until(lambda: ask("get_message_state", msg_id=edited) == "err", LONG)
+        ask("edit_message", msg_id=edited, changes={"param1": "", "due": later})
+    return [done, waits, held, bad, edited, ended, "20260102.0304.05.006.7"]
 
 
 def test_where_a_message_is_is_not_read_from_a_queue_that_is_awake(web, messages, left):

@@ -14,21 +14,20 @@ from collections.abc import Iterable, Sequence
 from typing import cast
 
 from rq.builtin.flow.record import QUEUE, by_queue, read
-from rq.config import parked
 from rq.errors import CannotRead, NoSuchMessage, RQError
 from rq.flow import marks
 from rq.flow.marks import Mark, of_state
 from rq.flow.view import Flow
-from rq.layout import QueueDir, Root
+from rq.layout import Root
 from rq.message.after import Rule, Standing
 from rq.message.causes import Cause
 from rq.replies import EndView
 from rq.rpc import client
-from rq.spool import folders
-from rq.words.states import COUNTED, FINAL, LIVE, State
+from rq.rpc.lines import parked_answers
+from rq.rpc.lines.commands import MOST_ENDS, MOST_STATES
+from rq.spool import at_rest, folders
+from rq.words.states import COUNTED, LIVE, State
 
-_MOST = 500  # messages of a question
-_MOST_ENDS = 100
 _MOST_TEXTS = 100  # of messages that failed, and of those that run
 _HOPS = 10  # ids under which one message goes on, at most
 _GOES_ON = f"{Standing.GOES_ON} "
@@ -154,27 +153,28 @@ def _states(
     goes on elsewhere `goes_on QUEUE/ID`."""
     states: dict[str, str] = {}
     try:
-        with client.Connection(root.queue(queue).socket, _TIMEOUT) as line:
-            for at in range(0, len(msg_ids), _MOST):
-                some = msg_ids[at : at + _MOST]
+        with contextlib.ExitStack() as stack:
+            line: client.Connection | None = None
+            for at in range(0, len(msg_ids), MOST_STATES):
+                some = msg_ids[at : at + MOST_STATES]
                 request = {"msg_ids": some, "deep": deep, "follow": True}
-                states |= client.demanded(line.ask("get_states", request))
+                answer = parked_answers.answer(root, queue, "get_states", request)
+                if answer is None:
+                    line = line or stack.enter_context(_connected(root, queue))
+                    answer = line.ask("get_states", request)
+                states |= client.demanded(answer)
     except RQError:
         directory = root.queue(queue)
-        rest = (each for each in msg_ids if each not in states)
-        states |= {each: _state_on_disk(directory, each) for each in rest}
+        states |= {
+            each: at_rest.standing(directory, each, deep=deep, follow=True)
+            for each in msg_ids
+            if each not in states
+        }
     return states
 
 
-def _state_on_disk(queue: QueueDir, msg_id: str) -> str:
-    state = folders.find(queue, msg_id)
-    if state in (State.RELAYED, State.DISMISSED):
-        result = folders.read_status(queue, state, msg_id)
-        if state is State.DISMISSED and result.get("cause") == Cause.CANCELLED:
-            return str(Cause.CANCELLED)
-        place = result.get("goes_on")
-        return f"{_GOES_ON}{place}" if place else str(state)
-    return str(state or State.GONE)
+def _connected(root: Root, queue: str) -> client.Connection:
+    return client.Connection(root.queue(queue).socket, _TIMEOUT)
 
 
 def _texts(root: Root, states: dict[str, str]) -> dict[str, str]:
@@ -191,38 +191,13 @@ def _texts(root: Root, states: dict[str, str]) -> dict[str, str]:
     return texts
 
 
-def ends_while_parked(
-    root: Root, queue: str, msg_ids: Sequence[str]
-) -> dict[str, EndView] | None:
-    """Return what became of messages of a parked queue, which would start if it was asked;
-    None: it is not parked, or has been started meanwhile. Blocks."""
-    if not parked.is_current(root, queue):
-        return None
-    ends = {each: _end_on_disk(root, queue, each) for each in msg_ids}
-    return ends if parked.is_current(root, queue) else None
-
-
 def _ends(root: Root, queue: str, msg_ids: list[str]) -> dict[str, EndView]:
-    if (ends := ends_while_parked(root, queue, msg_ids)) is not None:
-        return ends
+    request = {"msg_ids": msg_ids[:MOST_ENDS], "running": True}
     try:
-        socket = root.queue(queue).socket
-        request = {"msg_ids": msg_ids[:_MOST_ENDS], "running": True}
-        reply = client.ask(socket, "get_ends", request, timeout=_TIMEOUT)
-        return cast("dict[str, EndView]", client.demanded(reply))
+        answer = parked_answers.answer(root, queue, "get_ends", request)
+        if answer is None:
+            socket = root.queue(queue).socket
+            answer = client.ask(socket, "get_ends", request, timeout=_TIMEOUT)
+        return cast("dict[str, EndView]", client.demanded(answer))
     except RQError:
-        return {each: _end_on_disk(root, queue, each) for each in msg_ids}
-
-
-def _end_on_disk(root: Root, queue: str, msg_id: str) -> EndView:
-    directory = root.queue(queue)
-    state = folders.find(directory, msg_id)
-    says = state in FINAL or state is State.RUN
-    status = folders.read_status(directory, state, msg_id) if state and says else {}
-    return {
-        "state": State.ERR if state is State.DISMISSED else state or State.GONE,
-        "acknowledged": state is State.DISMISSED,
-        "cause": status.get("cause", ""),
-        "text": status.get("job_status", ""),
-        "ended": status.get("finished"),
-    }
+        return {each: at_rest.end(root.queue(queue), each) for each in msg_ids}

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rq.message.after import FAILURES, OPEN, Rule, Standing, Verdict
 from rq.message.causes import Cause
 from rq.message.fields import JsonObject
-from rq.queues.asking.standing import NOT_RUN
+from rq.message.standings import NOT_RUN
 from rq.queues.owner.owner import Owner
 from rq.queues.schedule.predecessors import standing_in
 from rq.spool.record import Facts

@@ -16,6 +16,7 @@ from rq import names
 from rq.layout import QueueDir
 from rq.message.after import Standing
 from rq.message.causes import Cause
+from rq.message.standings import of_end
 from rq.proc.slices import in_slices
 from rq.queues.owner.owner import PREPARED, Owner
 from rq.replies import Result
@@ -23,28 +24,9 @@ from rq.spool import folders, journal_search, stopped_cleanly
 from rq.spool.record import Record
 from rq.words.states import FINAL, LIVE, State
 
-_OF_STATE = {
-    State.DONE: Standing.DONE,
-    State.RELAYED: Standing.RELAYED,
-    State.ERR: Standing.FAILED,
-    State.DISMISSED: Standing.FAILED,
-}
 _MAY_GO_ON = frozenset({State.RELAYED, State.DISMISSED})  # one that was moved or edited
 _UNKNOWN = str(Standing.UNKNOWN)
 _MOST_LOST = 100_000  # messages of which it is remembered that nothing tells of them
-NOT_RUN = "not_run"  # the outcome of a message that was cancelled for a predecessor
-
-
-def of_end(state: State, result: Result) -> Standing:
-    """Return how a message stands that has ended."""
-    cause = result.get("cause")
-    if cause == Cause.NOT_NEEDED:
-        return Standing.NOT_NEEDED
-    if cause == Cause.AFTER and result.get("outcome") == NOT_RUN:
-        return Standing.NOT_RUN
-    standing = _OF_STATE[state]
-    is_cancelled = standing is Standing.FAILED and cause == Cause.CANCELLED
-    return Standing.CANCELLED if is_cancelled else standing
 
 
 def of_own(owner: Owner, msg_id: str) -> str:

@@ -9,14 +9,13 @@ from typing import cast
 from rq import names
 from rq.errors import BadMessage
 from rq.layout import folder
-from rq.message import after, limits, next_attempt, waits
-from rq.message.causes import Cause
+from rq.message import limits, next_attempt, standings, waits
 from rq.message.fields import JsonObject
 from rq.message.message import Message
 from rq.message.stories import story
 from rq.message.table import NOT_SHOWN
 from rq.proc import processes
-from rq.queues.asking.standing import of_end, place_of
+from rq.queues.asking.standing import place_of
 from rq.queues.attempts.attempt import Attempt, Batch, starts_of_ended
 from rq.queues.attempts.lease import Lease
 from rq.queues.control import waiting_view
@@ -38,7 +37,6 @@ from rq.words.states import FINAL, LIVE, State, public
 from rq.words.wording import duration
 
 LEASED = "leased"  # the phase of an attempt elsewhere
-_NOT_RUN = (after.Standing.NOT_RUN, after.Standing.NOT_NEEDED)
 # ---- one message
 
 
@@ -93,10 +91,7 @@ def standing(owner: Owner, msg_id: str, *, deep: bool, follow: bool = False) -> 
         entry = owner.spool.entry(msg_id)
         return "held" if entry.held else "after" if entry.after else public(state)
     if state is State.DISMISSED or (deep and state is State.DONE):
-        result = owner.spool.status(msg_id)
-        if result.get("cause") == Cause.CANCELLED:
-            return str(Cause.CANCELLED)
-        return "not_run" if of_end(state, result) in _NOT_RUN else public(state)
+        return standings.state_word(state, owner.spool.status(msg_id))
     return public(state)
 
 

@@ -48,6 +48,7 @@ from rq.replies import (
     Standing,
 )
 from rq.rpc import wire
+from rq.rpc.lines.commands import MOST_ENDS, MOST_STATES
 from rq.spool import check
 from rq.spool.recount import Recount
 from rq.words.states import FINAL, State, public
@@ -61,8 +62,6 @@ _Rows = Ok[list[MessageRow]] | tuple[Literal["ok"], list[MessageRow], Literal["m
 # ---- looking
 MOST_AWAITED = 500  # messages of a queue that are waited for
 LONGEST_WAIT = 60.0  # seconds
-MOST_ENDS = 100  # messages of a question for their ends
-MOST_STATES = 500  # of one for their states
 
 
 def kinds(ctx: Context, request: Request) -> Reply:

@@ -29,6 +29,9 @@ from rq.message.action import Door
 from rq.message.actions import at
 from rq.rpc.wire import KINDS
 
+MOST_ENDS = 100  # messages of a question for their ends
+MOST_STATES = 500  # of one for their states
+
 
 class Lane(StrEnum):
     """One of the lines that lead to an owner."""
@@ -51,7 +54,7 @@ class Parked(StrEnum):
 
     PROCESS = "process"  # it is started
     FILE = "file"  # that the queue has left; the answer depends on no argument
-    FOLDER = "folder"  # of the message
+    FOLDER = "folder"  # of each message
     NOTHING = "nothing"  # there is none of it, or the queue would not be parked
 
 
@@ -142,9 +145,9 @@ COMMANDS: Final[dict[str, Command]] = {
     "get_attempts": _look(),
     "get_message_state": _look(parked=Parked.FOLDER),
     "get_message_status": _look(),
-    "get_ends": _look(_DOWN),
+    "get_ends": _look(_DOWN, parked=Parked.FOLDER),
     "ends": _look(_DOWN, own=True),
-    "get_states": _look(_DOWN),
+    "get_states": _look(_DOWN, parked=Parked.FOLDER),
     "num_messages": _look(takes=_ANYTHING, parked=Parked.FILE),
     "messages": _look(),
     "list": _look(),
