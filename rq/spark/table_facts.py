@@ -27,6 +27,7 @@ _COLUMNS, _IDS = 1000, 100
 _TEXTS = ("operation", "queue", "batch", "day", "backfill")
 _LONGEST = 200  # characters
 _MOST = 2**53  # rows: what JSON has as a number everywhere
+_PANIC = "PanicException"  # of a module that cannot be imported
 _MERGED = ("num_target_rows_inserted", "num_target_rows_updated")
 _NOTHING: Facts = {
     "table": "",
@@ -65,9 +66,18 @@ def _facts(root: Root, name: Name) -> Facts:
         }
     except RQError as error:
         why = str(error)
-    except BaseException as error:  # noqa: BLE001 - also what Rust ends by: others write logs
+    except BaseException as error:
+        if not is_of_log(error):
+            raise
         why = f"its log cannot be read: {type(error).__name__}: {error!s:.200}"
     return {**_NOTHING, "table": name.text, "why": why}
+
+
+def is_of_log(error: BaseException) -> bool:
+    """Whether an error may come from a log, which any program may have written: one of
+    delta-rs, of Arrow, or of Python on values that are not as usual; and a panic of Rust,
+    which is no Exception. A signal and an exit are no matter of a log."""
+    return isinstance(error, Exception) or type(error).__name__ == _PANIC
 
 
 def _steps(root: Root, name: Name, lake: DeltaTable) -> list[Step]:

@@ -11,7 +11,7 @@ import pytest
 from rq import tables
 from rq.errors import BadInput
 from rq.layout import Root
-from rq.spark import delta, delta_days, table_list
+from rq.spark import delta, delta_days, table_facts, table_list
 from rq.tables import LOG, Name
 from rq.web import table_reader
 from rq.web.table_reader import Reader
@@ -69,3 +69,20 @@ def test_a_list_of_tables_is_whole_when_others_are_forgotten(root, monkeypatch):
         return [facts["table"] for facts in await reader.of(names[1:])]
 
     assert asyncio.run(listed()) == ["shop/b", "shop/c"]
+
+
+class PanicException(BaseException):
+    """What Rust ends by is called so."""
+
+
+@pytest.mark.parametrize(
+    ("error", "is_so"),
+    [
+        (ValueError("what another program has written"), True),
+        (PanicException("index out of bounds"), True),
+        (KeyboardInterrupt(), False),
+        (SystemExit(1), False),
+    ],
+)
+def test_a_signal_is_no_matter_of_a_log(error, is_so):
+    assert table_facts.is_of_log(error) is is_so
