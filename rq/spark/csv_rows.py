@@ -117,7 +117,7 @@ class Lines:
             return False
         if not self._grammar.quote or self._grammar.quote not in lines:
             return True
-        text = lines.replace(b"\r\n", b"\n").removeprefix(codecs.BOM_UTF8)
+        text = lines.replace(b"\r\n", b"\n")
         text = text if text.endswith(b"\n") else text + b"\n"
         parts = self._grammar.lines.match(text)
         return parts is not None and parts.end() == len(text)
@@ -251,6 +251,10 @@ class Reader:
             misfits.append(row.number - 1)
             return "skip"
 
+        if text.startswith(
+            codecs.BOM_UTF8
+        ):  # which is no mark here: Arrow takes it off
+            text = codecs.BOM_UTF8 + text
         numbers = [str(number) for number in range(len(self._names))]
         wanted = [str(self._names.index(column.name)) for column in self._columns]
         table = arrow_csv.read_csv(

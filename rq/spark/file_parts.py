@@ -8,6 +8,7 @@ file stays whole, for where a part could begin only its reader knows.
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -58,7 +59,7 @@ def _cuts(file: File, size: int, lines: Lines) -> Iterator[tuple[int, int]]:
     for text in _whole_lines(file):
         if not at:
             wanted = max(wanted, lines.begin(text))
-        if not lines.are_rows(text):
+        if not lines.are_rows(text if at else text.removeprefix(codecs.BOM_UTF8)):
             raise _Whole
         cut = 0
         while cut := text.find(b"\n", max(cut, wanted - at - 1)) + 1:

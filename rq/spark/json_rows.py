@@ -8,7 +8,11 @@ from __future__ import annotations
 
 import codecs
 import itertools
+import json
+import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -28,6 +32,10 @@ _AS_TEXT = ("date", "timestamp", "decimal")  # types whose values JSON has as te
 HELD = ("string", "int", "bigint", "double", "boolean")  # in lists and structs
 # What Arrow takes, and JSON does not.
 _NO_JSON = (b"NaN", b"Inf")
+# What a figure has that is too large for a double, or needs more digits than one keeps.
+_LARGE = re.compile(rb"[0-9]{200}|[eE]\+?[0-9]{3}")
+_DIGITS = 20  # of a number of 64 bits, at most, with its sign
+_LONG = re.compile(rb"[0-9.]{16}")
 _ENDS = {"int": 2**31, "bigint": 2**63}
 
 
@@ -49,6 +57,7 @@ class Reader:
         self._columns = columns
         self._kept = kept  # what holds the columns, if no others may be there
         self._names = {column.name for column in columns}
+        self._has_decimals = any(c.kind.startswith("decimal") for c in columns)
 
     def rows(
         self, texts: Iterator[bytes], line: int = 1, is_start: bool = True
@@ -71,7 +80,7 @@ class Reader:
         for column in self._columns:
             values = schemas.whole(table[column.name])
             cells.append(schemas.values(values, column) if _is_text(column) else values)
-            if schemas.spoiled(values, cells[-1]):
+            if schemas.spoiled(values, cells[-1]) or _is_infinite(values):
                 return self._one_by_one(text.split(b"\n"), line)
         return schemas.batch(self._columns, range(line, line + len(table)), cells, None)
 
@@ -107,7 +116,7 @@ class Reader:
         import pyarrow as pa
 
         numbers = [n for n, line in enumerate(lines) if line.strip()]
-        rows = [_object(lines[number]) for number in numbers]
+        rows = [_row(lines[number], self._has_decimals) for number in numbers]
         rescued = {
             index
             for index, row in enumerate(rows)
@@ -169,7 +178,7 @@ def _string(value: object, _kind: str) -> Any:
     if isinstance(value, str):
         return value
     try:
-        return orjson.dumps(value).decode()
+        return orjson.dumps(value, default=float).decode()
     except orjson.JSONEncodeError:  # it is nested deeper than can be written
         return _SPOILED
 
@@ -183,7 +192,7 @@ def _whole(value: object, kind: str) -> Any:
 
 
 def _double(value: object, _kind: str) -> Any:
-    fits = isinstance(value, int | float) and not isinstance(value, bool)
+    fits = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
     return float(value) if fits else _SPOILED  # type: ignore[arg-type]
 
 
@@ -196,7 +205,9 @@ def _time(value: object, _kind: str) -> Any:
 
 
 def _decimal(value: object, _kind: str) -> Any:
-    fits = isinstance(value, int | float | str) and not isinstance(value, bool)
+    fits = isinstance(value, int | float | Decimal | str) and not isinstance(
+        value, bool
+    )
     return str(value) if fits else _SPOILED
 
 
@@ -210,6 +221,59 @@ _CELLS: Mapping[str, Callable[[object, str], Any]] = {
     "timestamp": _time,
     "decimal": _decimal,
 }
+
+
+def _is_infinite(values: pa.Array) -> bool:
+    """Whether a figure was too large, which Arrow takes for one that has no end."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    if pa.types.is_floating(values.type):
+        return bool(compute.any(compute.is_inf(values)).as_py())
+    if pa.types.is_list(values.type):
+        return _is_infinite(values.flatten())
+    if pa.types.is_struct(values.type):
+        return any(map(_is_infinite, values.flatten()))
+    return False
+
+
+def _row(line: bytes, has_decimals: bool) -> dict[str, object] | None:
+    """Return an object as Arrow takes it: a figure that is too large is no matter where no
+    column wants it; and with all digits of its figures, if it has decimals."""
+    row = _object(line)
+    is_refused = row is None and _LARGE.search(line)
+    if is_refused or (has_decimals and _LONG.search(line)):
+        return _exact(line) or row
+    return row
+
+
+def _exact(line: bytes) -> dict[str, object] | None:
+    """Return an object whose figures are those of its text, or _SPOILED."""
+    try:
+        value = json.loads(
+            line.decode(),
+            parse_float=_figure,
+            parse_int=_whole_figure,
+            parse_constant=_no_figure,
+        )
+        orjson.dumps(value, default=str)  # half a character has no UTF-8
+    except (ValueError, TypeError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _figure(text: str) -> Any:
+    return _SPOILED if math.isinf(float(text)) else Decimal(text)
+
+
+def _whole_figure(text: str) -> Any:
+    number = int(text) if len(text) <= _DIGITS else None
+    is_whole = number is not None and -(2**63) <= number < 2**64
+    return number if is_whole else _figure(text)
+
+
+def _no_figure(text: str) -> Any:
+    raise ValueError(text)
 
 
 def _object(line: bytes) -> dict[str, object] | None:

@@ -12,7 +12,7 @@ NOWHERE = 2**62  # bytes: what begins there is in no file
 
 class Lines(Protocol):
     """Whether lines of a kind of files can be read without those before them. They are
-    given as they stand in a file, ends and all."""
+    given as they stand in a file, ends and all, without the mark at its beginning."""
 
     def begin(self, head: bytes) -> int:
         """Return before which byte nothing can be cut, by the first lines of a file."""

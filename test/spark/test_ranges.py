@@ -101,13 +101,21 @@ ODD = [
     '{"a": 1}',
 ]
 ODD += ["[", "]", '{"a": "x\\"y"}', ',"d"', '"e, f"', 'g" h', "{", "null", '{"b": [1]}']
+ODD += ["\ufeff", '\n\ufeff"a,"\n', "\n\ufeff\n"]  # a mark is one at the start alone
+LARGE = ["1" * 400, "-1" + "0" * 309, "1.8e308", "9" * 300 + "e10", "1e999", "0e999"]
+FIGURES = [f'{{"{name}": {figure}}}\n' for name in "ac" for figure in LARGE]
+FIGURES += [f'{{"b": [2.5, {figure}]}}\n' for figure in LARGE]
+FIGURES += ['{"a": 2.5}\n'] * 30
 CSV = {
     "usual": layouts.csv("a string, b string", "*", {}),
     "no header": layouts.csv("a string, b string", "*", {"header": False}),
     "no quote": layouts.csv("a string, b string", "*", {"quote": ""}),
     "signs": layouts.csv("a string, b string", "*", {"quote": "'", "delimiter": ";"}),
 }
-JSON = layouts.stated("json", "a string, b string", "*")
+JSON = {
+    "json": layouts.stated("json", "a string, b string", "*"),
+    "figures": layouts.stated("json", "a double, b array<double>", "*"),
+}
 
 
 def odd(rnd):
@@ -121,6 +129,11 @@ def odd(rnd):
     head = rnd.choice(("a,b\n", "\n\r\na,b\r\n", '"a",b\n', 'b,"a"\n', "", "a;b\n"))
     mark = rnd.choice((b"", b"", b"\xef\xbb\xbf"))
     return mark + head.encode() + text.encode().replace(b"1", b"\xff")
+
+
+def figures(rnd):
+    """Return lines of JSON, few of which are too large."""
+    return "".join(rnd.choice(FIGURES) for _ in range(rnd.randint(2, 9))).encode()
 
 
 def cells(layout, parts):
@@ -137,13 +150,14 @@ def cells(layout, parts):
     return sorted(rows, key=lambda row: row["lineno"])
 
 
-@pytest.mark.parametrize("layout", [*CSV.values(), JSON], ids=[*CSV, "json"])
+@pytest.mark.parametrize("layout", [*CSV.values(), *JSON.values()], ids=[*CSV, *JSON])
 def test_rows_of_parts_are_those_of_the_whole(layout, tmp_path, monkeypatch):
     rnd = random.Random(3)
+    text = figures if layout is JSON["figures"] else odd
     cut = 0
     for _ in range(1500):
         monkeypatch.setattr(file_parts, "_BLOCK", rnd.choice((1, 7, 64, 10**6)))
-        (tmp_path / "log").write_bytes(data := odd(rnd))
+        (tmp_path / "log").write_bytes(data := text(rnd))
         whole = large(tmp_path / "log")
         parts = file_parts.parted([whole], layout, rnd.choice((1, 5, 20)))
         cut += len(parts) > 1
@@ -161,6 +175,7 @@ def test_rows_of_parts_are_those_of_the_whole(layout, tmp_path, monkeypatch):
         (b'a,b\n5" pipe,"x\ny",6"\n3,\n4,\n', 1),
         (b'a,b\n1,"x"y\n2,z\n3,\n', 1),
         (b"a,b\n1,x\r2,z\n3,\n", 1),
+        (b'a,b\n1,2\n\xef\xbb\xbf"a,"\n3,4"\n5,6\n', 1),
     ],
 )
 def test_a_file_whose_quotes_may_hold_lines_stays_whole(data, parts, tmp_path):

@@ -18,9 +18,10 @@ from rq.cli import spark_schema
 from rq.errors import BadConfig, BadInput
 from rq.layout import Root
 from rq.scripts.pipe import Verb
-from rq.spark import csv_rows, json_rows, layouts, schemas
+from rq.spark import csv_rows, functions, json_rows, layouts, schemas
 from rq.spark.attachments import File
 from rq.spark.csv_rows import Dialect
+from rq.spark.functions import F
 from rq.spark.kept_schemas import KeptSchemas
 from rq.spark.remote import Allow
 
@@ -56,6 +57,7 @@ ODD = {
     "bad-bytes": HEAD.encode() + b"1,a\xffb,,,,\n\xfe,\xc3\xa4,,,,\n",
     "nul": HEAD.encode() + b"1,a\0b,,,,\n",
     "wide": f"{HEAD}1,{'ä' * 200_000},,,,\n".encode(),
+    "marks": f"{HEAD}\ufeff\n{ROW}\ufeff1,a,,,,\n\ufeff\ufeff\n{ROW}".encode(),
     "blanks": f"{HEAD}1, a ,,,,\n2,  ,,,,\n   \n".encode(),
 }
 
@@ -81,7 +83,7 @@ def test_odd_files_have_the_same_cells_on_both_engines(give, on_each):
     duck, spark = on_each(rows_of(lambda q: q.csv(SCHEMA)), messages)
     assert duck.endings == spark.endings == {}
     assert duck.kept == spark.kept
-    assert [json.loads(q.figures([]))["rescued"] for q in (duck, spark)] == [13, 13]
+    assert [json.loads(q.figures([]))["rescued"] for q in (duck, spark)] == [16, 16]
     by_file = {}
     for row in duck.kept:
         by_file.setdefault(row[0].removeprefix("m-"), []).append(row[3:])
@@ -98,6 +100,7 @@ def test_odd_files_have_the_same_cells_on_both_engines(give, on_each):
     ):
         assert by_file[name] == by_file["plain"], name
     assert [row[0] for row in by_file["two-gz"]] == [2, 3, 4]
+    assert [row[0] for row in by_file["marks"]] == [2, 3, 4, 5, 6]
     assert [row[1:3] for row in by_file["lines-in-quotes"]] == [
         *((1, "a\n\nb"), (2, "\n"), (3, "c")),
     ]
@@ -242,6 +245,11 @@ ODD_JSON = {
     "broken": b'{"id": 1\n{"id": 2}\n[3]\n4\nnull\n{"id": 5} {"id": 6}\n{"x": NaN}\n',
     "over-lines": b'{"id": 1,\n"n": 2}\n{"id": 3}{"id": 4}\n',
     "twice": b'{"id": 1, "id": 2}\n{"id": 3}\n',
+    "large": b"".join(
+        b'{"%s": %s, "id": 5}\n' % (name, figure)
+        for figure in (b"1" * 400, b"1.8e308", b"9" * 300 + b"e10", b"1e999", b"0e999")
+        for name in (b"x", b"other", b"name", b"price")
+    ),
     "bytes": b'{"name": "a\xffb"}\n{"name": "\\ud800"}\n{"name": "\\u0000"}\n',
 }
 
@@ -279,6 +287,40 @@ def test_whether_a_line_of_json_fits_does_not_depend_on_others():
     assert read([b"\n".join(plain)]) == alone
     # Arrow alone would take these three lines for three objects.
     assert [row["id"] for row in read([ODD_JSON["over-lines"]])] == [None] * 3
+
+
+def test_figures_of_json_are_never_rounded():
+    columns = schemas.parsed("id long, price decimal(38,2), x double, name string")
+    lines = [
+        b'{"price": 12345678901234567890123456789012345.67, "id": 9223372036854775807}',
+        b'{"price": 1234567890123456.78, "id": -9223372036854775808, "x": 0.1}',
+        b'{"price": 0.3000000000000000000001, "id": 9223372036854775808}',
+        b'{"price": 2.50, "name": 1234567890123456.5, "x": 18446744073709551616}',
+        b'{"price": 1e999, "x": 1e999, "name": 1e999}',
+        b'{"price": 1e3, "other": 1e999, "name": {"a": 0.12345678901234567}}',
+        b'{"price": 1, "name": "\\ud800", "other": 1e999}',
+    ]
+    reader = json_rows.Reader(columns)
+    batches = reader.rows(iter([b"\n".join(lines)]))
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    assert [tuple(row.values())[1:-1] for row in rows] == [
+        (2**63 - 1, Decimal("12345678901234567890123456789012345.67"), None, None),
+        (-(2**63), Decimal("1234567890123456.78"), 0.1, None),
+        (None, None, None, None),
+        (None, Decimal("2.50"), 2.0**64, "1234567890123456.5"),
+        (None, None, None, None),
+        (None, Decimal(1000), None, '{"a":0.12345678901234566}'),
+        (None, None, None, None),
+    ]
+    assert [row["_rescued"] is not None for row in rows] == [
+        False,
+        False,
+        True,
+        False,
+        True,
+        False,
+        True,
+    ]
 
 
 def test_parquet_has_the_same_cells_on_both_engines(give, on_each, tmp_path):
@@ -370,10 +412,31 @@ def test_whether_what_a_line_holds_fits_does_not_depend_on_others():
         assert read([b"\n".join(lines)]) == alone
 
 
+def test_json_in_a_column_of_csv_is_taken_apart_by_the_job(give, on_each):
+    def run(q):
+        rows = q.csv("id int, tags string").select("tags")
+        if q.tables.engine == functions.SPARK:
+            apart = rows.select(F.from_json("tags", "array<string>").alias("tags"))
+        else:
+            rows.createOrReplaceTempView("rows")
+            apart = q.spark.sql(
+                "SELECT from_json(tags, '[\"VARCHAR\"]') AS tags FROM rows"
+            )
+        q.kept = apart.toArrow().to_pylist()
+
+    message = give("m", "a.csv", b'id,tags\n1,"[""a"", ""b""]"\n')
+    for q in on_each(run, [message]):
+        assert q.kept == [{"tags": ["a", "b"]}]
+
+
 @pytest.mark.parametrize(
     ("kind", "schema", "why"),
     [
-        ("csv", "a array<int>", "CSV has no lists and no structs: say string"),
+        (
+            "csv",
+            "a array<int>",
+            "'a' is array<int>: CSV has no lists and no structs: say string",
+        ),
         ("json", "a array<date>", "int, bigint, double, boolean, not date: say string"),
         ("json", "a struct<>", "is no type"),
         ("json", "a array<", "is no type"),
