@@ -7,6 +7,7 @@ import fcntl
 import logging
 import logging.handlers
 import os
+import re
 import sys
 import time
 from pathlib import Path
@@ -15,6 +16,7 @@ from rq.words import visible
 
 ROTATE_BYTES = 16 * 1024 * 1024
 KEEP = 4
+_PLAIN = re.compile(r'[^ "=\n\r\t]+')
 
 
 class _Line(logging.Formatter):
@@ -26,11 +28,25 @@ class _Line(logging.Formatter):
             "%Y-%m-%dT%H:%M:%S",
         )
         logging.logProcesses = False  # else it asks the kernel for the pid of each line
+        # No line tells of these: as the manual of the library says, it need not find out.
+        logging.logThreads = logging.logMultiprocessing = False
+        logging._srcfile = None  # where it was called
+        self._last = -1, ""
         self._is_of()
         os.register_at_fork(after_in_child=self._is_of)
 
     def _is_of(self) -> None:
         self._pid = os.getpid()
+
+    def formatTime(  # noqa: N802 - so the library calls it
+        self, record: logging.LogRecord, datefmt: str | None = None
+    ) -> str:
+        """As the library; many lines are of the same second."""
+        second, moment = self._last
+        if second != int(record.created):
+            moment = super().formatTime(record, datefmt)
+            self._last = int(record.created), moment
+        return moment
 
     def format(self, record: logging.LogRecord) -> str:
         """Return a record; a line of it that a stranger's text began looks like none."""
@@ -147,8 +163,7 @@ def fields(**values: object) -> str:
 
 def _value(value: object) -> str:
     text = str(value)
-    plain = text and not any(c in text for c in ' "=\n\r\t') and text.isprintable()
-    if plain:
+    if _PLAIN.fullmatch(text) and text.isprintable():
         return text
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return '"' + "".join(c if c.isprintable() else repr(c)[1:-1] for c in escaped) + '"'

@@ -18,6 +18,9 @@ from rq.errors import NotPlain, is_busy
 from rq.files import openat2
 
 Shared = Callable[[int, os.stat_result], bool]  # whether a file may have more names
+# What changes when anybody touches a file: its inode number, and when it was changed, in
+# ns.
+Stamp = tuple[int, int]
 
 _PATH = getattr(os, "O_PATH", os.O_RDONLY)
 _DIRECTORY = os.O_DIRECTORY | os.O_CLOEXEC
@@ -170,16 +173,29 @@ def parent(path: str, dir_fd: int) -> Iterator[tuple[int, str]]:
 
 def read(path: str, dir_fd: int, limit: int) -> bytes:
     """Return the content of a regular file of at most `limit` bytes."""
+    return read_stamped(path, dir_fd, limit)[0]
+
+
+def read_stamped(path: str, dir_fd: int, limit: int) -> tuple[bytes, Stamp]:
+    """As `read`; also return the stamp that the file had before it was read."""
     fd = open_any(path, os.O_RDONLY, dir_fd)
     try:
-        return content(fd, path, limit)
+        info = os.fstat(fd)
+        return _held(fd, info, path, limit), stamp_of(info)
     finally:
         os.close(fd)
 
 
+def stamp_of(info: os.stat_result) -> Stamp:
+    return info.st_ino, info.st_ctime_ns
+
+
 def content(fd: int, path: str, limit: int) -> bytes:
     """Return what an open file holds; NotPlain if it is no file, or too large."""
-    info = os.fstat(fd)
+    return _held(fd, os.fstat(fd), path, limit)
+
+
+def _held(fd: int, info: os.stat_result, path: str, limit: int) -> bytes:
     if not stat.S_ISREG(info.st_mode):
         raise _no_file(path)
     size = info.st_size

@@ -6,6 +6,7 @@ import ctypes
 import errno
 import functools
 import os
+import sys
 
 NO_MOUNTS = 0x01  # RESOLVE_NO_XDEV: lead into no other file system
 NO_MAGIC_LINKS = 0x02  # follow none of the links of /proc
@@ -13,6 +14,8 @@ INSIDE = NO_MAGIC_LINKS | 0x04 | 0x08  # follow no link, stay below the director
 HERE = -100  # AT_FDCWD
 _NUMBER = 437  # of the call, the same on every machine
 _TRIES = 16  # of a call that was interrupted
+# As `os.fsencode`, which asks first what it was given.
+_ENCODING, _ERRORS = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
 
 
 class How(ctypes.Structure):
@@ -49,7 +52,7 @@ def how(flags: int, mode: int, resolve: int = INSIDE) -> How:
 def call(path: str, how: How, dir_fd: int) -> int:
     """Return a descriptor; tries again when the call was interrupted."""
     assert _syscall is not None
-    name, code = os.fsencode(path), errno.EAGAIN
+    name, code = path.encode(_ENCODING, _ERRORS), errno.EAGAIN
     for _ in range(_TRIES):
         fd = _syscall(_NUMBER, dir_fd, name, how, _HOW_BYTES)
         if fd >= 0:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import selectors
+from collections.abc import Callable
 from selectors import SelectorKey
 from typing import Any
 
@@ -35,12 +36,26 @@ class Loop(asyncio.SelectorEventLoop):
         self._ends = _Selector()
         super().__init__(self._ends)
 
+    def watch(self, fd: int, call: Callable[[], None]) -> None:
+        """As `add_reader`, of a descriptor that is not looked at yet: the loop of the
+        library looks for it first, and learns by an exception that it is not there."""
+        handle = asyncio.Handle(call, (), self)
+        self._ends.register(fd, selectors.EVENT_READ, (handle, None))
+
     def forget_readers(self, fds: tuple[int, ...]) -> None:
         """Look no more at descriptors that nobody else has and that are closed next."""
         self._ends.closing = hasattr(selectors, "EpollSelector")
         for fd in fds:
             self.remove_reader(fd)
         self._ends.closing = False
+
+
+def watch(loop: asyncio.AbstractEventLoop, fd: int, call: Callable[[], None]) -> None:
+    """Look at a descriptor that was just opened."""
+    if isinstance(loop, Loop):
+        loop.watch(fd, call)
+    else:
+        loop.add_reader(fd, call)
 
 
 def close(loop: asyncio.AbstractEventLoop, *fds: int) -> None:

@@ -46,6 +46,7 @@ class StdioLog:
         self.directory = directory
         self._end: int | None = None
         self._began = f"{_now()} - RQ START - {script}"
+        head = _head(0, self._began)
         self.printed: tuple[int, int] | None = None  # from, to; known at its end
         self._limit: LogLimit | None = None
         opened = [directory]
@@ -54,7 +55,9 @@ class StdioLog:
             opened.append(self._head)
             self._file = os.fstat(self._head)
             self._at = 0 if is_new else self._file.st_size
-            os.pwrite(self._head, _head(0, self._began), self._at)
+            # Where in the file the output of this attempt begins.
+            self.output_at = self._at + len(head)
+            os.pwrite(self._head, head, self._at)
             self.fd = self._appending(directory)
         except BaseException as error:
             for fd in opened:
@@ -80,11 +83,6 @@ class StdioLog:
             return os.open(f"/proc/self/fd/{self._head}", _APPEND)
         except OSError:
             return self._again(STDIO_LOG, directory)[0]
-
-    @property
-    def output_at(self) -> int:
-        """Return where in the file the output of this attempt begins."""
-        return self._at + len(_head(0, self._began))
 
     def keep(self, most: int | None) -> None:
         """Keep so many bytes of the output of this attempt; None: all of it."""

@@ -55,8 +55,10 @@ class RunAs:
         self, argv: list[str], env: Mapping[str, str]
     ) -> tuple[list[str], Mapping[str, str]]:
         """Return the words and the environment by which `argv` is started with `env`."""
+        if self.user is None:
+            return [*self.words, *argv], env
         later = sorted(name for name in env if _acts(name, env[name]))
-        if self.user is None or not later:
+        if not later:
             return [*self.words, *argv], env
         kept = {name: env[name] for name in env if name not in later}
         kept |= {f"RQ_LATER_{name}": env[name] for name in later}

@@ -79,8 +79,8 @@ class Script:
         self.pid = self._start(plan)
         self._family.began(self.pid)
         self.pidfd = self._watched()
-        loop.add_reader(self.pidfd, self._exited)
-        loop.add_reader(self._reader, self._readable)
+        closing.watch(loop, self.pidfd, self._exited)
+        closing.watch(loop, self._reader, self._readable)
 
     def _start(self, plan: Plan) -> int:
         self._reader, write = os.pipe2(os.O_CLOEXEC)

@@ -28,6 +28,7 @@ class Slots:
 
     def __init__(self, directory: Path, prefix: str, start: int) -> None:
         self._directory = directory
+        self._paths: dict[int, Path] = {}
         self._prefix = prefix
         self._start = start
         self._counter = 0
@@ -54,4 +55,7 @@ class Slots:
         self._used.discard(number)
 
     def path(self, number: int) -> Path:
-        return self._directory / str(number)
+        path = self._paths.get(number)
+        if path is None:
+            path = self._paths[number] = self._directory / str(number)
+        return path

@@ -204,6 +204,11 @@ def read_file(path: str, dir_fd: int) -> bytes:
     return beneath.read(path, dir_fd, FILE_LIMIT)
 
 
+def read_stamped(path: str, dir_fd: int) -> tuple[bytes, beneath.Stamp]:
+    """As `read_file`; also return the stamp that the file had before it was read."""
+    return beneath.read_stamped(path, dir_fd, FILE_LIMIT)
+
+
 @dataclass(frozen=True, slots=True)
 class File:
     """A file of a message, by its name: what has that name is seen when it is opened."""

@@ -7,10 +7,12 @@ from collections.abc import Callable
 import orjson
 
 from rq.errors import NoSuchMessage
+from rq.files.beneath import Stamp
 from rq.layout import MSG, folder
 from rq.message.message import Message, from_disk
 from rq.replies import Result
 from rq.spool import after_list, folders
+from rq.spool.entry import Entry
 from rq.spool.memory import Memory
 from rq.words.states import State
 
@@ -48,25 +50,33 @@ class Reader:
     def read(self, msg_id: str) -> Message:
         """Return a message; NoSuchMessage, BadMessage when its file is torn, or Unread
         when that is not known yet."""
+        return self.read_stamped(msg_id)[0]
+
+    def read_stamped(self, msg_id: str) -> tuple[Message, Stamp | None]:
+        """As `read`; also return the stamp of the file that it was read from. None: what
+        it is in memory is not written yet."""
         entry = self._entries.get(msg_id)
         if entry is not None and entry.body is not None:
-            message = from_disk(entry.body, msg_id, self._clock())
-            if message.after_file is None:  # as nearly all
-                return message
-            if entry.after is not None:
-                return message.with_(after=entry.after.ids)
-            return after_list.whole(message, entry.place(msg_id), self._dir_fd)
+            return self._in_memory(msg_id, entry, entry.body), None
         path = self.place(msg_id)
         if path is None:
             raise NoSuchMessage("msg not found")
         try:
-            data = folders.read_file(f"{path}/{MSG}", self._dir_fd)
+            data, stamp = folders.read_stamped(f"{path}/{MSG}", self._dir_fd)
         except OSError as error:
             raise folders.unread(error) from None
         message = from_disk(data, msg_id, self._clock())
-        if message.after_file is None:
+        if message.after_file is not None:
+            message = after_list.whole(message, path, self._dir_fd)
+        return message, stamp
+
+    def _in_memory(self, msg_id: str, entry: Entry, body: bytes) -> Message:
+        message = from_disk(body, msg_id, self._clock())
+        if message.after_file is None:  # as nearly all
             return message
-        return after_list.whole(message, path, self._dir_fd)
+        if entry.after is not None:
+            return message.with_(after=entry.after.ids)
+        return after_list.whole(message, entry.place(msg_id), self._dir_fd)
 
     def status(self, msg_id: str) -> Result:
         """Return what is known of the last attempt of a message."""

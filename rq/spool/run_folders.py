@@ -10,6 +10,7 @@ from pathlib import Path
 import orjson
 
 from rq.files import beneath, durable
+from rq.files.beneath import Stamp
 from rq.layout import ATTACH, JOB, MSG, STATUS, folder
 from rq.spool import handed_over
 from rq.spool.handed_over import Ids
@@ -36,15 +37,24 @@ class RunFolders:
         path = f"{place}/{JOB}"
         try:
             # A link on the way there, which only a script of our own user can have made,
-            # gets an empty directory and is refused in the next line.
-            with contextlib.suppress(FileExistsError):
-                durable.make_dir(path, self._dir_fd)
-            if ids is None and not handed_over.may_be_handed_over(place, self._dir_fd):
+            # gets an empty directory and is refused when that is opened.
+            is_ours = self._is_made(path) or not self._may_be_handed_over(place)
+            if ids is None and is_ours:
                 return beneath.open_place(path, self._dir_fd)
             return self._fitting(place, ids)
         except OSError as error:
             error.filename = path
             raise
+
+    def _may_be_handed_over(self, place: str) -> bool:
+        return handed_over.may_be_handed_over(place, self._dir_fd)
+
+    def _is_made(self, path: str) -> bool:
+        try:
+            durable.make_dir(path, self._dir_fd)
+        except FileExistsError:
+            return False
+        return True
 
     def _fitting(self, place: str, ids: Ids | None) -> int:
         """Open the directory that is there; one that does not belong to whom its script
@@ -81,15 +91,15 @@ class RunFolders:
         finally:
             os.close(place)
 
-    def stamp(self, msg_id: str) -> tuple[int, int] | None:
-        """Return what changes when anybody touches the file `msg` of a message: its
-        inode number, and when it was changed, in ns. None: there is none."""
+    def stamp(self, msg_id: str) -> Stamp | None:
+        """Return what changes when anybody touches the file `msg` of a message; None:
+        there is none."""
         path = f"{folder(State.RUN, msg_id)}/{MSG}"
         try:
             info = os.stat(path, dir_fd=self._dir_fd, follow_symlinks=False)
         except OSError:
             return None
-        return info.st_ino, info.st_ctime_ns
+        return beneath.stamp_of(info)
 
     def write_progress(self, msg_id: str, text: str) -> None:
         """Show what a running script has said; not promised."""

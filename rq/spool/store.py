@@ -52,6 +52,7 @@ from typing import Unpack
 from rq import names
 from rq.errors import BadMessage, TooLate
 from rq.files import durable
+from rq.files.beneath import Stamp
 from rq.journal.segments import Position
 from rq.journal.writer import DryRun, Journal
 from rq.layout import JOB, STDIO_LOG, QueueDir, folder
@@ -146,6 +147,9 @@ class Spool:
             reader.free_id,
         )
         self.place, self.read, self.status = reader.place, reader.read, reader.status
+        self._read_stamped = reader.read_stamped
+        # Of the file that the last claim has read; None: it was not written yet.
+        self.claimed_stamp: Stamp | None = None
         self.prepare, self.prepare_in = events.prepare, events.prepare_in
         self.entry, self.entry_of = memory.entry, memory.entry_of
         self.live, self.in_state = memory.live, memory.in_state
@@ -392,7 +396,8 @@ class Spool:
         """que → run: an attempt begins. BadMessage when its file cannot be used, TooLate
         past its deadline."""
         more: More = {"slot": slot} if batch is None else {"slot": slot, "batch": batch}
-        return self._claim(self.read(msg_id), more)
+        message, self.claimed_stamp = self._read_stamped(msg_id)
+        return self._claim(message, more)
 
     def lease(
         self,

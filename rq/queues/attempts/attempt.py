@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from rq.errors import WrongState
+from rq.files.beneath import Stamp
 from rq.message.limits import NONE
 from rq.message.message import Message
 from rq.proc.spawn import Termination
@@ -66,7 +67,8 @@ class Attempt:
         self.slot = claim.slot
         self.phase = Phase.CLAIMED
         self.said = Said()
-        self.stamp: tuple[int, int] | None = None  # of its file `msg` at the start
+        # Of its file `msg` as it was read at its claim, or at the start.
+        self.stamp: Stamp | None = None
         self.questions = 0  # that its script has asked, and that are not yet answered
         self.cut_short = False  # RQ itself ends it, because the queue stops
         self.termination: Termination | None = None

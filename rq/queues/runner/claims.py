@@ -91,6 +91,8 @@ class Claims:
                 seq=seq,
             )
         )
+        if worker is None:
+            attempt.stamp = owner.spool.claimed_stamp
         owner.attempts.claim(attempt)
         self._waiting.append(attempt)
 

@@ -61,7 +61,7 @@ class Launcher:
         values.update(self.token(msg_id))
         program = self.program()
         directory = self._opened(msg_id)
-        attempt.stamp = owner.spool.run_folders.stamp(msg_id)
+        attempt.stamp = attempt.stamp or owner.spool.run_folders.stamp(msg_id)
         output = self.log(path, directory, attempt.message.attempt)
         make = functools.partial(
             Script,
