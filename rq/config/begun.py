@@ -32,6 +32,7 @@ class Begun:
         self._noted: frozenset[str] = frozenset()  # that are known to be on disk
         self._new: set[str] = set()
         self._write_at = 0.0  # monotonic
+        self._content: tuple[config.Stamp, frozenset[str]] | None = None
 
     def note(self, names: Collection[str]) -> None:
         """Note queues, or BROKER, that are up and have a journal: one that the Ruby RQ left
@@ -81,14 +82,21 @@ class Begun:
 
     def _read(self) -> frozenset[str]:
         path = self._root.begun
-        if not path.exists():
+        look = config.stamp(path)
+        if look is None:
             return frozenset()
+        if self._content is None or self._content[0] != look:
+            self._content = look, self._names_in(path)
+        return self._content[1]
+
+    def _names_in(self, path: Path) -> frozenset[str]:
         try:
             return frozenset(map(str, config.read_json(path)["names"]))
         except (ValueError, LookupError, TypeError) as error:
             raise BadConfig(f"{path} is damaged ({error}); remove it") from None
 
     def _write(self, names: Collection[str]) -> None:
+        self._content = None
         files.write_state(self._root.begun, {"names": sorted(names)})
 
 

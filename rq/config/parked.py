@@ -183,10 +183,9 @@ def as_stopped(root: Root, name: str, boot: str) -> Parked | None:
 
 
 def listens_anew(queue: QueueDir, parked: Parked) -> End:
-    """Note that the socket of a parked queue is another one, whose lock is held."""
-    anew = replace(parked, socket=stamp(queue.socket))
-    write(queue, anew)
-    return anew.end
+    """Return where a parked queue ended whose socket is another one by now. Its file is not
+    written again, of thousands at a start: the supervisor knows."""
+    return replace(parked.end, socket=stamp(queue.socket))
 
 
 def answer(root: Root, name: str, command: str) -> Answer | None:

@@ -7,6 +7,7 @@ answers on a socket holds the lock beside it.
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
@@ -30,6 +31,8 @@ def refuse(root: Root) -> None:
         )
     for name in definitions.queues_of(root):
         queue = root.queue(name)
+        if not os.path.exists(queue.socket):
+            continue
         if not locks.is_locked(queue.lock) and _answers(queue.socket):
             raise Refused(
                 f"a process of the Ruby RQ still owns queue {name}{_pid(queue.pid)}: end "

@@ -31,7 +31,12 @@ _DELETED = re.compile(r".+\.deleted\.\d+")  # by the ancestor
 
 def queues_of(root: Root) -> list[str]:
     """Return the names of the queues of a root, in order."""
-    return sorted(name for name in queues.names_of(root) if not is_alias(root, name))
+    above = f"{root.queues}/"  # as text: there may be thousands
+    return sorted(
+        name
+        for name in queues.names_of(root)
+        if not (os.path.islink(above + name) and is_alias(root, name))
+    )
 
 
 def is_alias(root: Root, name: str) -> bool:

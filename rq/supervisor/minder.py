@@ -78,7 +78,7 @@ class Minder:
     def step(self) -> None:
         """Do what is due with every child."""
         now = time.monotonic()
-        for key, process in list(self.table.children.items()):
+        for key, process in self.table.awake():
             match children.step(process, now):
                 case Step.START:
                     self._start(key, process, now)
@@ -89,7 +89,7 @@ class Minder:
         for name in put_away_deleted(self.root, self.table, now):
             self._given_up.forget((Kind.QUEUE, name))
             self._keep(partial(self.places.begun.forget, name))
-        up = [each for each in self.table.children.values() if each.state is Child.UP]
+        up = [each for _, each in self.table.awake() if each.state is Child.UP]
         names = {name for name in map(held_as, up) if name is not None}
         self._keep(partial(self.places.begun.note, names - self.table.deleting.keys()))
 
@@ -356,24 +356,29 @@ class Minder:
     def adopt(self) -> None:
         """Take over the queues that live from a supervisor before this one."""
         queues = self.table.queues().items()
-        names = [name for name, process in queues if not process.running]
-        paths = [self.root.queue(name).socket for name in names]
+        idle = (name for name, process in queues if not process.running)
+        sockets = ((name, self.root.queue(name).socket) for name in idle)
+        there = {name: path for name, path in sockets if os.path.exists(path)}
         # Threads, since a stuck queue may take its whole time-out; they end here.
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
-            handles = list(pool.map(_adopted_if_there, paths))
-        for name, held in zip(names, handles, strict=True):
+            handles = list(pool.map(_adopted_if_there, there.values()))
+        for name, held in zip(there, handles, strict=True):
             if held:
                 self._adopted(name, held)
 
     def park_again(self) -> None:
         """Let queues stay parked that were when RQ stopped, if nothing has happened since."""
+        try:
+            held = self.places.all_held()
+        except (OSError, RQError):
+            return  # the start of each says what is wrong
         boot = processes.boot_id()
         for name, process in self.table.queues().items():
             is_down = process.state is Child.DOWN and process.wanted
             if (
                 is_down
-                and not self.places.is_held(name)
-                and (self._listeners.listen_again(process, boot))
+                and name not in held
+                and self._listeners.listen_again(process, boot)
             ):
                 process.place = self.places.now(process)
 

@@ -38,6 +38,10 @@ class Places:
     def is_held(self, name: str) -> bool:
         return name in displaced.read(self.root) or self.begun.is_lost(name)
 
+    def all_held(self) -> set[str]:
+        """Return all for which `is_held` says so, of thousands at once."""
+        return {*displaced.read(self.root), *self.begun.lost()}
+
     def hold_lost(self) -> None:
         """Hold what has begun and is not found at this start."""
         try:

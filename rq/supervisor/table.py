@@ -112,6 +112,19 @@ class Table:
             if kind is Kind.QUEUE
         }
 
+    def awake(self) -> list[tuple[Key, Process]]:
+        """Return all but those that are parked until they are woken: there may be thousands,
+        and nothing is to be done with them."""
+        return [
+            (key, process)
+            for key, process in self.children.items()
+            if not (
+                process.state is Child.PARKED
+                and process.wakes_at is None
+                and process.wanted
+            )
+        ]
+
     def queue(self, name: str) -> Process:
         return self.children[Kind.QUEUE, name]
 
@@ -195,11 +208,7 @@ class Table:
 
     def next_wake(self) -> float | None:
         """Return the seconds until `Minder.step` has something to do without an event."""
-        times = [
-            at
-            for process in self.children.values()
-            if (at := children.wake_at(process))
-        ]
+        times = [at for _, process in self.awake() if (at := children.wake_at(process))]
         times += [at for name, at in self.deleting.items() if self.is_down(name)]
         if not times:
             return None

@@ -9,7 +9,7 @@ from typing import Any
 
 from rq.config import parked
 from rq.config.parked import Parked
-from rq.layout import QUEUE_DIRS, Root
+from rq.layout import JOURNAL, QUEUE_DIRS, Root
 from rq.proc import processes
 
 OLD = 1_000_000_000  # epoch seconds: when nothing new has come to their folders
@@ -27,6 +27,8 @@ def leave(root: Root, name: str, **facts: Any) -> None:
     queue = root.queue(name)
     for directory in QUEUE_DIRS:
         (queue.path / directory).mkdir(parents=True, exist_ok=True)
+        if directory == JOURNAL:
+            (queue.path / directory / "1").touch()
         os.utime(queue.path / directory, (OLD, OLD))
     queue.config.write_text(json.dumps({"name": name, "park": "1s"}))
     parked.write(queue, left(root, name, **facts))
