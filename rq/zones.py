@@ -93,6 +93,12 @@ def tables() -> tuple[Tables, ...]:
     return by_age(map(Path, zoneinfo.TZPATH), _own())
 
 
+def forget() -> None:
+    """Read tables again, as a process does that has just begun."""
+    tables.cache_clear()
+    zone.cache_clear()
+
+
 def _own() -> Path:
     package = importlib.util.find_spec("tzdata")
     places = (package and package.submodule_search_locations) or ["/nonexistent"]

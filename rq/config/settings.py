@@ -7,6 +7,7 @@ from these two classes; only what acts on a setting names it.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import shlex
@@ -290,6 +291,18 @@ def default_worker_env() -> dict[str, str]:
         **({"TZ": zone} if zone else {}),
         "TMPDIR": tempfile.gettempdir(),
     }
+
+
+def load_ahead() -> None:
+    """Load the libraries that `default_worker_env` needs, in a process that forks those who
+    call it: each of them would take some milliseconds for it, and memory of its own. What
+    they answer stays theirs: a user, or the zone of this machine, may change meanwhile."""
+    from rq import zones
+
+    with contextlib.suppress(OSError):
+        default_worker_env()
+    _zone.cache_clear()
+    zones.forget()
 
 
 @functools.cache

@@ -16,7 +16,7 @@ from typing import cast
 
 from rq import logs, zones  # noqa: F401
 from rq.config import files, parked
-from rq.config.parked import Listens
+from rq.config.parked import Listens, Parked
 from rq.errors import BadConfig, CannotRead, Damaged, DiskFailed, RQError
 from rq.layout import QueueDir, Root
 from rq.proc import closing, collector, daemon, descriptors, processes, turnlimit
@@ -43,6 +43,7 @@ from rq.queues.parking import Idle, Rooms
 from rq.queues.runner.runner import Runner
 
 # zones: its library, before another user is become, who may not read it.
+from rq.replies import FiguresView
 from rq.rpc import client
 from rq.rpc.lines.commands import COMMANDS
 from rq.rpc.lines.commands import Parked as WhileParked
@@ -111,6 +112,7 @@ class Process:
         self.idle = Idle(rooms, before)
         if before is not None:
             self.housekeeping.go_on_from(before.retained_at)
+            _count_on(owner, before)
         if parent.takes:
             self.housekeeping.others.append(self._park_if_idle)
 
@@ -434,6 +436,13 @@ def _listening(queue: QueueDir, listens: Listens | None) -> socket.socket:
         return sock
     sock.close()
     return client.listen(queue.socket)
+
+
+def _count_on(owner: Owner, before: Parked) -> None:
+    """Let what monitors measure go on from what it was when the queue was parked."""
+    answer = before.answers.get("figures")
+    if before.journal == owner.spool.journal_id and isinstance(answer, list):
+        owner.spool.figures.go_on_from(cast(FiguresView, answer[1]))
 
 
 def _watch_life(loop: asyncio.AbstractEventLoop, life: int, process: Process) -> None:

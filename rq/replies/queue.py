@@ -150,7 +150,7 @@ BUCKETS = (
 
 
 class FiguresView(TypedDict):
-    """`figures`: what monitors measure of a queue; counters since its process began."""
+    """`figures`: what monitors measure of a queue; counters since it was started."""
 
     status: str
     counts: Counts

@@ -1,6 +1,7 @@
 """What monitors measure of a queue: counted where an event is written, never by listing.
 
-Counters begin at 0 with the process and never go back within it, as Prometheus expects.
+Counters begin at 0 with the process and never go back within it, as Prometheus expects; one
+that was parked goes on.
 They are additions to numbers that are there, after the line and the memory that follows
 it: nothing here may fail, or hold up what is accepted. A histogram counts each value in
 one bucket; who shows it adds them up.
@@ -16,7 +17,7 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
-from rq.replies.queue import BUCKETS
+from rq.replies.queue import BUCKETS, FiguresView
 from rq.spool.record import Record
 from rq.words.states import Event, State
 
@@ -49,6 +50,11 @@ class Histogram:
         self.counts[bisect_left(BUCKETS, seconds)] += 1
         self.sum += seconds
 
+    def go_on_from(self, numbers: Sequence[float]) -> None:
+        """Add to `numbers`: those in each bucket, then the sum."""
+        *counts, self.sum = numbers
+        self.counts = [int(number) for number in counts]
+
 
 class Figures:
     """The counters of one queue."""
@@ -62,6 +68,15 @@ class Figures:
         self.durations = Durations()
         # Told of each message that fails, by its line; it may not raise.
         self.on_failure: Callable[[Record], None] | None = None
+
+    def go_on_from(self, before: FiguresView) -> None:
+        """Add to what was counted before the queue was parked: to monitors that is no new
+        start, and what came while it was awake in between they would never see."""
+        self.accepted = before["accepted"]
+        self.attempts = dict(before["attempts"])
+        self.ended = {(state, cause): n for state, cause, n in before["ended"]}
+        self.wait.go_on_from(before["wait"])
+        self.run.go_on_from(before["run"])
 
     def take(self, record: Record) -> None:
         """Count an event."""

@@ -20,6 +20,7 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
+from rq.config import settings
 from rq.config.parked import End, Listens
 from rq.proc import daemon, descriptors
 
@@ -38,6 +39,8 @@ def main() -> int:
     daemon.title("rq-fork")
     root = Path(sys.argv[1])
     from rq.queues import process  # the reason for this process; late, after the checks
+
+    settings.load_ahead()
 
     def entry(
         name: str, ready: int, life: int, sock: int = -1, end: End | None = None

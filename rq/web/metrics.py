@@ -226,7 +226,7 @@ _QUEUES = (
     OfQueues("rq_workers", "gauge",
              "Slots in use here, and workers elsewhere that ask for messages.", _workers),
     OfQueues("rq_messages_accepted_total", "counter",
-             "Messages accepted since the process of the queue began.",
+             "Messages accepted since the queue was started; to be parked is no end.",
              lambda view: [("", view["accepted"])]),
     OfQueues("rq_attempts_total", "counter", "Attempts that have ended, by outcome.",
              _attempts),
