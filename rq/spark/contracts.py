@@ -16,11 +16,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 
+from rq.checks import Check, Kind
 from rq.errors import BadInput
 from rq.spark import arguments, delta_schemas, delta_types, rules, schemas
 from rq.spark.delta_goals import MERGE, Goal
 from rq.spark.rules import Rule
 from rq.words import visible
+from rq.words.wording import several
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -75,6 +77,12 @@ class Contract:
     def not_null(self) -> tuple[str, ...]:
         stated = (name for name, said in self.columns.items() if said.get("not_null"))
         return tuple(dict.fromkeys([*stated, *self.unique]))
+
+    def result(self, rows: int, rejected: int) -> Check:
+        """Return whether it holds of the rows of a batch, in words."""
+        why = self.check(rows, rejected)
+        text = why or f"{rejected:,} of {several(rows, 'row')} rejected"
+        return Check(kind=Kind.CONTRACT, table=self.name, text=text, holds=not why)
 
     def check(self, rows: int, rejected: int) -> str:
         """Return, in words, why too many rows break it; nothing if that is not so."""

@@ -7,13 +7,15 @@ import os
 import signal
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from rq import config
+from rq import checks, config
+from rq.checks import Checks
 from rq.errors import Refused, RQError
 from rq.scripts.pipe import Verb
 from rq.spark import (
@@ -159,6 +161,7 @@ class Pipe:
         return str(table_rights.directory(queue, name, table_rights.READS))
 
     def failed(self, q: Work) -> None:
+        _keep_checks(q)
         # What it has read helps the person who looks why; Java may be gone.
         with contextlib.suppress(Exception):
             self.say(Verb.RESULT, q.figures(None))
@@ -275,8 +278,20 @@ def _end(sender: sending.Sender, q: Work, pipe: Pipe) -> str | None:
     q.writes.publish()
     sender.commit(prepared)
     q.keep_schemas()
+    _keep_checks(q)
     pipe.say(Verb.RESULT, q.figures([entry.name for entry in prepared]))
     return _summary(Result(prepared, q.writes.tables), q.checked)
+
+
+def _keep_checks(q: Work) -> None:
+    """Keep what was expected of the data of a batch, for the pages; that this cannot be
+    done is no matter of the batch."""
+    if not q.checks:
+        return
+    wrote = [table.plan.name for table in q.writes.tables if table.plan is not None]
+    batch = checks.Batch(batch_id=q.batch_id, time=time.time(), ids=q.ids, wrote=wrote)
+    with contextlib.suppress(OSError, RQError):
+        Checks(config.find_root(None), q.queue).add(batch, q.checks)
 
 
 def _summary(result: Result, checked: Sequence[str] = ()) -> str:

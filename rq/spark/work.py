@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from rq import names
+from rq.checks import Check, Kind
 from rq.errors import BadInput
 from rq.scripts.pipe import Verb
 from rq.spark import (
@@ -92,6 +93,7 @@ class Work:
         self.writes = Writes(batch.queue, batch.batch_id)
         self._schemas: KeptSchemas | None = None
         self.checked: list[str] = []  # what was expected, and holds
+        self.checks: list[Check] = []  # that, what does not hold, and contracts
         self._contracts: dict[str, Contract] = {}  # by table
         # Messages that name where a table goes, or bring nothing to be read, if that has
         # ended the job's function.
@@ -269,13 +271,24 @@ class Work:
         """
         most_rejects = most.get("most_rejects")
         nulls, keys = _columns(not_null), _columns(unique)
-        with self._lines_first(most_rejects):
-            holds = expectations.check(table, rows, nulls, keys)
-        self._check_lines(most_rejects, most.get("most_rescued"))
-        if "most_replaced" in most:
-            self._figures.check_replaced(most["most_replaced"])
+        with self._noting():
+            with self._lines_first(most_rejects):
+                holds = expectations.check(table, rows, nulls, keys)
+            self._check_lines(most_rejects, most.get("most_rescued"))
+            if "most_replaced" in most:
+                self._figures.check_replaced(most["most_replaced"])
         self.checked.append(holds)
+        self.checks.append(Check(kind=Kind.EXPECT, text=holds, holds=True))
         self.run(f"checked: {holds}")
+
+    @contextlib.contextmanager
+    def _noting(self) -> Iterator[None]:
+        """Check something, and note why if it does not hold."""
+        try:
+            yield
+        except BadInput as error:
+            self.checks.append(Check(kind=Kind.EXPECT, text=str(error), holds=False))
+            raise
 
     # ---- saying
 
@@ -378,6 +391,7 @@ class Work:
         """Count the rows that break a contract; BadInput if they are too many."""
         rows = 0 if aside is None else aside.rows
         self._figures.rejected(rows)
+        self.checks.append(contract.result(written.rows + rows, rows))
         if aside is None:
             return
         self._figures.output(contract.name + rejected.SUFFIX, rows)

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
-import tarfile
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 from harness import chromium, showcase
 from harness.ports import free_port
 from harness.supervisor import Daemon, daemon_on
-
-AXE = "axe-core@4.14.1"
 
 
 @dataclass(frozen=True)
@@ -66,20 +60,4 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 
 @pytest.fixture(scope="session")
 def axe() -> str:
-    """Return the source of axe-core, which looks for what shuts readers out."""
-    with tempfile.TemporaryDirectory() as directory:
-        try:
-            subprocess.run(
-                ["npm", "pack", "--silent", AXE],
-                cwd=directory,
-                check=True,
-                capture_output=True,
-                timeout=60,
-            )
-        except (OSError, subprocess.SubprocessError):
-            pytest.skip(f"no {AXE} -> apt-get install npm, and a way to its registry")
-        [archive] = Path(directory).glob("*.tgz")
-        with tarfile.open(archive) as packed:
-            source = packed.extractfile("package/axe.min.js")
-            assert source
-            return source.read().decode()
+    return chromium.axe()

@@ -5,14 +5,18 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import subprocess
+import tarfile
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 WIDE, NARROW = 1280, 390
 PATIENCE = 60.0  # seconds: a browser beside two others, on a busy machine
+AXE = "axe-core@4.14.1"
 PROGRAMS = ("chromium", "chromedriver")
 _FLAGS = (
     "--headless",
@@ -157,7 +161,27 @@ def shows(
     until(driver, f"{said}.includes({wanted!r})", seconds)
 
 
-def unfit_for_readers(driver: Any, axe: str) -> dict[str, list[str]]:
+def axe() -> str:
+    """Return the source of axe-core, which looks for what shuts readers out."""
+    with tempfile.TemporaryDirectory() as directory:
+        try:
+            subprocess.run(
+                ["npm", "pack", "--silent", AXE],
+                cwd=directory,
+                check=True,
+                capture_output=True,
+                timeout=60,
+            )
+        except (OSError, subprocess.SubprocessError):
+            pytest.skip(f"no {AXE} -> apt-get install npm, and a way to its registry")
+        [archive] = Path(directory).glob("*.tgz")
+        with tarfile.open(archive) as packed:
+            source = packed.extractfile("package/axe.min.js")
+            assert source
+            return source.read().decode()
+
+
+def unfit_for_readers(driver: Any, axe_core: str) -> dict[str, list[str]]:
     """Return what axe-core calls serious on a page, and where: light and dark, wide and
     narrow; fail if it is wider than its window."""
     serious: dict[str, list[str]] = {}
@@ -165,16 +189,16 @@ def unfit_for_readers(driver: Any, axe: str) -> dict[str, list[str]]:
         theme(driver, choice)
         for width in (WIDE, NARROW):
             size(driver, width)
-            serious |= _serious(driver, axe)
+            serious |= _serious(driver, axe_core)
             spread = "document.documentElement.scrollWidth > innerWidth"
             too_wide = driver.execute_script(f"return {spread}")
             assert not too_wide, f"{width} px: too wide"
     return serious
 
 
-def _serious(driver: Any, axe: str) -> dict[str, list[str]]:
+def _serious(driver: Any, axe_core: str) -> dict[str, list[str]]:
     # Over the debugger's line: the page's own policy lets no such script in.
-    driver.execute_script(axe)
+    driver.execute_script(axe_core)
     result = driver.execute_async_script(
         "const done = arguments[0];"
         "axe.run(document, {resultTypes: ['violations']}).then(done);"

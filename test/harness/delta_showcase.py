@@ -9,10 +9,12 @@ import time
 from pathlib import Path
 
 from rq import tables
+from rq.checks import Batch, Check, Checks, Kind
 from rq.layout import Root
 from rq.tables import Name
 
 HOUR = 3600.0
+TOO_MANY = 150  # rows that are rejected of a batch
 HITS = Name("reports", "hits")
 
 
@@ -25,8 +27,27 @@ def write_week(root: Root, ids: list[str], table: Name = HITS) -> None:
     for back in range(28, 0, -1):
         at = time.time() - back * 6 * HOUR
         append(root, table, rnd.randrange(400, 4000), rnd.sample(ids, 1), at)
-        if back % 5 == 0:
-            append(root, table.rejected, rnd.randrange(5, 300), ids[:1], at)
+        rejected = rnd.randrange(5, 300) if back % 5 == 0 else 0
+        if rejected:
+            append(root, table.rejected, rejected, ids[:1], at)
+        expect(root, table, rejected, ids[:1], at)
+
+
+def expect(root: Root, table: Name, rejected: int, ids: list[str], at: float) -> None:
+    """Keep what a batch would have said that was expected of it."""
+    holds = rejected < TOO_MANY
+    limit = "" if holds else ", at most 10% may"
+    every = [
+        Check(kind=Kind.EXPECT, text="1,204 rows, no nulls in path", holds=True),
+        Check(
+            kind=Kind.CONTRACT,
+            table=table.table,
+            text=f"{rejected} of 1,204 rows break the contract{limit}",
+            holds=holds,
+        ),
+    ]
+    batch = Batch(batch_id="b1", time=at, ids=ids, wrote=[table.table])
+    Checks(root, table.queue).add(batch, every)
 
 
 def append(root: Root, table: Name, rows: int, ids: list[str], at: float) -> None:

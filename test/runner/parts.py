@@ -131,7 +131,10 @@ PARTS = (
         folder="spark",
         limit=1800.0,
         hang=900.0,  # its waits are long: Spark takes minutes on a busy machine
-        programs=("sftp:openssh-client",),
+        programs=(
+            *("sftp:openssh-client", "chromium", "chromedriver:chromium-driver"),
+            "npm",
+        ),
         extras=("spark", "spark-test"),
     ),
     Part(

@@ -175,6 +175,20 @@ def test_what_takes_too_long_is_not_asked_again_by_each_page(tmp_path, monkeypat
     assert len(asked.read_text()) == 3
 
 
+def test_what_was_expected_is_told_and_a_damaged_file_of_it_breaks_no_page(web):
+    told = twin(web, "/tables/billing/invoices.json").json["checks"]
+    assert {check["kind"] for check in told} == {"expect", "contract"}
+    assert {check["holds"] for check in told} == {True, False}
+    text = twin(web, "/tables/billing/invoices", kind="text/html").text
+    assert "What was expected" in text
+    assert "rows break the contract, at most 10% may" in text
+    assert twin(web, "/tables/billing/invoices__rejected.json").json["checks"] == []
+    file = web.root.spark / "checks" / "billing.sqlite"
+    file.write_bytes(b"no" * 5000)
+    assert twin(web, "/tables/billing/invoices.json").json["checks"] == []
+    assert "What was expected" not in page_text(web, "/tables/billing/invoices")
+
+
 def test_a_day_that_was_made_again_says_so(web):
     place = web.root.spark / "tables" / "quiet" / "again"
     about = {"rq_day": "2026-11-02", "rq_backfill": "20261128.214100.<i>"}

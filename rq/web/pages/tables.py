@@ -12,7 +12,8 @@ from falcon.asgi import Request, Response
 
 from rq import tables
 from rq.access.roles import Principal, Role
-from rq.errors import NoSuchQueue
+from rq.checks import Checks, CheckView
+from rq.errors import Busy, NoSuchQueue
 from rq.tables import REJECTED, Facts, Held, Name, Step
 from rq.web.pages import page, plots
 from rq.web.routes import Routes
@@ -22,6 +23,8 @@ from rq.web.table_reader import Reader
 _MOST = 200  # tables that are listed
 _BARS, _LEAST = 48, 16
 _LISTED = 30  # versions
+_HELD, _BROKEN = 4, 8  # checks that are listed
+_CHECKS = 500  # that are drawn
 _DAY = 86400.0
 _STEPS = (60.0, 600.0, 3600.0, 21600.0, _DAY, 7 * _DAY, 30 * _DAY, 365 * _DAY)
 
@@ -40,6 +43,7 @@ class TableFacts(TypedDict):
     table: Facts
     rejected: Facts | None  # the table of what did not fit
     held: list[Held]  # of its queue
+    checks: list[CheckView]  # what jobs expected of its data, the newest first
 
 
 def add_routes(routes: Routes, site: Site) -> None:
@@ -81,6 +85,7 @@ class TablesPage:
             "table": table_facts,
             "rejected": rejected[0] if rejected else None,
             "held": [h for h in self._reader.held() if h["queue"] == name],
+            "checks": await asyncio.to_thread(_checks, self._site, wanted),
         }
         values = {
             "facts": facts,
@@ -88,7 +93,8 @@ class TablesPage:
             "name": table,
             "of": table.removesuffix(REJECTED) if table.endswith(REJECTED) else "",
             "versions": table_facts["versions"][:_LISTED],
-            "picture": picture(facts),
+            "pictures": pictures(facts),
+            "checks": _listed(facts["checks"]),
         }
         await page.show(req, resp, self._site, "table.html", values)
 
@@ -112,53 +118,103 @@ def _seen(principal: Principal, held: Sequence[Held]) -> list[Held]:
     return [entry for entry in held if principal.sees(entry["queue"])]
 
 
-# ---- the picture
+def _checks(site: Site, name: Name) -> list[CheckView]:
+    """Return what was expected of a table; of rows that did not fit, nothing was."""
+    if name.table.endswith(REJECTED):
+        return []
+    try:
+        return Checks(site.root, name.queue).of_table(name.table, _CHECKS)
+    except (
+        Busy
+    ):  # damaged, or a disk that is away: the table is to be seen all the same
+        return []
+
+
+def _listed(checks: Sequence[CheckView]) -> list[CheckView]:
+    """Return the last checks that held, and those that did not, the newest first."""
+    held = [check for check in checks if check["holds"]][:_HELD]
+    broken = [check for check in checks if not check["holds"]][:_BROKEN]
+    return sorted([*held, *broken], key=lambda check: -check["number"])
+
+
+# ---- the pictures
+
+Moment = tuple[float, int]  # when, and how many
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picture:
-    """Rows that came, and those that did not fit, in steps of time."""
+    """What went well, and what did not, in steps of time."""
 
     bars: plots.Bars
+    good: int
+    bad: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pictures:
+    """Pictures over the same time."""
+
     times: list[str]  # labels
-    came: int
-    rejected: int
+    rows: Picture | None  # that came, and were rejected
+    checks: Picture | None  # that held, and did not
 
 
-def picture(facts: TableFacts) -> Picture | None:
-    """Return the rows of a table's last versions over time; None without any."""
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    """Steps of time, one for each bar."""
+
+    begin: float
+    step: float
+    number: int
+
+    def picture(self, good: Sequence[Moment], bad: Sequence[Moment]) -> Picture | None:
+        """Return what happened; None if that is nothing."""
+        upper, lower = self._in_bars(good), self._in_bars(bad)
+        if not any([*upper, *lower]):
+            return None
+        return Picture(bars=plots.bars(upper, lower), good=sum(upper), bad=sum(lower))
+
+    def _in_bars(self, moments: Sequence[Moment]) -> list[int]:
+        bars = [0] * self.number
+        for at, count in moments:
+            if at >= self.begin:
+                index = int((at - self.begin) // self.step)
+                bars[min(index, self.number - 1)] += count
+        return bars
+
+    @property
+    def labels(self) -> list[str]:
+        starts = (self.begin + n * self.number // 4 * self.step for n in range(4))
+        return [_label(at, self.step) for at in starts]
+
+
+def pictures(facts: TableFacts) -> Pictures | None:
+    """Return the rows of a table's last versions over time, and what was expected of them;
+    None without any."""
     came = _moments(facts["table"]["versions"])
     rejected = _moments(facts["rejected"]["versions"] if facts["rejected"] else [])
-    every = [*came, *rejected]
+    held, broken = ([(c["time"], 1) for c in facts["checks"] if c["holds"] == holds]
+                    for holds in (True, False))  # fmt: skip
+    every = [at for at, _ in (*came, *rejected, *held, *broken)]
     if not every:
         return None
-    last = max(at for at, _ in every)
-    first = min(at for at, _ in every)
-    step = next((s for s in _STEPS if (last - first) / s < _BARS - 1), _STEPS[-1])
-    number = min(max(int(last // step - first // step) + 1, _LEAST), _BARS)
-    begin = (last // step - number + 1) * step
-    good = _in_bars(came, begin, step, number)
-    bad = _in_bars(rejected, begin, step, number)
-    return Picture(
-        bars=plots.bars(good, bad),
-        times=[_label(begin + n * number // 4 * step, step) for n in range(4)],
-        came=sum(good),
-        rejected=sum(bad),
+    scale = _scale(min(every), max(every))
+    return Pictures(
+        times=scale.labels,
+        rows=scale.picture(came, rejected),
+        checks=scale.picture(held, broken),
     )
 
 
-def _moments(versions: Sequence[Step]) -> list[tuple[float, int]]:
+def _scale(first: float, last: float) -> _Scale:
+    step = next((s for s in _STEPS if (last - first) / s < _BARS - 1), _STEPS[-1])
+    number = min(max(int(last // step - first // step) + 1, _LEAST), _BARS)
+    return _Scale((last // step - number + 1) * step, step, number)
+
+
+def _moments(versions: Sequence[Step]) -> list[Moment]:
     return [(v["time"], v["rows"]) for v in versions if v["rows"] and v["time"]]
-
-
-def _in_bars(
-    moments: Sequence[tuple[float, int]], begin: float, step: float, number: int
-) -> list[int]:
-    bars = [0] * number
-    for at, rows in moments:
-        if at >= begin:
-            bars[min(int((at - begin) // step), number - 1)] += rows
-    return bars
 
 
 def _label(at: float, step: float) -> str:
