@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rq.broker.state import groups, job, lines, reliable
-from rq.broker.state.job import Copied
+from rq.broker.state.job import Added, Copied
+from rq.broker.state.jobs import Jobs
 
 
 @given(st.lists(COMMANDS, max_size=40), st.data())
@@ -191,3 +192,17 @@ def test_a_message_that_goes_back_while_a_snapshot_is_written_is_in_it():
     found = read([*snapshot, *run.lines[begins:]])
     assert told(found, run.now) == told(run.node, run.now)
     assert len(found.reliable.by_key[b"k"].undelivered) == 2
+
+
+def test_times_that_jobs_have_in_common_take_memory_once():
+    jobs = Jobs()
+    for n in range(2):
+        ttl, retry = float("86400"), float("300")  # each is read: objects of their own
+        added = Added(f"D-{n}", b"q", b"", n, 5.0 + n, ttl, retry, 0.0, 9.0, True)
+        jobs.apply(added, 5.0)
+    first, second = jobs.by_id.values()
+    assert first.ttl is second.ttl
+    assert (first.expires, second.expires) == (86405.0, 86406.0)
+    jobs.expire_from(86405.5)
+    assert (first.expires, second.expires) == (86405.5, 86406.0)
+    assert first.wakes == 9.0

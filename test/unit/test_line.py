@@ -5,8 +5,13 @@ import tracemalloc
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from rq.layout import QueueDir
 from rq.queues.schedule.line import Item, Line
-from rq.spool.entry import came
+from rq.queues.schedule.waiting import Waiting
+from rq.spool import index
+from rq.spool.entry import Entry, came
+from rq.spool.transactions import Transactions
+from rq.words.states import State
 
 # What comes in a row, some that come between, those that are taken.
 _dues = st.integers(0, 9).map(float)
@@ -50,17 +55,16 @@ def test_a_line_that_is_filled_at_once_is_in_its_order(parts):
 
 
 def test_a_message_takes_few_bytes_even_behind_one_of_next_year():
-    items = [Item(1.0, n, "m") for n in range(20_000)]
-    line = Line()
-    for item in items[:100]:
-        line.add(item)
+    line, number = Line(), 20_000
+    for n in range(100):
+        line.add(Item(1.0, n, "m"))
     line.add(Item(9.0, 0, "of next year"))
     tracemalloc.start()
-    for item in items[100:]:
-        line.add(item)
+    for n in range(number):
+        line.add(Item(2.0, n, "m"))
     held, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert held / len(items) < 32
+    assert held / number < 32
 
 
 def test_what_has_gone_is_not_kept():
@@ -78,3 +82,31 @@ def test_a_message_that_is_due_at_once_has_one_number_for_due_and_arrival():
     assert came(due, due + 0.0005) is due
     assert came(due, due - 0.1) == due - 0.1
     assert came(due, due + 0.002) == due + 0.002
+
+
+BYTES = 330  # 315: its id, its entry, two numbers, its place in the order and a table
+
+
+def indexed(queue, number):
+    """Write the index of messages that wait, and have come at once."""
+    entries = {}
+    for seq in range(1, number + 1):
+        at = 1e9 + seq / 1000
+        msg_id = f"20261128.2144.31.123.{1795363411000 + seq}"
+        entries[msg_id] = Entry(State.QUE, State.QUE, at, 1000 + seq, since=at + 0.0001)
+    queue.index.parent.mkdir(parents=True)
+    rows = index.lines("j", number, entries, {}, Transactions())
+    queue.index.write_bytes(b"".join(rows))
+
+
+def test_a_message_that_waits_has_few_bytes_after_a_start(tmp_path):
+    number, queue = 20_000, QueueDir(tmp_path)
+    indexed(queue, number)
+    tracemalloc.start()
+    entries = index.read(queue).entries
+    waiting = Waiting(None, None, None, None)
+    waiting.fill((Item(e.due, e.seq, i), e.rank) for i, e in entries.items())
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(waiting) == len(entries) == number
+    assert held / number <= BYTES

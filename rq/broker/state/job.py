@@ -147,7 +147,6 @@ class Job:
         "delay",
         "deliveries",
         "due",
-        "expires",
         "given",
         "job_id",
         "nacks",
@@ -155,6 +154,7 @@ class Job:
         "retry",
         "slot",
         "state",
+        "ttl",
         "was_queued",
     )
 
@@ -164,7 +164,7 @@ class Job:
         self.body = added.body
         self.ctime = added.ctime
         self.created = added.created
-        self.expires = added.created + added.ttl
+        self.ttl = added.ttl  # most have the same: `expires` would be 24 bytes of each
         self.retry = added.retry
         self.delay = added.delay
         self.due = added.due  # when it comes into its queue; 0: never again
@@ -177,9 +177,19 @@ class Job:
         self.slot: dict[Timed, None] | None = None
 
     @property
+    def expires(self) -> float:
+        """When it is over, whatever became of it."""
+        return self.created + self.ttl
+
+    def expire_from(self, at: float) -> None:
+        """Let it be over at `at`, and not before."""
+        self.ttl = at - self.created
+
+    @property
     def wakes(self) -> float:
         """When something is to be done about it."""
-        return min(self.due, self.expires) if self.due else self.expires
+        due, expires = self.due, self.created + self.ttl
+        return due if due and due < expires else expires
 
     @property
     def comes_once(self) -> bool:

@@ -76,7 +76,7 @@ class Jobs:
         # dict would walk over all that has left its head.
         self.spent: OrderedDict[str, None] = OrderedDict()
         self.weight = Weight()
-        self._last = 0.0, 0.0  # see `_share`
+        self._last = 0.0, 0.0, 0.0  # see `_share`
         self.deadlines.clear()
 
     # ---- looking
@@ -145,7 +145,7 @@ class Jobs:
         """Expire no job of those that are there before `at`."""
         for job in self.by_id.values():
             if job.expires < at:
-                job.expires = at
+                job.expire_from(at)
                 self.postpone(job, job.due, at)
 
     def begin(self, now: float) -> None:
@@ -252,9 +252,9 @@ class Jobs:
     def _share(self, job: Job) -> None:
         """Share equal times of jobs that follow each other, as one object: each takes 24
         bytes, and those that are read from disk are all new."""
-        if (job.retry, job.delay) == self._last:
-            job.retry, job.delay = self._last
-        self._last = job.retry, job.delay
+        if (job.ttl, job.retry, job.delay) == self._last:
+            job.ttl, job.retry, job.delay = self._last
+        self._last = job.ttl, job.retry, job.delay
 
     def _queue(self, event: Queued, now: float) -> None:
         job = self.by_id.get(event.job)
@@ -374,7 +374,7 @@ def _of_job(job: Job) -> Iterator[Event]:
         job.body,
         job.ctime,
         job.created,
-        job.expires - job.created,
+        job.ttl,
         job.retry,
         job.delay,
         due,
