@@ -89,10 +89,10 @@ def _content(path: Path, dir_fd: int | None) -> bytes:
         os.close(fd)
 
 
-def stamp(path: Path) -> Stamp | None:
+def stamp(path: Path | str) -> Stamp | None:
     """Return what is another when a file was edited or replaced; None: there is none."""
     try:
-        info = path.stat()
+        info = os.stat(path)
     except OSError:
         return None
     return info.st_mtime_ns, info.st_ino, info.st_size, info.st_ctime_ns

@@ -96,6 +96,8 @@ def _hear(sock: socket.socket, keeper: Keeper) -> None:
             keeper.make_again()
         elif (said := word.decoded(data)) is not None:
             keeper.hear(said)
+        elif (queue := word.config_of(data)) is not None:
+            keeper.hear_of_config(queue)
 
 
 if __name__ == "__main__":

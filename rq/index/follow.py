@@ -77,8 +77,14 @@ class _Part:
 class Follower:
     """Reads the lines of one queue behind a place, which moves with them."""
 
-    def __init__(self, place: JournalDir, at: Place) -> None:
+    def __init__(
+        self, place: JournalDir, at: Place, parked: Path | None = None
+    ) -> None:
+        """`parked`: what the owner leaves as long as it has no process."""
         self._dir = place
+        self._at_rest = tuple(map(str, (parked, place.active, place.history)))
+        self._rested: tuple[int, ...] = ()
+        self._first: int | None = None
         self.at = at
         self.word: Word | None = None
         self.has_tail = (
@@ -89,7 +95,12 @@ class Follower:
     # ---- whether there is something to read
 
     def has_changed(self) -> bool:
-        """Whether files have changed since this was last asked; a look costs little."""
+        """Whether files have changed since this was last asked; a look costs little. Of a
+        queue that is parked still nothing is listed: only an owner writes to segments."""
+        rested = _all_at(self._at_rest)
+        if rested and rested == self._rested:
+            return False
+        self._rested, self._first = rested, None
         stamp = tuple(map(_changed_at, self._watched()))
         changed = stamp != self._stamp
         self._stamp = stamp
@@ -97,7 +108,7 @@ class Follower:
 
     def look_again(self) -> None:
         """Let the next look find a change."""
-        self._stamp = ()
+        self._stamp = self._rested = ()
 
     def _watched(self) -> list[Path]:
         active = [segment.path for segment in history.active_segments(self._dir)]
@@ -117,11 +128,13 @@ class Follower:
 
     def first(self) -> int:
         """Return the oldest event that the history holds; 0: none."""
-        try:
-            every = history.segments(self._dir)
-        except OSError:
-            return 0
-        return every[0].first if every else 0
+        if self._first is None or not self._rested:
+            try:
+                every = history.segments(self._dir)
+            except OSError:
+                return 0
+            self._first = every[0].first if every else 0
+        return self._first
 
     def begun(self) -> float:
         """Return since when the history tells all (epoch seconds), if some of it was
@@ -293,6 +306,18 @@ def _texts(fd: int, start: int) -> Iterator[tuple[int, bytes]]:
         rest, at = rest[begin:], at + begin
         if rest.startswith(b"\0"):
             return
+
+
+def _all_at(paths: tuple[str, ...]) -> tuple[int, ...]:
+    """Return how files look that are all there; empty: one is not."""
+    looks: list[int] = []
+    try:
+        for path in paths:
+            about = os.stat(path)
+            looks += about.st_ino, about.st_mtime_ns, about.st_ctime_ns
+    except OSError:
+        return ()
+    return tuple(looks)
 
 
 def _changed_at(path: Path) -> int:

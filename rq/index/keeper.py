@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 import orjson
 
 from rq import config
+from rq.config import queues
 from rq.config.begun import Begun
 from rq.errors import Damaged, RQError
 from rq.index import live, schema
@@ -34,8 +35,7 @@ from rq.index.follow import Follower, Moved, Word
 from rq.index.retention import Retention
 from rq.index.store import Place, Store
 from rq.index.word import Said
-from rq.layout import QueueDir, Root
-from rq.names import is_queue_name
+from rq.layout import Root
 from rq.proc import locks
 from rq.rpc import client
 
@@ -43,7 +43,7 @@ SLICE = 5000  # lines of a queue in a batch
 MOST = 20_000  # lines of a batch
 LOOK = 5.0  # seconds between looks at all queues, at least …
 SHARE = (
-    200  # … of thousands they take one part in so many of the time: owners tell of news
+    500  # … of thousands they take one part in so many of the time: owners tell of news
 )
 PATIENCE = 1.0  # seconds until an owner is asked for what it has not said
 MINUTE = 60.0
@@ -85,10 +85,11 @@ class _Hides:
     by_queue: dict[str, frozenset[str]] = field(default_factory=dict)
     stamps: dict[str, config.Stamp | None] = field(default_factory=dict)
 
-    def look(self, queue: QueueDir) -> frozenset[str]:
+    def look(self, root: Root, name: str) -> frozenset[str]:
         """Return what a queue hides; what cannot be read now is as it was."""
-        name, stamp = queue.name, config.stamp(queue.config)
+        stamp = config.stamp(f"{root.queues}/{name}/config.json")
         if name not in self.stamps or self.stamps[name] != stamp:
+            queue = root.queue(name)
             try:
                 hidden = config.read_queue(queue).index.get("hide", ())
                 self.by_queue[name] = frozenset(hidden)
@@ -133,6 +134,12 @@ class Keeper:
         )
         queue.ask_at = None
         self._due.setdefault(said.queue)
+
+    def hear_of_config(self, name: str) -> None:
+        """Look at all now if a queue, whose config has changed, hides something else."""
+        before = self._hides.by_queue.get(name, frozenset())
+        if name in self._queues and self._hides.look(self._root, name) != before:
+            self._look_at = 0.0
 
     def make_again(self) -> None:
         """Remove what is there, and read all journals."""
@@ -190,9 +197,7 @@ class Keeper:
     def _look(self) -> None:
         """See which queues there are, and which of them have something new."""
         held = self._store.queues()
-        on_disk = [
-            path.name for path in _listed(self._root) if is_queue_name(path.name)
-        ]
+        on_disk = _listed(self._root)
         if self._hide_others(on_disk, held):
             held = {}
         for name in on_disk:
@@ -212,7 +217,7 @@ class Keeper:
         kept = orjson.loads(str(self._store.facts().get("hides", "{}")))
         hides = {name: hidden for name, hidden in kept.items() if name not in names}
         for name in names:
-            if hidden := self._hides.look(self._root.queue(name)):
+            if hidden := self._hides.look(self._root, name):
                 hides[name] = sorted(hidden)
         if hides == kept:
             return False
@@ -224,7 +229,8 @@ class Keeper:
 
     def _follow(self, name: str, held: tuple[int, Place] | None) -> None:
         number, place = held or (self._store.number(name), Place())
-        follower = Follower(self._root.queue(name).journal_dir, place)
+        queue = self._root.queue(name)
+        follower = Follower(queue.journal_dir, place, queue.parked)
         self._queues[name] = Queue(number, follower, place.journal is not None)
 
     def _forget_deleted(self, name: str, number: int) -> None:
@@ -375,15 +381,8 @@ def _opened(root: Root) -> Store:
     return store
 
 
-def _listed(root: Root) -> list[QueueDir]:
+def _listed(root: Root) -> list[str]:
     """Return the queues that are there, in order."""
-    try:
-        names = sorted(os.listdir(root.queues))
-    except FileNotFoundError:
-        return []
-    every = (root.queue(name) for name in names)
-    return [
-        queue
-        for queue in every
-        if queue.config.is_file() and not queue.path.is_symlink()
-    ]
+    above = f"{root.queues}/"  # as text: there may be thousands
+    every = sorted(queues.names_of(root))
+    return [name for name in every if not os.path.islink(above + name)]

@@ -7,19 +7,23 @@ process that reads is asked of the owner instead, once, by that process (`keeper
 
 from __future__ import annotations
 
-import asyncio
 import os
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import orjson
 
 from rq.errors import Unreachable
-from rq.journal.segments import Position
 from rq.layout import Root
 from rq.rpc.client import near
+
+if TYPE_CHECKING:  # scandir, which sends a word, too, loads neither
+    import asyncio
+
+    from rq.journal.segments import Position
 
 PAUSE = 0.2  # seconds between two words
 AGAIN = 5.0  # seconds until what could not be sent is sent again
@@ -121,6 +125,21 @@ def ask_rebuild(root: Root) -> bool:
     """Ask the process to make the index again; False: none hears."""
     with _opened() as sock:
         return send(root.index_socket, _REBUILD, sock)
+
+
+def tell_of_config(root: Root, queue: str) -> None:
+    """Say that the config of a queue has changed, if a process hears it: it looks at all now
+    and then by itself."""
+    with _opened() as sock:
+        send(root.index_socket, orjson.dumps({"config": queue}), sock)
+
+
+def config_of(data: bytes) -> str | None:
+    """Return the queue whose config has changed, as a datagram says; None: of no other."""
+    try:
+        return str(orjson.loads(data)["config"])
+    except (ValueError, LookupError, TypeError):
+        return None
 
 
 def listen(root: Root) -> socket.socket:

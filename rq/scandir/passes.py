@@ -14,6 +14,7 @@ from pathlib import Path
 from rq import config, names
 from rq.config import files, parked, trash
 from rq.errors import CannotRead, RQError
+from rq.index import word
 from rq.layout import QueueDir, Root
 from rq.rpc import client, wire
 from rq.scandir.cache import JsonCache, look
@@ -258,7 +259,7 @@ class Scandir:
         stamps = {name: queue.looks for name, queue in queues.items()}
         for name, stamp in stamps.items():
             if self.stamps.get(name, stamp) != stamp:
-                self._ask("wake_queue", name)
+                self._tell_of_config(name)
         self.stamps = stamps
 
     def look_at_config(self, name: str) -> None:
@@ -266,7 +267,12 @@ class Scandir:
         stamp = look(f"{self.root.queues}/{name}/config.json")
         if stamp is not None and self.stamps.get(name, stamp) != stamp:
             self.stamps[name] = stamp
-            self._ask("wake_queue", name)
+            self._tell_of_config(name)
+
+    def _tell_of_config(self, name: str) -> None:
+        """Tell the owner and the index, which hides what a config says."""
+        self._ask("wake_queue", name)
+        word.tell_of_config(self.root, name)
 
     def look_at_parked(self, name: str) -> None:
         """Wake a queue that has just been parked, as a hint says, if something has come that
