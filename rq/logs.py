@@ -158,7 +158,7 @@ def fields(**values: object) -> str:
     >>> fields(msg_id="20260102.0304.05.006.7", reason="no such file")
     'msg_id=20260102.0304.05.006.7 reason="no such file"'
     """
-    return " ".join(f"{name}={_value(value)}" for name, value in values.items())
+    return " ".join([f"{name}={_value(value)}" for name, value in values.items()])
 
 
 def _value(value: object) -> str:

@@ -5,6 +5,7 @@ Everything that later becomes part of a path goes through here first.
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import re
 from datetime import UTC, datetime
@@ -87,13 +88,22 @@ def created(short: str) -> float:
     >>> created("19700102.0304.05.006.7")
     97445.006
     """
-    day, clock, second, millis, _ = short.split(".")
+    moment, millis, _ = short.rsplit(".", 2)
+    second = _second(moment)
+    return 0.0 if second is None else second + int(millis) / 1000
+
+
+@functools.lru_cache(maxsize=64)
+def _second(text: str) -> float | None:
+    """Return the second in an id; None: a foreign id that is no date. Those that come one
+    after the other are of few."""
+    day, clock, second = text.split(".")
     date = int(day[:4]), int(day[4:6]), int(day[6:])
     try:
         when = datetime(*date, int(clock[:2]), int(clock[2:]), int(second), tzinfo=UTC)
     except ValueError:
-        return 0.0  # a foreign id that is no date
-    return when.timestamp() + int(millis) / 1000
+        return None
+    return when.timestamp()
 
 
 def attachment(text: object) -> str:
