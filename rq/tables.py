@@ -4,8 +4,10 @@ where they lie, whether one has changed, and what `spark.table_facts` says of on
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +19,9 @@ from rq.layout import Root
 
 ABOVE = "tables"  # directory of `spark/`
 LOG = "_delta_log"
+STORED = "stored.json"  # in the directory of a table that is in a store: where
 TABLE = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
+_MINUTE = 60
 REJECTED = "__rejected"  # how the table of what does not fit another one ends
 
 
@@ -112,11 +116,36 @@ def place(root: Root, table: Name) -> Path:
     return root.spark / ABOVE / table.queue / table.table
 
 
+def stored(root: Root, table: Name) -> str | None:
+    """Return the address of a table that was made in a store; None: it was made here, or
+    not yet."""
+    try:
+        noted = (place(root, table) / STORED).read_bytes()
+    except FileNotFoundError:
+        return None
+    try:
+        return str(json.loads(noted)["where"])
+    except (ValueError, LookupError, TypeError):
+        raise BadInput(
+            f"{place(root, table) / STORED} is damaged: it says where {table.text} is, as "
+            '{"where": "s3://BUCKET/PREFIX/NAME"}'
+        ) from None
+
+
+def is_here(root: Root, table: Name) -> bool:
+    """Whether a table was made below the root."""
+    return (place(root, table) / LOG).is_dir()
+
+
 def every(root: Root, queue: str | None = None) -> Iterator[Name]:
     """Give the tables of a root, or of a queue, by name; a copy that a person has put
     beside one, as `orders.bak`, is none."""
-    for log in sorted((root.spark / ABOVE).glob(f"{queue or '*'}/*/{LOG}")):
-        place = log.parent
+    above = root.spark / ABOVE
+    signs = {
+        *above.glob(f"{queue or '*'}/*/{LOG}"),
+        *above.glob(f"{queue or '*'}/*/{STORED}"),
+    }
+    for place in sorted({sign.parent for sign in signs}):
         if is_name(place.parent.name, place.name):
             yield Name(place.parent.name, place.name)
 
@@ -127,9 +156,15 @@ def are_any(root: Root, queue: str = "") -> bool:
 
 
 def stamp(root: Root, table: Name) -> tuple[int, int]:
-    """Return what changes with each version of a table: names in its log come and go."""
+    """Return what changes with each version of a table: names in its log come and go. Of
+    one in a store it is when RQ wrote to it, and each minute, for others may have."""
     try:
         log = os.stat(place(root, table) / LOG)
+        return (log.st_mtime_ns, log.st_ino)
+    except OSError:
+        pass
+    try:
+        noted = os.stat(place(root, table) / STORED)
+        return (noted.st_mtime_ns, int(time.time() // _MINUTE))
     except OSError:
         return (0, 0)
-    return (log.st_mtime_ns, log.st_ino)

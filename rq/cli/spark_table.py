@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 from typing import TYPE_CHECKING
 
 from rq import tables
@@ -21,10 +22,16 @@ _FIGURES = ("table", "rows", "bytes", "files", "version")
 def table(root: Root, words: list[str]) -> int:
     """Run `rq spark table VERB`."""
     args = _parser().parse_args(words)
-    from rq.spark import table_list
+    from rq.spark import table_list, table_places
 
     table_list.demand()
-    result: int = args.function(root, args)
+    table = getattr(args, "table", "")
+    queue = table.partition("/")[0] if table else args.queue
+    of_queue = (
+        table_places.rights_of(root, queue) if queue else contextlib.nullcontext()
+    )
+    with of_queue:
+        result: int = args.function(root, args)
     return result
 
 
@@ -77,13 +84,14 @@ def _of_vacuum(into: argparse.ArgumentParser) -> None:
 
 
 def ls(root: Root, args: argparse.Namespace) -> int:
-    from rq.spark import table_list
+    from rq.spark import table_list, table_places
 
     queue = place.queue_dir(root, args.queue).name if args.queue else None
     every, rows = list[object](), list[list[object]]()
     for name in tables.every(root, queue):
         try:
-            summary = table_list.summary(root, name)
+            with table_places.rights_of(root, name.queue):
+                summary = table_list.summary(root, name)
         except RQError as error:  # it hides no others
             every.append({"table": name.text, "why": str(error)})
             rows.append([name.text, "", "", "", "", str(error)])

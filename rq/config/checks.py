@@ -384,6 +384,26 @@ def _allowed(value: object) -> tuple[str, ...]:
     return every
 
 
+_STORE = re.compile(
+    r"s3://[A-Za-z0-9][A-Za-z0-9._-]{0,254}(?:/[^?#\s]*)?(?:\?[^#\s]*)?", re.ASCII
+)
+
+
+def _tables(value: object) -> str:
+    """Return the place in a store for the tables of a queue. One that is refused is not
+    repeated: it may hold what is secret.
+
+    >>> _tables("s3://lake/shop/?region=eu-west-1")
+    's3://lake/shop/?region=eu-west-1'
+    """
+    if not (isinstance(value, str) and _STORE.fullmatch(value)):
+        raise ValueError(
+            "say s3://BUCKET/PREFIX/, behind it perhaps ?region=, scheme= and "
+            "endpoint_override=; rights (AWS_…) belong in env_vars"
+        )
+    return value
+
+
 _SPARK: _Checks = {
     "engine": one_of(("spark", "duckdb")),
     "memory": _memory,
@@ -394,6 +414,7 @@ _SPARK: _Checks = {
     "patience": seconds,
     "keep_sources": _long,
     "allow": _allowed,
+    "tables": _tables,
 }
 _PULL: _Checks = {
     "max": whole(1, LEASES),

@@ -94,11 +94,11 @@ class Desk:
 
     def table(self, name: str) -> str:
         queue = self._batch.queue
-        return str(table_rights.directory(queue, name, table_rights.WRITES))
+        return table_rights.place(queue, name, table_rights.WRITES)
 
     def table_to_read(self, name: str) -> str:
         queue = self._batch.queue
-        return str(table_rights.directory(queue, name, table_rights.READS))
+        return table_rights.place(queue, name, table_rights.READS)
 
     def close(self) -> None:
         if self._tables is not None:

@@ -17,7 +17,8 @@ final name is nothing before a commit has named it, and whole batches are seen o
   these rows. What else does not fit is held: the files stay, the table stays as it is, and
   the sentence says what to do.
 - A merge is by delta-rs, from files that get no name in the table (`delta_merge`).
-- delta-rs does not sync what it writes here: `commit` does, before the batch counts as done.
+- delta-rs does not sync what it writes on a disk: `commit` does, before the batch counts as
+  done. In a store (`delta_store`) there is nothing to be synced.
   A last commit that a power cut has torn is taken away, and what it said is committed again.
   If only files are torn that a merge has written, others may commit upon it at any moment: so
   it stays, and a commit of its own, which any other refuses, brings back what was before.
@@ -42,6 +43,7 @@ from rq.spark import (
     delta_parts,
     delta_schemas,
     delta_stats,
+    delta_store,
 )
 from rq.spark.delta_goals import EVOLVE, MERGE, REPLACE, Goal, Plan, demand_installed
 from rq.spark.delta_types import BY
@@ -80,7 +82,10 @@ class Decided:
 
 
 def load(path: str) -> DeltaTable | None:
-    """Return a table as it is now; None if there is none yet; BadInput."""
+    """Return a table as it is now; None if there is none yet; BadInput, Unreachable.
+    `path`: a directory, or an address in a store."""
+    if delta_store.is_in_store(path):
+        return delta_store.load(path)
     log = Path(path, delta_log.LOG)
     if not log.is_dir():  # so that plain files need nothing that reads Delta
         return None
@@ -135,7 +140,7 @@ def plan(goal: Goal, place: Target, stage: Stage, staged: Sequence[Staged]) -> P
         key=goal.key,
         order=goal.order,
     )
-    table = load(place.path)
+    table = load(place.address)
     if table is not None:
         _demand_table(table, goal, planned, place, every)
     return planned
@@ -246,7 +251,7 @@ def commit(
 
 def has(place: Target, app_id: str) -> bool:
     """Whether a batch is in a table."""
-    table = load(place.path)
+    table = load(place.address)
     return table is not None and _is_in(table, app_id)
 
 
@@ -258,12 +263,12 @@ def is_wanted(place: Target, stage: Stage, plan: Plan, decided: Decided) -> bool
     """Whether a batch is to be committed yet; Held if it cannot be."""
     if not plan.stats and not plan.removes:  # no rows
         return False
-    table = load(place.path)
+    table = load(place.address)
     if table is not None and _is_in(table, decided.app_id):
         if not _is_torn(place, table, plan, decided):
             _sync(place, plan, decided)
             return False
-        table = load(place.path)
+        table = load(place.address)
     if table is not None:
         _demand_fit(table, stage, plan)
     if time.time() - decided.time > _OLDEST:
@@ -307,7 +312,7 @@ def _committed(
     from deltalake.exceptions import CommitFailedError, DeltaError
 
     # The question and the commit are those of one object.
-    table = load(place.path)
+    table = load(place.address)
     if table is not None and _is_in(table, decided.app_id):
         return True
     try:
@@ -324,9 +329,9 @@ def _committed(
     except CommitFailedError:
         return False
     except DeltaError as error:
-        if table is None and load(place.path) is not None:  # made meanwhile
+        if table is None and load(place.address) is not None:  # made meanwhile
             return False
-        raise BadInput(f"{plan.name}: {one_line(str(error))}") from None
+        raise delta_store.trouble(place.address, plan.name, error) from None
     return True
 
 
@@ -341,18 +346,24 @@ def _create(
     from deltalake.transaction import create_table_with_add_actions
 
     schema = Schema.from_json(plan.schema)
+    where, options = delta_store.uri(place.address), delta_store.options(place.address)
     if plan.mode == MERGE:  # into a table without rows
         DeltaTable.create(
-            place.path, schema, mode="error", configuration=_CONFIGURATION
+            where,
+            schema,
+            mode="error",
+            configuration=_CONFIGURATION,
+            storage_options=options,
         )
         return
     create_table_with_add_actions(
-        place.path,
+        where,
         schema,
         _added(named, plan, decided),
         mode="error",
         partition_by=list(stage.by),
         configuration=_CONFIGURATION,
+        storage_options=options,
         commit_properties=_properties(decided, _replaced(named, plan)),
     )
 
@@ -446,7 +457,9 @@ def _properties(
 
 def _sync(place: Target, plan: Plan, decided: Decided) -> None:
     """Let what a batch has brought into a table outlast a power cut."""
-    table = load(place.path)
+    if place.is_store:
+        return
+    table = load(place.address)
     if plan.mode == MERGE and table is not None:
         delta_merge.sync(table, place, decided.time - delta_log.SLACK)
     delta_log.sync(Path(place.path), decided.time)
@@ -456,7 +469,7 @@ def _is_torn(place: Target, table: DeltaTable, plan: Plan, decided: Decided) -> 
     """Whether a power cut has torn files that delta-rs wrote, which it does not sync; then
     the version before their commit, the last one, is brought back. Held if others have
     written since: theirs is not to be lost."""
-    if plan.mode != MERGE or delta_merge.is_whole(table, place):
+    if plan.mode != MERGE or place.is_store or delta_merge.is_whole(table, place):
         return False
     last = Path(place.path, delta_log.LOG, f"{table.version():020}.json")
     back = _properties(decided, stands=_TAKEN_BACK)

@@ -15,9 +15,9 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote
 
 from rq import days
@@ -28,9 +28,7 @@ from rq.spark.delta_log import LOG
 from rq.spark.staging import Stage, Staged
 from rq.spark.writes import Table
 
-if TYPE_CHECKING:
-    pass
-
+_AT_ONCE = 16  # commits that are read
 _NAMED = re.compile(r"(.+)-\d{5,}\.parquet")
 
 
@@ -65,7 +63,7 @@ def taken(where: str, day: str, parts: Mapping[str, int]) -> Taken | None:
     table = delta.load(where)
     if table is None:
         return None
-    log = _read(Path(where, LOG))
+    log = _read(where)
     active = delta_parts.files(table)
     mine: set[str] = set()
     rows: Counter[str] = Counter()
@@ -90,11 +88,20 @@ def taken(where: str, day: str, parts: Mapping[str, int]) -> Taken | None:
 
 
 def _mixed(where: str, day: str) -> str:
-    name = os.path.basename(where)
+    name = _name(where)
     return (
         f"{day}: files of the table {name} hold rows of its batches and other rows, since "
         "others have joined or changed them: it cannot be made again"
     )
+
+
+def _name(where: str) -> str:
+    """Return the name of a table, which is the last one of its place.
+
+    >>> _name("/data/orders"), _name("s3://lake/shop/orders?endpoint_override=127.0.0.1:80")
+    ('orders', 'orders')
+    """
+    return os.path.basename(where.partition("?")[0] if "://" in where else where)
 
 
 def _left(
@@ -146,10 +153,13 @@ def _manifest(path: str) -> str:
     return match[1] if match else ""
 
 
-def _read(log: Path) -> _Log:
-    read = _Log()
-    for line_file in sorted(log.glob("*.json")):
-        actions = [json.loads(line) for line in line_file.read_bytes().splitlines()]
+def _read(where: str) -> _Log:
+    read, place = _Log(), targets.target(where)
+    with place.translated(), ThreadPoolExecutor(_AT_ONCE) as pool:
+        names = [f"{LOG}/{n}" for n in place.names(LOG) if n.endswith(".json")]
+        commits = list(pool.map(place.read, names))
+    for commit in commits:
+        actions = [json.loads(line) for line in (commit or b"").splitlines()]
         gone = [action["remove"] for action in actions if "remove" in action]
         for added in (action["add"] for action in actions if "add" in action):
             _note(read, added, gone)
@@ -204,7 +214,7 @@ def merged(written: Sequence[Table], old: Taken | None, day: str, key: str) -> T
 def _empty(old: Taken | None, key: str) -> Table:
     assert old is not None
     stage = Stage(old.where, key, old.by, is_delta=True)
-    return Table(stage, [], Plan(os.path.basename(old.where), old.schema))
+    return Table(stage, [], Plan(_name(old.where), old.schema))
 
 
 def _demand_alike(first: Plan, plan: Plan) -> None:

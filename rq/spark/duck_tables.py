@@ -155,7 +155,7 @@ class DuckTables:
         of_key = f"count(*) OVER (PARTITION BY {', '.join(map(_quoted, key))})"
         return self._frame(table.relation.project(f"*, {of_key} AS {_quoted(name)}"))
 
-    def of_lake(self, lake: DeltaTable) -> DataFrame:
+    def of_lake(self, _where: str, lake: DeltaTable) -> DataFrame:
         name = self._name()
         self.session.conn.register(name, lake.to_pyarrow_dataset())
         return self._frame(self.session.conn.table(name))

@@ -8,8 +8,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from rq.spark import remote
+
 _OURS = re.compile(r"(?:^|\s)rq\.errors\.\w+: (.+)")
 _AWAY = re.compile(r"(?:^|\s)rq\.errors\.Unreachable: (.+)")
+_TABLE = re.compile(r"Generic S3 error.*", re.DOTALL)
 _FULL = re.compile(r"No space left on device|Disk quota exceeded")
 _MEMORY = re.compile(r"OutOfMemoryError|GC overhead limit|CANNOT_ACQUIRE_MEMORY")
 _TOO_SMALL = re.compile(r"Too small (?:maximum|initial) heap|DRIVER_MEMORY")
@@ -94,8 +97,13 @@ def sentence(error: BaseException) -> str | None:
 
 def unreachable(error: BaseException) -> str | None:
     """Return what did not answer a task, in the words of that; None: it was not that."""
-    away = _AWAY.findall(words(error))
-    return str(away[-1]) if away else None
+    text = words(error)
+    away = _AWAY.findall(text)
+    if away:
+        return str(away[-1])
+    table = _TABLE.search(text)  # which DuckDB has read
+    is_away = table is not None and remote.is_away(text)
+    return " ".join(table[0].split())[:_MOST] if table and is_away else None
 
 
 def of_round(error: BaseException) -> str:

@@ -154,11 +154,11 @@ class Pipe:
 
     def table(self, name: str) -> str:
         queue = self.batch.queue
-        return str(table_rights.directory(queue, name, table_rights.WRITES))
+        return table_rights.place(queue, name, table_rights.WRITES)
 
     def table_to_read(self, name: str) -> str:
         queue = self.batch.queue
-        return str(table_rights.directory(queue, name, table_rights.READS))
+        return table_rights.place(queue, name, table_rights.READS)
 
     def failed(self, q: Work) -> None:
         _keep_checks(q)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
+from rq.spark import delta_store
+
 if TYPE_CHECKING:
     import pyarrow as pa
     from deltalake import DeltaTable
@@ -19,10 +21,10 @@ if TYPE_CHECKING:
 FORMAT = "rq_lake"
 
 
-def rows(spark: SparkSession, lake: DeltaTable) -> DataFrame:
-    """Return the rows of a table as it was when it was loaded."""
+def rows(spark: SparkSession, where: str, lake: DeltaTable) -> DataFrame:
+    """Return the rows of a table as it was when it was loaded from there."""
     spark.dataSource.register(Lake)
-    reader = spark.read.format(FORMAT).option("where", lake.table_uri)
+    reader = spark.read.format(FORMAT).option("where", where)
     groups = max(1, spark.sparkContext.defaultParallelism) * 4
     return reader.option("version", lake.version()).option("groups", groups).load()
 
@@ -42,13 +44,13 @@ class Lake(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         files = len(list(self._dataset().get_fragments()))
-        return Reader(self._dataset, files, int(self.options["groups"]))
+        where, groups = self.options["where"], int(self.options["groups"])
+        return Reader(self._dataset, where, files, groups)
 
     def _dataset(self) -> Dataset:
-        from deltalake import DeltaTable
-
-        version = int(self.options["version"])
-        return DeltaTable(self.options["where"], version).to_pyarrow_dataset()
+        where, version = self.options["where"], int(self.options["version"])
+        with delta_store.translated(where):
+            return delta_store.load_version(where, version).to_pyarrow_dataset()
 
 
 class Part(InputPartition):
@@ -61,8 +63,8 @@ class Part(InputPartition):
 class Reader(DataSourceReader):
     """Reads files of a version, which stay as they are."""
 
-    def __init__(self, dataset: Open, files: int, groups: int) -> None:
-        self._dataset = dataset
+    def __init__(self, dataset: Open, where: str, files: int, groups: int) -> None:
+        self._dataset, self._where = dataset, where
         self._files, self._groups = files, groups
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -73,4 +75,5 @@ class Reader(DataSourceReader):
         dataset = self._dataset()
         files = sorted(dataset.get_fragments(), key=lambda file: file.path)
         for number in partition.value:
-            yield from files[number].to_batches(schema=dataset.schema)
+            with delta_store.translated(self._where):
+                yield from files[number].to_batches(schema=dataset.schema)

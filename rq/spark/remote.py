@@ -36,8 +36,9 @@ _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 VARIABLE = "RQ_SPARK_ALLOW"  # from the queue's config: a list, as JSON
 _PATIENCE = 60.0  # seconds without a byte
 # Of a store: so often it is asked, and each time for whole seconds without a byte. By
-# itself arrow takes each answer that needs three seconds for none, for minutes.
-_TRIES, _SILENT = 5, 10
+# itself arrow takes each answer that needs three seconds for none, for minutes. What reads
+# tables counts the seconds of a whole answer.
+TRIES, SILENT, ANSWER = 5, 10, 30
 _REDIRECTS = 5
 _MOVED = frozenset({301, 302, 303, 307, 308})
 _LATER = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -49,6 +50,9 @@ _GONE = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN})
 _AWAY = re.compile(
     r"AWS Error (?:NETWORK_CONNECTION|SLOW_DOWN|SERVICE_UNAVAILABLE|INTERNAL_FAILURE"
     r"|THROTTLING|REQUEST_TIMEOUT)|curlCode: (?:6|7|28|52|56),"
+    # and what delta-rs does
+    r"|HTTP error: |- HTTP error|error sending request"
+    r"|Server returned (?:error response|non-2xx status code): (?:5\d\d|429)"
 )
 
 
@@ -163,7 +167,12 @@ def is_passing(error: BaseException) -> bool:
         return error.errno == socket.EAI_AGAIN
     if not isinstance(error, OSError):
         return False
-    return error.errno in _GONE or _AWAY.search(str(error)) is not None
+    return error.errno in _GONE or is_away(str(error))
+
+
+def is_away(text: str) -> bool:
+    """Whether an error tells that a store is away, or has too much to do."""
+    return _AWAY.search(text) is not None
 
 
 # ---- stores
@@ -185,6 +194,11 @@ def store(where: str, may: Allow | None) -> tuple[fs.FileSystem, str]:
     return _system(bucket, _options(parts, may)), path
 
 
+def options(where: str) -> dict[str, str]:
+    """Return what an address that the code of a job names says of its store."""
+    return _options(urlsplit(where), None)
+
+
 def _system(bucket: str, options: Mapping[str, str]) -> fs.FileSystem:
     from pyarrow import fs
 
@@ -193,9 +207,9 @@ def _system(bucket: str, options: Mapping[str, str]) -> fs.FileSystem:
         region = fs.resolve_s3_region(bucket)
     return fs.S3FileSystem(
         **{**options, "region": region},
-        connect_timeout=_SILENT,
-        request_timeout=_SILENT,
-        retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=_TRIES),
+        connect_timeout=SILENT,
+        request_timeout=SILENT,
+        retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=TRIES),
     )
 
 

@@ -96,8 +96,8 @@ class SparkTables:
         count = functions.count(functions.lit(1)).over(of_key)
         return table.withColumn(name, count)
 
-    def of_lake(self, lake: DeltaTable) -> DataFrame:
-        return lake_source.rows(self.session, lake)
+    def of_lake(self, where: str, lake: DeltaTable) -> DataFrame:
+        return lake_source.rows(self.session, where, lake)
 
     def last(self, table: DataFrame, key: Sequence[str], order: str) -> DataFrame:
         from pyspark.sql import Window, functions

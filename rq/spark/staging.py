@@ -18,6 +18,7 @@ from urllib.parse import quote
 from rq.config import files
 from rq.errors import BadInput
 from rq.spark import delta_types, rejected, targets
+from rq.spark.remote import STORE
 from rq.spark.targets import OURS, Target
 from rq.words import visible
 
@@ -55,7 +56,11 @@ class Stage:
     @property
     def aside(self) -> Stage:
         """That of the rows that break the contract."""
-        return Stage(self.where + rejected.SUFFIX, self.key, is_delta=True)
+        where, question, options = self.where, "", ""
+        if where.startswith(STORE):
+            where, question, options = where.partition("?")
+        beside = f"{where}{rejected.SUFFIX}{question}{options}"
+        return Stage(beside, self.key, is_delta=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +133,12 @@ def _write_sifted(
 
 def _write(batches: Iterable[pa.RecordBatch], stage: Stage, part: str) -> list[Staged]:
     target = targets.target(stage.where)
+    is_in_lake = stage.is_delta and target.is_store
     with contextlib.closing(_Files(target, stage, part)) as part_files:
         for batch in batches:
             with target.translated():
                 for folder, rows in _parted(batch, stage.by):
-                    part_files.add(folder, rows)
+                    part_files.add(_in_store(folder) if is_in_lake else folder, rows)
         with target.translated():
             return part_files.end()
 
@@ -178,8 +184,7 @@ class _Files:
     def close(self) -> None:
         """Let go of a file that is not whole."""
         if self._open is not None:
-            with contextlib.suppress(Exception):
-                self._open.stream.close()
+            self._open.give_up()
 
     def _begin(self, folder: str, schema: pa.Schema) -> _File:
         number = len(self._ended)
@@ -196,10 +201,10 @@ class _Files:
         return _File(folder, name, stream, schema)
 
     def _finish(self) -> None:
-        file, self._open = self._open, None
-        if file is None:
+        if self._open is None:
             return
-        self._ended.append(file.end())
+        self._ended.append(self._open.end())
+        self._open = None
         if not self._target.is_store:
             files.sync(Path(self._top, self._ended[-1].inner))
 
@@ -237,6 +242,14 @@ class _File:
         size = self.size
         self.stream.close()
         return Staged(self.folder, self._name, self._rows, size)
+
+    def give_up(self) -> None:
+        """Let go of it, though it is not whole."""
+        for part in (self._writer, self.stream):
+            with contextlib.suppress(Exception):
+                part.close()
+        # Else it complains, when it is collected, of the stream that is closed.
+        self._writer.is_open = False
 
     def _write(self) -> None:
         import pyarrow as pa
@@ -303,6 +316,16 @@ def _ends(columns: dict[str, pa.Array]) -> list[int]:
         else:
             ends.update(compute.run_end_encode(column).run_ends.to_pylist())
     return sorted(ends)
+
+
+def _in_store(folder: str) -> str:
+    """Return a directory of a Delta table as all readers find it in a store: some know a
+    blank, and letters beyond ASCII, in the log's addresses as %XX alone.
+
+    >>> _in_store("day=a%2Fb c/host=ü")
+    'day=a%2Fb%20c/host=%C3%BC'
+    """
+    return quote(folder, safe="%/=")
 
 
 def _folder(name: str, scalar: pa.Scalar) -> str:

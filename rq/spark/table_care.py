@@ -13,7 +13,7 @@ from rq import tables
 from rq.config import files
 from rq.errors import BadInput, Busy, Refused
 from rq.layout import Root
-from rq.spark import delta_log, table_list
+from rq.spark import delta_log, delta_store, table_list
 from rq.spark.targets import one_line
 from rq.tables import Name
 
@@ -32,13 +32,14 @@ def optimize(root: Root, table: Name) -> tuple[int, int]:
         lake, since = table_list.load(root, table), time.time()
         before = set(lake.file_uris())
         try:
-            lake.optimize.compact(commit_properties=once)
+            with delta_store.translated(lake.table_uri):
+                lake.optimize.compact(commit_properties=once)
         except CommitFailedError:
             continue  # another commit came between: on the table as it is now
         except DeltaError as error:  # the disk is full, as one
             raise BadInput(f"{table.text}: {one_line(str(error))}") from None
         after = set(table_list.load(root, table).file_uris())
-        _sync(tables.place(root, table), since, after - before)
+        _keep(root, table, since, after - before)
         return len(before), len(after)
     raise Busy(
         f"{table.text}: others write to the table all the time: try it again later"
@@ -55,12 +56,13 @@ def restore(root: Root, table: Name, version: int) -> int:
         raise BadInput(f"{table.text} has the versions 0 to {lake.version()}")
     once = CommitProperties(max_commit_retries=0)
     try:
-        lake.restore(version, commit_properties=once)
+        with delta_store.translated(lake.table_uri):
+            lake.restore(version, commit_properties=once)
     except CommitFailedError:
         raise Busy(f"{table.text}: another commit came between: say it again") from None
     except (DeltaError, OSError) as error:
         raise BadInput(f"{table.text}: {one_line(str(error))}") from None
-    _sync(tables.place(root, table), since)
+    _keep(root, table, since)
     return int(table_list.load(root, table).version())
 
 
@@ -79,14 +81,19 @@ def vacuum(root: Root, table: Name, keep: float, dry: bool) -> list[str]:
                 "see `rq spark table held`"
             )
     lake, since = table_list.load(root, table), time.time()
-    removed = lake.vacuum(retention_hours=int(keep / 3600), dry_run=dry, full=True)
+    with delta_store.translated(lake.table_uri):
+        removed = lake.vacuum(retention_hours=int(keep / 3600), dry_run=dry, full=True)
     if not dry:
-        _sync(tables.place(root, table), since)
+        _keep(root, table, since)
     return [unquote(path) for path in removed]
 
 
-def _sync(place: Path, since: float, added: Collection[str] = ()) -> None:
-    """Let files that were added, and the log, outlast a power cut."""
+def _keep(root: Root, table: Name, since: float, added: Collection[str] = ()) -> None:
+    """Let files that were added, and the log, outlast a power cut; in a store they do."""
+    place = tables.place(root, table)
+    if tables.stored(root, table) is not None:
+        os.utime(place / tables.STORED)  # pages look at it
+        return
     for uri in added:
         path = uri.removeprefix("file://")
         files.sync(Path(path))

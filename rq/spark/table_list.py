@@ -9,10 +9,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from rq import tables
 from rq.errors import BadConfig, BadInput
 from rq.layout import Root
-from rq.spark import delta, delta_goals, delta_schemas, writes
+from rq.spark import (
+    delta,
+    delta_goals,
+    delta_schemas,
+    delta_store,
+    table_places,
+    writes,
+)
 from rq.spark.targets import one_line
 from rq.tables import Column, Held, Name
 
@@ -71,7 +77,7 @@ def summary(root: Root, table: Name) -> Summary:
 
 def load(root: Root, table: Name) -> DeltaTable:
     """Return a table as it is now; BadInput if there is none."""
-    lake = delta.load(str(tables.place(root, table)))
+    lake = delta.load(table_places.of(root, table))
     if lake is None:
         raise BadInput(
             f"there is no table {table.text}; `rq spark table ls` lists them"
@@ -102,7 +108,8 @@ def _history(lake: DeltaTable, limit: int) -> list[dict[str, Any]]:
     from deltalake.exceptions import DeltaError
 
     try:
-        entries: list[dict[str, Any]] = lake.history(limit)
+        with delta_store.translated(lake.table_uri):
+            entries: list[dict[str, Any]] = lake.history(limit)
     except DeltaError as error:  # what another program says of a commit
         raise BadInput(
             f"the versions of the table cannot be read: {one_line(str(error))}"

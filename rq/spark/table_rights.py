@@ -8,11 +8,11 @@ all tables. It is the owner's word that counts, as it is now.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 
 from rq import config, names, tables
 from rq.errors import BadInput, NotPermitted, RQError
-from rq.spark import writes
+from rq.spark import table_places
+from rq.tables import Name
 
 READS, WRITES = "reads", "writes"
 _ENOUGH = {READS: (READS, WRITES), WRITES: (WRITES,)}
@@ -41,13 +41,16 @@ def named(text: str, verb: str = "q.table") -> tuple[str, str]:
     return queue, name
 
 
-def directory(queue: str, text: str, verb: str) -> Path:
+def place(queue: str, text: str, verb: str) -> str:
     """Return where the table is that a job of a queue names; NotPermitted unless it may
     do `verb` there."""
     owner, name = named(text)
-    if owner and owner != queue:
-        _demand(owner, name, queue, verb)
-    return writes.tables(owner or queue) / name
+    root = config.find_root(None)
+    if owner in ("", queue):
+        return table_places.of(root, Name(queue, name), table_places.own_setting())
+    _demand(owner, name, queue, verb)
+    setting = table_places.setting_of(root, owner)
+    return table_places.of(root, Name(owner, name), setting)
 
 
 def _demand(owner: str, name: str, queue: str, verb: str) -> None:

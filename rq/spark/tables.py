@@ -56,8 +56,8 @@ class Tables(Protocol):
     def counted(self, table: DataFrame, key: Sequence[str], name: str) -> DataFrame:
         """Return a table with one more column: how many rows have the key of this one."""
 
-    def of_lake(self, lake: DeltaTable) -> DataFrame:
-        """Return the rows of a Delta table, as it was when it was loaded."""
+    def of_lake(self, where: str, lake: DeltaTable) -> DataFrame:
+        """Return the rows of a Delta table, as it was when it was loaded from there."""
 
     def last(self, table: DataFrame, key: Sequence[str], order: str) -> DataFrame:
         """Return the rows that are the last ones of their key, by a column, and those

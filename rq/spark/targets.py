@@ -27,10 +27,14 @@ if TYPE_CHECKING:
 _OWN = "dir"  # of its fields this one is told by the queue: where it lies
 OURS = "_rq"  # what is in it, readers of Parquet pass over
 _FILE = "file://"
+_NO_BUCKET = re.compile("NO_SUCH_BUCKET|NoSuchBucket")
 _NO_RIGHTS = re.compile(
     r"ACCESS_DENIED|INVALID_ACCESS_KEY_ID|INVALID_CLIENT_TOKEN_ID|SIGNATURE_DOES_NOT_MATCH"
     r"|UNRECOGNIZED_CLIENT|MISSING_AUTHENTICATION_TOKEN|HTTP status 40[13]"
     r"|No response body"
+    # and as delta-rs says it
+    r"|lacked the necessary privileges|40[13] (?:Forbidden|Unauthorized)|Unauthenticated"
+    r"|no providers in chain|not authenticated"
 )
 
 
@@ -38,10 +42,20 @@ _NO_RIGHTS = re.compile(
 class Target:
     """A directory of tables; `path` is that on `system`, without a slash at the end."""
 
-    name: str  # for people: without what comes after a `?`
+    where: str  # as the code of a job says it
     system: fs.FileSystem
     path: str
     is_store: bool
+
+    @property
+    def name(self) -> str:
+        """What people are told: without what comes after a `?`."""
+        return self.where.partition("?")[0] if self.is_store else self.where
+
+    @property
+    def address(self) -> str:
+        """What leads to a table that is there: a path, or where its store is as well."""
+        return self.where if self.is_store else self.path
 
     def demand(self) -> None:
         """Raise BadInput or Unreachable if nothing can be written there."""
@@ -62,6 +76,20 @@ class Target:
 
         info = self.system.get_file_info(f"{self.path}/{inner}")
         return bool(info.type is FileType.File)
+
+    def has_below(self, inner: str) -> bool:
+        """Whether there is a directory."""
+        from pyarrow.fs import FileType
+
+        info = self.system.get_file_info(f"{self.path}/{inner}")
+        return bool(info.type is FileType.Directory)
+
+    def names(self, inner: str) -> list[str]:
+        """Return the names of the files in a directory, sorted."""
+        from pyarrow.fs import FileSelector
+
+        infos = self.system.get_file_info(FileSelector(f"{self.path}/{inner}"))
+        return sorted(info.base_name for info in infos if info.is_file)
 
     def put(self, inner: str, data: bytes) -> None:
         """Write a small file, whole or not at all, durably."""
@@ -115,9 +143,9 @@ class Target:
         except OSError as error:
             raise self.trouble(error) from error
 
-    def trouble(self, error: OSError) -> RQError:
+    def trouble(self, error: Exception) -> RQError:
         """Return what an error of the place means."""
-        return _trouble(self.name, error)
+        return trouble(self.name, error)
 
 
 def _with_above(folders: Iterable[str]) -> set[Path]:
@@ -125,18 +153,20 @@ def _with_above(folders: Iterable[str]) -> set[Path]:
     return every.union(*(folder.parents for folder in every))
 
 
-def _trouble(name: str, error: OSError) -> RQError:
+def trouble(name: str, error: Exception) -> RQError:
+    """Return what an error of a place means."""
     text = str(error)
-    if remote.is_passing(error):
+    if remote.is_passing(error) or remote.is_away(text):
         return Unreachable(f"{name}: {one_line(text)}")
-    if "NO_SUCH_BUCKET" in text:
+    if _NO_BUCKET.search(text):
         return BadInput(f"{name}: there is no such bucket")
     if name.startswith(STORE) and _NO_RIGHTS.search(text):
         return BadInput(
             f"{name}: the store refuses it: the rights to write there (AWS_…) "
             "are set in the queue's env_vars"
         )
-    why = one_line(text) if error.errno is None else os.strerror(error.errno)
+    number = getattr(error, "errno", None)
+    why = one_line(text) if number is None else os.strerror(number)
     return BadInput(f"{name}: {why}")
 
 
@@ -157,8 +187,8 @@ def target(where: str) -> Target:
         try:
             system, path = remote.store(where, None)
         except OSError as error:
-            raise _trouble(name, error) from error
-        return Target(name, system, path, is_store=True)
+            raise trouble(name, error) from error
+        return Target(where, system, path, is_store=True)
     path = where.removeprefix(_FILE)
     if not path.startswith("/") or "\0" in path or ".." in path.split("/"):
         raise BadInput(

@@ -9,10 +9,11 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
+from rq import config
 from rq.config import files
 from rq.errors import BadInput, RQError
 from rq.scripts.pipe import Verb
-from rq.spark import given, job_file, jobs, sending, table_rights, targets, writes
+from rq.spark import given, job_file, jobs, sending, table_places, table_rights, targets
 from rq.spark.driver import Driver
 from rq.spark.given import Batch
 from rq.spark.job_file import Job
@@ -21,6 +22,7 @@ from rq.spark.sending import Letter
 from rq.spark.tables import Tables
 from rq.spark.work import RESULTS, Work
 from rq.spark.writes import TABLES
+from rq.tables import Name
 from rq.words.wording import several
 
 WRITTEN = "written"  # directory of tables, in the working directory
@@ -58,8 +60,8 @@ class Console:
 
     def table_to_read(self, name: str) -> str:
         """Return that of the queue: a person tries the job, with his own rights."""
-        owner, plain = table_rights.named(name)
-        return str(writes.tables(owner) / plain) if owner else self.table(plain)
+        (owner, plain), root = table_rights.named(name), config.find_root(None)
+        return table_places.of(root, Name(owner, plain)) if owner else self.table(plain)
 
     def _leave(self, why: str) -> None:
         self._tell(f"resend 60-{why}")

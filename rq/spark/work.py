@@ -69,7 +69,8 @@ class Outlet(Protocol):
         """Return where a table is written that is meant for a place."""
 
     def table(self, name: str) -> str:
-        """Return the directory of a Delta table that is written: NAME, or QUEUE/NAME."""
+        """Return where a Delta table is that is written, NAME or QUEUE/NAME: its directory,
+        or an address in a store."""
 
     def table_to_read(self, name: str) -> str:
         """Return that of one that is read."""
@@ -332,10 +333,11 @@ class Work:
         """Return the rows of a Delta table as it is now: NAME of this queue, or QUEUE/NAME of
         another one whose setting `allow` lets this one read it."""
         name = table_rights.short(self.queue, name, "q.table_of")
-        lake = delta.load(self._outlet.table_to_read(name))
+        where = self._outlet.table_to_read(name)
+        lake = delta.load(where)
         if lake is None:
             raise BadInput(f"q.table_of: there is no table {name}")
-        return self.tables.of_lake(lake)
+        return self.tables.of_lake(where, lake)
 
     def contract(
         self,

@@ -30,12 +30,13 @@ from rq.config import files
 from rq.days import Days
 from rq.errors import BadInput, RQError
 from rq.proc import locks
-from rq.spark import day_files, delta, rejected, targets, unfinished
+from rq.spark import day_files, delta, rejected, table_places, targets, unfinished
 from rq.spark.delta import Held, Overtaken
 from rq.spark.delta_goals import MERGE, Goal, Plan
 from rq.spark.staging import Stage, Staged
 from rq.spark.targets import OURS, Target
 from rq.spark.unfinished import DONE, LIST, LOCK, PLACES
+from rq.tables import Name
 from rq.words.nesting import Json
 from rq.words.wording import several
 
@@ -376,7 +377,7 @@ def _let_be_seen(place: Target, table: Table, name: str, decided: _Decision) -> 
         return
     if table.plan is not None and table.plan.mode == MERGE:
         staged = {f"{table.stage.inner}/{file.inner}": file for file in table.files}
-        delta.commit(place, table.stage, staged, table.plan, about)
+        _commit(place, table, staged, about)
         return
     named = {
         f"{file.folder}/{name}-{number:05}.parquet".lstrip("/"): file
@@ -384,9 +385,24 @@ def _let_be_seen(place: Target, table: Table, name: str, decided: _Decision) -> 
     }
     _name_all(place, table, named)
     if table.plan is not None:
-        delta.commit(place, table.stage, named, table.plan, about)
+        _commit(place, table, named, about)
     else:
         place.put(manifest, _manifest(table, named, decided))
+
+
+def _commit(
+    place: Target, table: Table, named: Mapping[str, Staged], about: delta.Decided
+) -> None:
+    """Let a table of Delta have its files; of one in a store it is noted where it is."""
+    assert table.plan is not None
+    if not place.is_store:
+        delta.commit(place, table.stage, named, table.plan, about)
+        return
+    queue, _, own = table.plan.name.rpartition("/")
+    name = Name(queue or str(about.origin["queue"]), own)
+    table_places.note(name, place.where)
+    delta.commit(place, table.stage, named, table.plan, about)
+    table_places.note(name, place.where)
 
 
 def _name_all(place: Target, table: Table, named: Mapping[str, Staged]) -> None:

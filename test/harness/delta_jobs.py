@@ -32,10 +32,10 @@ class Desk:
         return where
 
     def table(self, name):
-        return str(table_rights.directory("logs", name, table_rights.WRITES))
+        return table_rights.place("logs", name, table_rights.WRITES)
 
     def table_to_read(self, name):
-        return str(table_rights.directory("logs", name, table_rights.READS))
+        return table_rights.place("logs", name, table_rights.READS)
 
     def failed(self, q):
         pass
@@ -112,16 +112,24 @@ def place():
 def rows(column="n"):
     """Return what independent readers see of a column: the same."""
     table = DeltaTable(place())
-    seen = sorted(table.to_pyarrow_table().column(column).to_pylist(), key=str)
+    values = seen_of(table, column)
     files = table.file_uris()
+    assert sum(dataset.dataset(file).count_rows() for file in files) == len(values)
+    return values
+
+
+def seen_of(table, column, options=None):
+    """Return what independent readers see of a column of a table: the same. `options`:
+    what reaches it in a store."""
+    seen = sorted(table.to_pyarrow_table().column(column).to_pylist(), key=str)
     assert sorted(table.to_pandas()[column].tolist(), key=str) == seen
-    assert sorted(polars.read_delta(place())[column].to_list(), key=str) == seen
+    frame = polars.read_delta(table.table_uri, storage_options=options)
+    assert sorted(frame[column].to_list(), key=str) == seen
     name = column.replace('"', '""')
     query = f'SELECT "{name}" FROM lake'
     with db.connect() as base:
         base.register("lake", table.to_pyarrow_dataset())
         assert sorted((v for (v,) in base.sql(query).fetchall()), key=str) == seen
-    assert sum(dataset.dataset(file).count_rows() for file in files) == len(seen)
     return seen
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import subprocess
+import sys
 
 import pytest
 from harness.delta_jobs import Desk
@@ -85,22 +87,32 @@ def spark(spark_env):
         close(made)
 
 
+# A process of its own: some calls of delta-rs let no other thread of this one run.
+_STORE = """
+from moto.server import ThreadedMotoServer
+server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
+server.start()
+print(server.get_host_and_port()[1], flush=True)
+input()
+"""
+
+
 @pytest.fixture(scope="session")
 def store():
     """Give an S3 of these tests: the end of its URLs, and its host."""
-    from moto.server import ThreadedMotoServer
-
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
-    server.start()
-    try:
-        _, port = server.get_host_and_port()
-        with pytest.MonkeyPatch.context() as patch:
-            for name, value in SECRET.items():
-                patch.setenv(name, value)
-            host = f"127.0.0.1:{port}"
-            yield f"?endpoint_override={host}&scheme=http&region=us-east-1", host
-    finally:
-        server.stop()
+    words = [sys.executable, "-c", _STORE]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(words, **pipes, stderr=subprocess.DEVNULL) as server:
+        try:
+            lines = (line.decode().strip() for line in server.stdout)
+            port = next(line for line in lines if line.isdigit())
+            with pytest.MonkeyPatch.context() as patch:
+                for name, value in SECRET.items():
+                    patch.setenv(name, value)
+                host = f"127.0.0.1:{port}"
+                yield f"?endpoint_override={host}&scheme=http&region=us-east-1", host
+        finally:
+            server.kill()
 
 
 @pytest.fixture

@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import socket
-import threading
 
 import pytest
 from harness.small_disk import small_disk
 from harness.spark_days import ALL, MON, NEW, TUE, Place, tenfold
+from harness.store_gate import Gate
 from pyarrow import fs, parquet
 
 from rq.days import Standing
@@ -26,48 +25,6 @@ def at_root(tmp_path, monkeypatch):
     monkeypatch.setenv("RQ_ROOT", str(tmp_path / "root"))
     yield
     functions.F.use(functions.SPARK)
-
-
-class Gate:
-    """A way to a store that can be shut."""
-
-    def __init__(self, host):
-        self._to = host.rsplit(":", 1)
-        self._lines = []
-        self.is_open = True
-        self._listening = socket.create_server(("127.0.0.1", 0))
-        self.host = f"127.0.0.1:{self._listening.getsockname()[1]}"
-        threading.Thread(target=self._run, daemon=True).start()
-
-    def _run(self):
-        with contextlib.suppress(OSError):
-            while True:
-                line, _ = self._listening.accept()
-                if not self.is_open:
-                    line.close()
-                    continue
-                to = socket.create_connection(self._to)
-                self._lines += [line, to]
-                for pair in ((line, to), (to, line)):
-                    threading.Thread(target=self._pump, args=pair, daemon=True).start()
-
-    def _pump(self, source, to):
-        with contextlib.suppress(OSError):
-            while data := source.recv(65536):
-                to.sendall(data)
-            to.shutdown(socket.SHUT_WR)
-
-    def shut(self):
-        self.is_open = False
-        for line in self._lines:
-            with contextlib.suppress(OSError):
-                line.shutdown(socket.SHUT_RDWR)
-
-    def close(self):
-        self.shut()
-        self._listening.close()
-        for line in self._lines:
-            line.close()
 
 
 class Far(Place):
@@ -102,7 +59,7 @@ class Far(Place):
 @pytest.fixture
 def far(store, tmp_path, at_root, monkeypatch):
     """Give a place in a store, and the way to it."""
-    monkeypatch.setattr(remote, "_TRIES", 1)
+    monkeypatch.setattr(remote, "TRIES", 1)
     end, host = store
     bucket = f"days-{os.urandom(4).hex()}"
     system, _ = fs.FileSystem.from_uri(

@@ -6,20 +6,18 @@ import contextlib
 import errno
 import json
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from deltalake import DeltaTable
 from harness import delta_jobs
-from harness.delta_jobs import Desk, place, rows
+from harness.delta_jobs import place, rows
+from harness.delta_queue import start
 from harness.processes import only_root
 from harness.small_disk import small_disk
 
 from rq import config, tables
 from rq.errors import RQError
-from rq.spark import day_files, delta, jobs, sending, staging, table_care, writes
-from rq.spark.given import Batch, Given
-from rq.spark.job_file import Job
+from rq.spark import day_files, delta, sending, staging, table_care, writes
 
 pytestmark = only_root
 ROWS = "SELECT n, 'a' || n AS v FROM range(100) AS t(n)"
@@ -39,28 +37,6 @@ def fill(root):
             with contextlib.suppress(OSError):
                 while True:
                     file.write(b"x" * size)
-
-
-class Queue(Desk):
-    """The outlet of a job that a queue has started."""
-
-    schemas = None
-    progress = SimpleNamespace(cancelled=SimpleNamespace(is_set=lambda: False))
-
-    def __init__(self, tables, function):
-        super().__init__(tables)
-        self.job = Job(function)
-
-    def say_of(self, msg_id, verb, text):
-        pass
-
-
-def start(tables, root, function, msg_id="m1"):
-    """Let a queue start a job for a message, as often as it comes."""
-    folder = root / "queue/logs/run" / msg_id
-    (folder / "job").mkdir(parents=True, exist_ok=True)
-    batch = Batch("b1", "logs", (Given(msg_id, folder),))
-    jobs.work(batch, Queue(tables, function))
 
 
 def added(q):

@@ -17,10 +17,10 @@ from harness.queues import running_queue
 from harness.spark_jobs import HEAD, job_settings, prepared
 from harness.waiting import wait_until
 
-from rq.errors import OutcomeUnknown
+from rq.errors import OutcomeUnknown, Unreachable
 from rq.layout import Root
 from rq.scripts.pipe import Verb
-from rq.spark import duck, jobs, remote, rounds, session
+from rq.spark import delta, duck, jobs, remote, rounds, session, targets
 from rq.spark.duck_tables import DuckTables
 from rq.spark.given import Batch, Given
 from rq.spark.job_file import Job
@@ -34,6 +34,7 @@ TESTS = {
     "an executor that stands": "test_patience: an_executor_that_stands_still",
     "what `param1` names": "test_waits: a_host_without_a_byte",
     "a store": "test_waits: a_store_without_a_byte",
+    "the log and the files": "test_waits: a_table_in_a_store_without_a_byte",
     "pip, and an index": "test_packages: a_pip_that_says_nothing",
     "a queue to which": "test_waits: a_queue_without_an_answer",
     "a sink of a stream": "test_waits: own_code_that_waits",
@@ -134,8 +135,8 @@ def test_a_host_without_a_byte_is_not_waited_for(silent, tmp_path, monkeypatch):
 def test_a_store_without_a_byte_is_not_waited_for(silent, tmp_path, monkeypatch):
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "tests")
-    monkeypatch.setattr(remote, "_TRIES", 1)
-    monkeypatch.setattr(remote, "_SILENT", 1)
+    monkeypatch.setattr(remote, "TRIES", 1)
+    monkeypatch.setattr(remote, "SILENT", 1)
     end = f"?endpoint_override={silent}&scheme=http&region=us-east-1"
     allow = ["s3://logs/", silent]
     for kind, where in ("all", f"s3://logs/in/{end}"), ("one", f"s3://logs/a.log{end}"):
@@ -143,6 +144,19 @@ def test_a_store_without_a_byte_is_not_waited_for(silent, tmp_path, monkeypatch)
         assert {name: verb for name, (verb, _) in ended.items()} == {
             "away": Verb.RESEND
         }
+
+
+def test_a_table_in_a_store_without_a_byte_is_not_waited_for(silent, monkeypatch):
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "tests")
+    for name in ("TRIES", "SILENT", "ANSWER"):
+        monkeypatch.setattr(remote, name, 1)
+    monkeypatch.setattr(
+        targets.Target, "has_below", lambda *_: True
+    )  # by delta-rs alone
+    end = f"?endpoint_override={silent}&scheme=http&region=us-east-1"
+    with pytest.raises(Unreachable, match=r"^s3://lake/orders: "):
+        delta.load(f"s3://lake/orders{end}")
 
 
 # ---- queues

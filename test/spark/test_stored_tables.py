@@ -1,0 +1,255 @@
+"""Delta tables in a store, as the setting `tables` of a queue says."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from harness import delta_jobs
+from harness.delta_jobs import add, begun, call, publish_all, publish_at_once
+from harness.stored_tables import Lake
+
+from rq import config, tables
+from rq.cli import spark_table
+from rq.errors import BadConfig, BadInput, RQError
+from rq.spark import delta, table_places, table_rights, writes
+from rq.tables import Name
+
+FLIGHTS = Name("logs", "flights")
+SECRET = "tests"
+
+
+@pytest.fixture
+def lake(store):
+    return Lake(store)
+
+
+@pytest.fixture(params=["duckdb", pytest.param("spark", marks=pytest.mark.slow)])
+def engine(request, tmp_path, monkeypatch, lake):
+    """Give tables on each engine, of a queue whose tables are in a store."""
+    monkeypatch.setenv(table_places.VARIABLE, lake.setting)
+    yield from delta_jobs.on_engine(request, tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def duck_tables(tmp_path, monkeypatch, lake):
+    monkeypatch.setenv(table_places.VARIABLE, lake.setting)
+    yield from delta_jobs.on_duckdb(tmp_path, monkeypatch)
+
+
+# ---- rows
+
+
+def test_rows_are_added_and_replaced(engine, lake):
+    days = "SELECT * FROM (VALUES (1, 'a/b %'), (2, 'c=d'), (3, NULL)) AS t(n, day)"
+    add(engine, days, by="day")
+    add(engine, "SELECT 4 AS n, 'c=d' AS day, 'x' AS more", by="day", mode="replace_by")
+    assert lake.rows() == [1, 3, 4]
+    assert lake.rows("day") == [None, "a/b %", "c=d"]
+    assert lake.rows("more") == [None, None, "x"]
+    assert not tables.is_here(config.find_root(None), FLIGHTS)
+    assert lake.left() == []
+
+
+def test_rows_are_merged(engine, lake):
+    values = "SELECT * FROM (VALUES {}) AS t(n, state)"
+    add(engine, values.format("(1, 'new'), (2, 'new')"), mode="merge", key="n")
+    add(engine, values.format("(2, 'sent'), (3, 'new')"), mode="merge", key="n")
+    assert lake.rows() == [1, 2, 3]
+    assert lake.rows("state") == ["new", "new", "sent"]
+
+
+def test_rows_that_break_a_contract_are_beside_the_table(engine, lake):
+    def job(q):
+        q.contract("flights", {"n": {"least": 0}})
+        q.table(q.spark.sql("SELECT * FROM (VALUES (1), (-1)) AS t(n)"), "flights")
+
+    call(engine, job)
+    assert lake.rows() == [1]
+    assert lake.rows("value", "flights__rejected") == ["-1"]
+    assert lake.left() == []
+
+
+def test_a_table_is_read_back_and_what_does_not_fit_is_refused(engine, lake):
+    add(engine, "SELECT 1 AS n UNION ALL SELECT 2")
+
+    def copy(q):
+        q.table(q.table_of("flights").where("n > 1"), "copies")
+
+    call(engine, copy)
+    assert lake.rows("n", "copies") == [2]
+    with pytest.raises(BadInput, match="flights: the column n is"):
+        add(engine, "SELECT 'a' AS n")
+    assert lake.rows() == [1, 2]
+
+
+def test_many_that_write_one_table_at_once_lose_nothing(duck_tables, lake):
+    late = [begun(duck_tables, f"SELECT {n} AS n") for n in range(8)]
+    assert publish_at_once(late) == []
+    assert lake.rows() == list(range(8))
+
+
+def test_two_that_finish_one_decision_add_it_once(duck_tables, lake, monkeypatch):
+    """Each has looked before the other's commit: one is refused, looks again, and finds
+    it there."""
+    add(duck_tables, "SELECT 1 AS n")
+    late = begun(duck_tables)
+    late.writes.decide({"queue": "logs"})
+    does, passed = delta._append, []
+
+    def other_first(*of):
+        if not passed:
+            passed.append(1)
+            writes._publish(writes.above("logs") / late.writes.key)
+        return does(*of)
+
+    monkeypatch.setattr(delta, "_append", other_first)
+    assert late.writes.publish()
+    assert passed
+    assert lake.rows() == [1, 2]
+
+
+# ---- where a table is
+
+
+def test_a_table_stays_where_it_was_made(duck_tables, lake, monkeypatch):
+    add(duck_tables, "SELECT 1 AS n")
+    for setting in ("", lake.setting.replace("/lake/", "/other/")):
+        monkeypatch.setenv(table_places.VARIABLE, setting)
+        add(duck_tables, "SELECT 2 AS n")
+    assert lake.rows() == [1, 2, 2]
+    monkeypatch.setenv(table_places.VARIABLE, "")
+    call(duck_tables, lambda q: q.table(q.spark.sql("SELECT 3 AS n"), "here"))
+    monkeypatch.setenv(table_places.VARIABLE, lake.setting)
+    call(duck_tables, lambda q: q.table(q.spark.sql("SELECT 4 AS n"), "here"))
+    assert tables.is_here(config.find_root(None), Name("logs", "here"))
+    assert lake.names() == ["flights"]
+
+
+def test_a_batch_of_a_table_that_was_made_elsewhere_is_held(
+    duck_tables, lake, monkeypatch
+):
+    late = begun(duck_tables)
+    monkeypatch.setenv(table_places.VARIABLE, "")
+    add(duck_tables, "SELECT 1 AS n")
+    with pytest.raises(delta.Held, match=r"decided for s3://.*/lake/flights, and the"):
+        publish_all(late)
+    assert delta_jobs.rows() == [1]
+    assert lake.names() == []
+
+
+def test_a_table_of_another_queue_is_where_that_wants_it(
+    duck_tables, lake, monkeypatch
+):
+    owner = config.find_root(None).queue("shop")
+    owner.path.mkdir(parents=True)
+    spark = {"allow": ["logs writes orders"], "tables": lake.setting}
+    owner.config.write_text(json.dumps({"script": "/bin/true", "spark": spark}))
+    monkeypatch.setenv(table_places.VARIABLE, "")
+    for _ in range(2):
+        call(
+            duck_tables, lambda q: q.table(q.spark.sql("SELECT 1 AS n"), "shop/orders")
+        )
+    assert lake.rows("n", "orders") == [1, 1]
+    assert [name.text for name in tables.every(config.find_root(None))] == [
+        "shop/orders"
+    ]
+    where = table_rights.place("logs", "shop/orders", table_rights.READS)
+    assert where.partition("?")[0] == f"s3://{lake.bucket}/lake/orders"
+
+
+# ---- commands and pages, which have no rights but those of the queue
+
+
+@pytest.fixture
+def alone(duck_tables, lake, monkeypatch):
+    """Let the rights be in the settings of the queue alone; give its root."""
+    for value in (1, 2, 3):
+        add(duck_tables, f"SELECT {value} AS n")
+    root = config.find_root(None)
+    root.queue("logs").path.mkdir(parents=True, exist_ok=True)
+    env = {n: os.environ[n] for n in os.environ if n.startswith("AWS_")}
+    env |= {"AWS_SECRET_ACCESS_KEY": "very-secret"}
+    settings = {"script": "/bin/true", "env_vars": env}
+    root.queue("logs").config.write_text(json.dumps(settings))
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            patch.delenv(name)
+        yield root
+
+
+def command(root, capsys, *words):
+    assert spark_table.table(root, list(words)) == 0
+    return capsys.readouterr().out
+
+
+def test_commands_look_after_a_table(alone, lake, capsys):
+    table = "logs/flights"
+    [entry] = json.loads(command(alone, capsys, "ls", "--json"))
+    assert (entry["table"], entry["rows"], entry["files"]) == (table, 3, 3)
+    assert len(json.loads(command(alone, capsys, "show", table, "--json"))) == 3
+    [column] = json.loads(command(alone, capsys, "schema", table, "--json"))
+    assert column["column"] == "n"
+    before = tables.stamp(alone, FLIGHTS)
+    assert "3 files before, 1 now" in command(alone, capsys, "optimize", table)
+    assert tables.stamp(alone, FLIGHTS) != before
+    assert lake.rows() == [1, 2, 3]
+    assert "version 4 is what 0 was" in command(alone, capsys, "restore", table, "0")
+    assert lake.rows() == [1]
+    assert "0 files removed" in command(alone, capsys, "vacuum", table)
+    assert json.loads(command(alone, capsys, "held", "--json")) == []
+    assert "AWS_ACCESS_KEY_ID" not in os.environ
+
+
+def test_a_held_batch_is_committed_with_the_rights_of_its_queue(
+    alone, duck_tables, lake, capsys, monkeypatch
+):
+    with table_places.rights_of(alone, "logs"):
+        late = begun(duck_tables, "SELECT 4 AS n")
+        late.writes.decide({"queue": "logs"})
+        late.writes.close()
+    key = late.writes.key
+    said = command(alone, capsys, "held", "logs", "--commit", key)
+    assert "to the table flights" in said
+    assert lake.rows() == [1, 2, 3, 4]
+
+
+def test_pages_read_a_table_and_tell_no_secret(alone):
+    words = [
+        sys.executable,
+        "-m",
+        "rq.spark.table_facts",
+        str(alone.path),
+        "logs/flights",
+    ]
+    ended = subprocess.run(words, capture_output=True, check=True, env={})
+    [facts] = json.loads(ended.stdout)["tables"]
+    assert (facts["why"], facts["rows"], facts["files"]) == ("", 3, 3)
+    assert [step["rows"] for step in facts["versions"]] == [1, 1, 1]
+    told = [ended.stdout + ended.stderr]
+    told += [p.read_bytes() for p in alone.spark.rglob("*") if p.is_file()]
+    assert not any(b"very-secret" in text or b"AWS_" in text for text in told)
+
+
+# ---- the setting
+
+
+@pytest.mark.parametrize(
+    "value", ["/data", "s3://", "gs://b/x", "s3://key:word@b/x", 5, "s3://b/a b"]
+)
+def test_a_setting_that_is_no_place_is_refused_and_not_repeated(tmp_path, value):
+    path = tmp_path / "config.json"
+    settings = {"script": "/bin/true", "spark": {"tables": value}}
+    with pytest.raises(BadConfig, match="say s3://BUCKET/PREFIX/") as refused:
+        config.queue_config(settings, path)
+    assert "word" not in str(refused.value)
+
+
+@pytest.mark.parametrize("end", ["?key=word", "?scheme=ftp", "?region=a.b"])
+def test_a_store_that_cannot_be_is_one_sentence(duck_tables, lake, monkeypatch, end):
+    monkeypatch.setenv(table_places.VARIABLE, f"s3://{lake.bucket}/lake/{end}")
+    with pytest.raises(RQError, match=r"\?(key|scheme|region)"):
+        add(duck_tables, "SELECT 1 AS n")
