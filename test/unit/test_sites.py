@@ -102,12 +102,12 @@ def test_the_tests_of_a_place_come_first_and_the_quickest_of_each_file():
 
 def test_a_test_has_passed_a_place_if_its_own_processes_did_while_it_ran():
     ran = Ran("test_a", "gw1", 10.0, 12.0)
-    for marks, has in (
-        ({"gw1": [9.9, 11.0, 12.1]}, True),
-        ({"gw1": [12.0]}, True),
-        ({"gw1": [9.9, 12.1]}, False),
-        ({"gw0": [11.0]}, False),
-        ({"gw0": [11.0], "-": [10.0]}, True),
-        ({}, False),
+    for marks, places in (
+        ({"gw1": [(9.9, "a:1"), (11.0, "b:1"), (12.1, "c:1")]}, {"b:1"}),
+        ({"gw1": [(10.0, "a:1"), (12.0, "b:1")]}, {"a:1", "b:1"}),
+        ({"gw1": [(9.9, "a:1"), (12.1, "a:1")]}, set()),
+        ({"gw0": [(11.0, "a:1")]}, set()),
+        ({"gw0": [(11.0, "a:1")], "-": [(10.5, "b:1")]}, {"b:1"}),
+        ({}, set()),
     ):
-        assert ran.has_passed(marks) is has
+        assert ran.passed(marks) == places

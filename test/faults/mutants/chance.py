@@ -14,18 +14,19 @@ import ast
 import random
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, zip_longest
 from pathlib import Path
 
 from faults.mutants.plant import CHECKOUT, tried
 from faults.mutants.sites import Site, sites
-from faults.mutants.waiting import PARTS, Waiting, statement
+from faults.mutants.waiting import PARTS, Passed, Waiting, in_turn, statement
 
 ROOMS = ("spool", "journal", "queues", "access", "broker")
-WITH_PROCESSES = ("test/process", "test/web", "test/sim")
+WITH_PROCESSES = ("test/process", "test/web", "test/sim", "test/power")
 MOST = 80  # tests that look at what is done at an import
+QUICK, SLOW = 60.0, 120.0  # seconds for those that look at one bug
 
 ByPlace = dict[str, list[str]]  # the tests that come by a place
 
@@ -69,21 +70,38 @@ def named(words: list[str]) -> list[Chance]:
     return chosen
 
 
-def places(bugs: list[Chance]) -> dict[str, list[int]]:
-    """Return the lines by which tests come that may notice bugs, by file."""
-    found: dict[str, list[int]] = {}
-    for bug in bugs:
-        found.setdefault(bug.file, []).extend(_lines(bug))
-    return {file: sorted(set(lines)) for file, lines in found.items()}
+def places(rooms: tuple[str, ...] = ROOMS) -> dict[str, list[int]]:
+    """Return the lines by which tests come that may notice a bug, by file."""
+    found: dict[str, set[int]] = {}
+    for bug in (bug for room in rooms for bug in _bugs(room)):
+        found.setdefault(bug.file, set()).add(bug.site.line)
+    return {
+        file: sorted(lines.union(_last_lines(file))) for file, lines in found.items()
+    }
+
+
+def by_place(said: Iterable[Passed], most: float) -> ByPlace:
+    """Return for each place the tests that come by it, in the order in which they look."""
+    came_by: dict[str, list[tuple[float, str]]] = {}
+    for seconds, name, passed in said:
+        for file, lines in passed.items():
+            for line in lines:
+                came_by.setdefault(f"{file}:{line}", []).append((seconds, name))
+    return {place: in_turn(place, tests, most) for place, tests in came_by.items()}
 
 
 def _lines(bug: Chance) -> list[int]:
-    """Return the line of a bug; if it is done at the import, the first of each function that
-    may see what it has done."""
+    """Return the line of a bug; if it is done at the import, those of all functions that may
+    see what it has done."""
     module = ast.parse((CHECKOUT / bug.file).read_text())
-    if statement(module, bug.site.line) is not None:
-        return [bug.site.line]
+    is_of_function = statement(module, bug.site.line) is not None
+    return [bug.site.line] if is_of_function else _last_lines(bug.file)
+
+
+def _last_lines(file: str) -> list[int]:
+    """Return a line of each function of a module."""
     functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    module = ast.parse((CHECKOUT / file).read_text())
     return [
         node.body[-1].lineno for node in ast.walk(module) if isinstance(node, functions)
     ]
@@ -146,9 +164,20 @@ class Judge:
             tests = [*naming(bug.file), *dict.fromkeys(filter(None, mixed))][:MOST]
         if not tests:
             return None
-        verdict = tried(bug.file, bug.site.applied(text), tests, self._tree)
-        is_noticed = verdict.word in ("killed", "broken")
-        return verdict.by if is_noticed or verdict.by.startswith("no end") else None
+        return self._first_that_fails(bug.file, bug.site.applied(text), tests)
+
+    def _first_that_fails(self, file: str, text: str, tests: list[str]) -> str | None:
+        """Return the first test that fails with a changed file, but passes without it."""
+        verdict = tried(file, text, tests, self._tree)
+        if verdict.by.startswith("no end"):
+            return verdict.by
+        if verdict.word not in ("killed", "broken"):
+            return None
+        sound = tried(file, (CHECKOUT / file).read_text(), [verdict.by], self._tree)
+        if sound.word == "survived":
+            return verdict.by
+        rest = [test for test in tests if not verdict.by.startswith(test)]
+        return self._first_that_fails(file, text, rest) if rest else None
 
 
 def naming(file: str) -> list[str]:
@@ -164,10 +193,10 @@ def naming(file: str) -> list[str]:
     ]
 
 
-def with_processes(called: str) -> list[str]:
-    """Return the test files with processes that are called so."""
+def files(parts: tuple[str, ...], called: str = "test_*.py") -> list[str]:
+    """Return the test files of some parts that are called so."""
     return [
         str(path.relative_to(CHECKOUT))
-        for part in WITH_PROCESSES
+        for part in parts
         for path in sorted((CHECKOUT / part).glob(called))
     ]

@@ -1,6 +1,6 @@
 """Which tests with processes come by a place, in whichever of their processes.
 
-The tests of some rooms are run once in a tree without a bug, in which the statements of these
+The tests of some files are run once in a tree without a bug, in which the statements of the
 places say when they are passed, in a file, and for which of the processes of pytest; another
 one says from when to when each test ran, and in which of them. A test during which a place was
 passed on its behalf comes by it. Those that fail without a bug are left out, for they would
@@ -12,22 +12,23 @@ from __future__ import annotations
 import ast
 import os
 import subprocess
+import sys
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 
 import pytest
 from faults.mutants.plant import PYTEST, PYTHON, environment
-from faults.mutants.waiting import COMES_BY, in_turn, with_marks
+from faults.mutants.waiting import COMES_BY, Passed, by_file, with_marks
 
-LIMIT = 2400.0  # seconds for all of them …
-MOST = 120.0  # … and for those that look at one bug
+LIMIT = 2400.0  # seconds for some files of tests
 MARKS, TIMES = "marks", "times"  # files in the tree
 WORKER = "PYTEST_XDIST_WORKER"  # which all processes have that a test starts
 _UNKNOWN = "-"  # but those that begin with no environment
-Marks = Mapping[str, Sequence[float]]  # when a place was passed, by worker of pytest
+Marks = Mapping[str, list[tuple[float, str]]]  # by worker of pytest, in order
 _AT_ONCE = ("-p", "xdist", "-n", "4", "--dist", "loadfile")  # most of them wait
 _PLUGIN = ("-p", "faults.mutants.passing", *_AT_ONCE)
 # As a module of RQ: it is found by whatever has imported a place. A test that counts what a
@@ -38,7 +39,7 @@ _last = {{{{}}}}
 _worker = os.environ.get({WORKER!r}, {_UNKNOWN!r})
 def {COMES_BY}(place):
     now = time.time()
-    if now - _last.get(place, 0.0) > 0.01:
+    if now - _last.get(place, 0.0) > 0.03:
         _last[place] = now
         try:
             with open({{marks!r}}, "a") as file:
@@ -57,24 +58,30 @@ class Ran:
     begun: float
     ended: float
 
-    def has_passed(self, marks: Marks) -> bool:
-        """Whether a place was passed during it, on its behalf."""
-        theirs = (marks.get(worker, ()) for worker in (self.worker, _UNKNOWN))
-        return any(
-            bisect_left(moments, self.begun) < bisect_right(moments, self.ended)
-            for moments in theirs
-        )
+    def passed(self, marks: Marks) -> set[str]:
+        """Return the places that were passed during it, on its behalf."""
+        return {
+            place
+            for worker in (self.worker, _UNKNOWN)
+            for _, place in _between(marks.get(worker, []), self.begun, self.ended)
+        }
 
     @property
     def seconds(self) -> float:
         return self.ended - self.begun
 
 
+def _between(
+    marks: list[tuple[float, str]], begun: float, ended: float
+) -> list[tuple[float, str]]:
+    first = bisect_left(marks, begun, key=itemgetter(0))
+    return marks[first : bisect_right(marks, ended, key=itemgetter(0))]
+
+
 def coming_by(
-    tree: Path, files: Iterable[str], places: Mapping[str, list[int]]
-) -> dict[str, list[str]]:
-    """Return for each place, as FILE:LINE, the tests of these files that come by it and
-    pass, in the order in which they are to look."""
+    tree: Path, files: list[str], places: Mapping[str, list[int]]
+) -> list[Passed]:
+    """Return the tests of some files that pass, and by which places each comes."""
     sound = {name: (tree / name).read_text() for name in places}
     _write_marking(tree)
     try:
@@ -84,20 +91,16 @@ def coming_by(
     finally:
         for name, text in sound.items():
             (tree / name).write_text(text)
-    ran = _ran(tree)
-    return {
-        place: in_turn(
-            place,
-            ((test.seconds, test.name) for test in ran if test.has_passed(marks)),
-            MOST,
-        )
-        for place, marks in _passed(tree).items()
-    }
+    marks = _marks(tree)
+    return [
+        (test.seconds, test.name, by_file(test.passed(marks))) for test in _ran(tree)
+    ]
 
 
 def _write_marking(tree: Path) -> None:
+    (tree / TIMES).unlink(missing_ok=True)
     marks = tree / MARKS
-    marks.touch()
+    marks.write_text("")
     marks.chmod(0o666)  # scripts run as other users
     (tree / "rq" / "comes_by.py").write_text(_MARKING.format(marks=str(marks)))
 
@@ -112,7 +115,7 @@ def _marked(text: str, name: str, lines: list[int]) -> str:
     return ast.unparse(ast.fix_missing_locations(module))
 
 
-def _run(tree: Path, files: Iterable[str]) -> None:
+def _run(tree: Path, files: list[str]) -> None:
     with suppress(subprocess.TimeoutExpired):  # what has run by then is known
         subprocess.run(
             [*PYTHON, *PYTEST, *_PLUGIN, f"--times={tree / TIMES}", *files],
@@ -125,18 +128,16 @@ def _run(tree: Path, files: Iterable[str]) -> None:
         )
 
 
-def _passed(tree: Path) -> dict[str, Marks]:
+def _marks(tree: Path) -> Marks:
     """Return when each place was passed."""
-    passed: dict[str, dict[str, list[float]]] = {}
+    marks: dict[str, list[tuple[float, str]]] = {}
     with (tree / MARKS).open() as lines:
         for text in lines:
             moment, worker, place = text.rstrip().split(" ", 2)
-            of_place = passed.setdefault(place, {})
-            of_place.setdefault(worker, []).append(float(moment))
-    for of_place in passed.values():
-        for moments in of_place.values():
-            moments.sort()
-    return {**passed}
+            marks.setdefault(worker, []).append((float(moment), sys.intern(place)))
+    for of_worker in marks.values():
+        of_worker.sort()
+    return marks
 
 
 def _ran(tree: Path) -> list[Ran]:

@@ -19,7 +19,18 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 CHECKOUT = HERE.parents[2]
-COPIED = ("rq", "test", "bin", "docs", "examples", "pyproject.toml", "*.md")
+COPIED = (
+    "rq",
+    "test",
+    "bin",
+    "docs",
+    "examples",
+    "package",
+    "*.toml",
+    "*.lock",
+    "*.md",
+)
+COPIED += ("LICENSE", "MANIFEST.in", "Containerfile", "compose.yml", "pyspark_rq.py")
 LIMIT = 540.0  # seconds for the tests of one mutant: many wait in vain, and 60 at most
 FAILED, NONE_RAN = 1, 5  # exit statuses of pytest
 PYTHON = (sys.executable, "-B")

@@ -31,10 +31,10 @@ import pytest
 from faults.mutants.plant import PYTEST, PYTHON, environment
 
 PARTS = ("test/unit", "test/disk")
-MOST = 60.0  # seconds for those that look at one bug …
-LONGEST = 180.0  # … which may have them wait in vain
+LONGEST = 120.0  # seconds: a test that takes as long waits in vain
 COMES_BY = "_rq_comes_by"
-Passed = tuple[float, str, list[str]]  # seconds, test, places
+TURN = "turn"  # a file of the tree with the name of the test that runs
+Passed = tuple[float, str, dict[str, list[int]]]  # seconds, test, lines by file
 
 
 class Waiting:
@@ -57,25 +57,24 @@ class Waiting:
             )
         self._answers = self._line.makefile("r")
 
-    def coming_by(self, places: Mapping[str, list[int]]) -> dict[str, list[str]]:
-        """Return for each place, as FILE:LINE, the tests that come by it and pass."""
-        came_by: dict[str, list[tuple[float, str]]] = {}
-        for seconds, name, passed in self._asked("look", 3600.0, places=places):
-            for place in passed:
-                came_by.setdefault(place, []).append((seconds, name))
-        return {place: in_turn(place, tests, MOST) for place, tests in came_by.items()}
+    def coming_by(
+        self, files: list[str], places: Mapping[str, list[int]]
+    ) -> list[Passed]:
+        """Return the tests of some files that pass, and by which places each comes."""
+        answer = self._asked("look", files=files, places=places)
+        return [(seconds, name, passed) for seconds, name, passed in answer]
 
     def noticed_by(self, file: str, changed: str, tests: list[str]) -> str | None:
         """Return the first of these tests that fails with a changed file."""
         sound = (self._tree / file).read_text()
         try:
-            return self._asked("try", LONGEST, file=file, changed=changed, tests=tests)
+            answer = self._asked("try", file=file, changed=changed, tests=tests)
         finally:
             (self._tree / file).write_text(sound)
+        return None if answer is None else str(answer)
 
-    def _asked(self, work: str, limit: float, **words: object) -> Any:
-        request = {"work": work, "limit": limit, **words}
-        self._line.sendall(json.dumps(request).encode() + b"\n")
+    def _asked(self, work: str, **words: object) -> Any:
+        self._line.sendall(json.dumps({"work": work, **words}).encode() + b"\n")
         return json.loads(self._answers.readline())
 
     def close(self) -> None:
@@ -121,27 +120,30 @@ def pytest_runtestloop(session: pytest.Session) -> bool:
     return True
 
 
-def _in_child(session: pytest.Session, work: str, limit: float, **words: Any) -> str:
-    """Return what a function gives, as JSON, in a process that is ended then."""
-    answer = session.config.rootpath / "answer"
+def _in_child(session: pytest.Session, work: str, **words: Any) -> str:
+    """Return what a function gives, as JSON, in a process that is ended then; the name of
+    the test in which that has ended by itself, or never does."""
+    answer, turn = session.config.rootpath / "answer", session.config.rootpath / TURN
     answer.unlink(missing_ok=True)
+    turn.unlink(missing_ok=True)
     if (child := os.fork()) == 0:
         os.setpgid(0, 0)
         do = _look if work == "look" else _try
         answer.write_text(json.dumps(do(session, **words)))
         os._exit(0)
-    until = time.monotonic() + limit
     while os.waitpid(child, os.WNOHANG)[0] == 0:
         time.sleep(0.02)
-        if time.monotonic() > until:
+        if turn.exists() and time.time() - turn.stat().st_mtime > LONGEST:
             os.kill(child, signal.SIGKILL)
     with suppress(ProcessLookupError):
         os.killpg(child, signal.SIGKILL)  # what tests have left
-    return answer.read_text() if answer.exists() else '"an end of the tests, or none"'
+    return answer.read_text() if answer.exists() else json.dumps(turn.read_text())
 
 
-def _look(session: pytest.Session, places: dict[str, list[int]]) -> list[Passed]:
-    """Run all tests, and note by which places each comes."""
+def _look(
+    session: pytest.Session, files: list[str], places: dict[str, list[int]]
+) -> list[Passed]:
+    """Run the tests of some files, and note by which places each comes."""
     seen: set[str] = set()
     setattr(builtins, COMES_BY, seen.add)
     for file, lines in places.items():
@@ -149,11 +151,22 @@ def _look(session: pytest.Session, places: dict[str, list[int]]) -> list[Passed]
         _plant(file, sound, with_marks(sound, file, lines))
     passed = []
     for item in session.items:
+        if item.nodeid.partition("::")[0] not in files:
+            continue
         seen.clear()
         began = time.monotonic()
         if _passes(item):
-            passed.append((time.monotonic() - began, item.nodeid, list(seen)))
+            passed.append((time.monotonic() - began, item.nodeid, by_file(seen)))
     return passed
+
+
+def by_file(places: Iterable[str]) -> dict[str, list[int]]:
+    """Return the lines of places, FILE:LINE each."""
+    lines: dict[str, list[int]] = {}
+    for place in places:
+        file, _, line = place.rpartition(":")
+        lines.setdefault(file, []).append(int(line))
+    return lines
 
 
 def _try(
@@ -167,6 +180,7 @@ def _try(
 
 
 def _passes(item: pytest.Item) -> bool:
+    (item.config.rootpath / TURN).write_text(item.nodeid)
     failed = item.session.testsfailed
     item.ihook.pytest_runtest_protocol(item=item, nextitem=None)
     return item.session.testsfailed == failed
