@@ -301,6 +301,14 @@ def _held(name: str, why: str) -> str:
     )
 
 
+def behind(name: str, queue: str, key: str) -> str:
+    """Return that rows wait until those of an earlier batch are in a table."""
+    why = (
+        f"an earlier one of {queue}, {key}, is, and these rows must come after its rows"
+    )
+    return _held(name, f"{why}: commit it or give it up first")
+
+
 def _committed(
     place: Target,
     stage: Stage,

@@ -293,9 +293,10 @@ def _publish(own: Path) -> list[Table]:
     for number, (table, name) in enumerate(entries):
         if table.is_given_up:
             continue
-        _finish_earlier(own, table, decided["time"])
         place = targets.target(table.stage.where)
         with contextlib.suppress(Overtaken), place.translated(), _noted(own):
+            if _is_ordered_by_decisions(table) and not delta.has(place, name):
+                _finish_earlier(own, table, decided["time"])
             _let_be_seen(place, table, name, decided)
             seen.append((number, table))
     written = [(number, table.stage.where, table.files) for number, table in seen]
@@ -307,19 +308,47 @@ def _publish(own: Path) -> list[Table]:
     return [t for n, t in enumerate(tables) if n in left or t.is_given_up]
 
 
+def _is_ordered_by_decisions(table: Table) -> bool:
+    """Whether these rows take the place of those of earlier decisions."""
+    if table.plan is None or not table.files:
+        return False
+    return table.plan.mode == MERGE and not table.plan.order
+
+
 def _finish_earlier(own: Path, table: Table, before: float) -> None:
-    """Finish what was decided earlier about a table that rows are merged into: else they
-    would take the place of these. What is held waits for a person."""
-    if table.plan is None or table.plan.mode != MERGE or table.plan.order:
-        return
-    for path in own.parent.glob(f"*/{LIST}"):
+    """Finish what was decided earlier about a table, by any queue: else its rows would
+    take the place of these. Held, if it is held for this table."""
+    assert table.plan is not None
+    for earlier in _earlier(own, table.stage.where, before):
+        queue, key = earlier.parent.name, earlier.name
+        try:
+            finish(queue, key)
+        except Held:
+            if table.stage.where in _lacking(earlier):
+                raise Held(delta.behind(table.plan.name, queue, key)) from None
+
+
+def _earlier(own: Path, where: str, before: float) -> list[Path]:
+    """Return what was decided about a place before, and is not done, in its order."""
+    times: dict[Path, float] = {}
+    for path in own.parent.parent.glob(f"*/*/{LIST}"):
         if path.parent == own or unfinished.has(path.parent, DONE):
             continue
-        other = cast("_Decision", json.loads(path.read_bytes()))
-        places = [entry["stage"]["where"] for entry in other["tables"]]
-        if other["time"] < before and table.stage.where in places:
-            with contextlib.suppress(Held):
-                finish(own.parent.name, path.parent.name)
+        with contextlib.suppress(FileNotFoundError):  # its queue has removed it
+            decided = cast("_Decision", json.loads(path.read_bytes()))
+            if where in (entry["stage"]["where"] for entry in decided["tables"]):
+                times[path.parent] = decided["time"]
+    return sorted((p for p, at in times.items() if at < before), key=times.__getitem__)
+
+
+def _lacking(own: Path) -> set[str]:
+    """Return the tables of Delta that are without what a decision has for them."""
+    return {
+        table.stage.where
+        for table, app_id in decided_tables(own)
+        if table.files and table.plan is not None and not table.is_given_up
+        and not delta.has(targets.target(table.stage.where), app_id)
+    }  # fmt: skip
 
 
 def _name_of(decided: _Decision, number: int) -> str:

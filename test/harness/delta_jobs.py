@@ -64,10 +64,10 @@ def on_duckdb(tmp_path, monkeypatch):
     functions.F.use(functions.SPARK)
 
 
-def call(tables, function, publish=True):
+def call(tables, function, publish=True, queue="logs"):
     """Call a job, and let what it has written be seen; return its `q`."""
     given = (Given("m1", "nowhere"),)
-    q = jobs.call(Job(function), Batch("b1", "logs", given), Desk(tables), given)
+    q = jobs.call(Job(function), Batch("b1", queue, given), Desk(tables), given)
     if publish:
         publish_all(q)
     return q
@@ -100,9 +100,12 @@ def publish_at_once(late):
 
 def add(tables, query, publish=True, **how):
     """Add the rows of a query to the table `flights`."""
-    return call(
-        tables, lambda q: q.table(q.spark.sql(query), "flights", **how), publish
-    )
+    return call(tables, table_job(query, **how), publish)
+
+
+def table_job(query, **how):
+    """Return a job that adds the rows of a query to the table."""
+    return lambda q: q.table(q.spark.sql(query), "flights", **how)
 
 
 def place():

@@ -149,7 +149,7 @@ WRONG = {
         (
             (T, "orders", "n", "merge"),
             {},
-            "too many positional arguments; it takes tabl",
+            "too many positional arguments; it takes table",
         ),
     ],
     "send": [
