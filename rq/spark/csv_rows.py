@@ -129,6 +129,7 @@ class Piece:
 
     data: bytes
     line: int  # the number of its first line
+    lines: int
     is_whole: bool
 
 
@@ -141,24 +142,25 @@ def pieces(texts: Iterator[bytes], grammar: Grammar, line: int = 1) -> Iterator[
             data += b"\n"
         while at < len(data):
             end = grammar.end(data, at)
-            if end > at:
-                yield Piece(data[at:end], line, is_whole=True)
-            elif (
-                not block or len(data) - at > _LONGEST or not grammar.is_begun(data, at)
-            ):
-                end = data.find(b"\n", at) + 1
-                if not end:
-                    if len(data) - at > _LONGEST:
-                        raise ValueError(
-                            f"it has a line of more than {_LONGEST:,} bytes"
-                        )
-                    break
-                yield Piece(data[at:end], line, is_whole=False)
-            else:
+            is_whole = end > at
+            if not is_whole:
+                may_go_on = block and len(data) - at <= _LONGEST
+                end = 0 if may_go_on and grammar.is_begun(data, at) else _end(data, at)
+            if not end:
                 break
-            line += data.count(b"\n", at, end)
+            count = data.count(b"\n", at, end)
+            yield Piece(data[at:end], line, count, is_whole)
+            line += count
             at = end
         rest = data[at:]
+
+
+def _end(data: bytes, at: int) -> int:
+    """Return where a line ends, 0 if that is still to come."""
+    end = data.find(b"\n", at) + 1
+    if not end and len(data) - at > _LONGEST:
+        raise ValueError(f"it has a line of more than {_LONGEST:,} bytes")
+    return end
 
 
 # ---- records as columns
@@ -219,18 +221,19 @@ class Reader:
         if record is None:
             if at < len(data):
                 raise BadInput("its first line is no CSV: a quote is not closed there")
-            return Piece(b"", piece.line, is_whole=True)
+            return Piece(b"", piece.line, 0, is_whole=True)
         self._names = _header(utf8(record[0]), self._dialect)
         schemas.demand_names(self._names, self._columns, self._kept)
         end = record.end()
-        return Piece(data[end:], piece.line + data.count(b"\n", 0, end), is_whole=True)
+        lines = data.count(b"\n", 0, end)
+        return Piece(data[end:], piece.line + lines, piece.lines - lines, is_whole=True)
 
     def _batch(self, piece: Piece) -> pa.RecordBatch:
         text = utf8(piece.data)
         if not piece.is_whole:
             return self._without_cells([piece.line], [text])
         table, misfits = self._taken_apart(text)
-        records = Records(text, piece.line, len(table) + len(misfits), self._grammar)
+        records = Records(text, piece, len(table) + len(misfits), self._grammar)
         fits = sorted({*range(records.count)} - {*misfits}) if misfits else None
         rows = self._typed(table, records, fits)
         if not misfits:
@@ -251,9 +254,7 @@ class Reader:
             misfits.append(row.number - 1)
             return "skip"
 
-        if text.startswith(
-            codecs.BOM_UTF8
-        ):  # which is no mark here: Arrow takes it off
+        if text.startswith(codecs.BOM_UTF8):  # no mark here, and Arrow takes it off
             text = codecs.BOM_UTF8 + text
         numbers = [str(number) for number in range(len(self._names))]
         wanted = [str(self._names.index(column.name)) for column in self._columns]
@@ -320,11 +321,10 @@ class Reader:
 class Records:
     """The records of a piece: on which lines they begin, and their texts."""
 
-    def __init__(self, text: bytes, line: int, count: int, grammar: Grammar) -> None:
-        self._text, self._line, self._grammar = text, line, grammar
+    def __init__(self, text: bytes, piece: Piece, count: int, grammar: Grammar) -> None:
+        self._text, self._line, self._grammar = text, piece.line, grammar
         self.count = count
-        # Each record is a line, as most are.
-        self._is_even = text.count(b"\n") == count
+        self._is_even = piece.lines == count  # each is a line, as most are
 
     @cached_property
     def _all(self) -> list[tuple[int, bytes]]:

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from rq.errors import RQError
 from rq.spark import attachments, csv_rows, json_rows, parquet_rows, schemas
-from rq.spark.attachments import File
+from rq.spark.attachments import File, Whose
 from rq.spark.csv_rows import PLAIN, Dialect
 from rq.spark.remote import Allow
 from rq.spark.schemas import Column
@@ -148,12 +148,13 @@ def _no_columns(_layout: Layout, _file: File, _may: Allow) -> tuple[Column, ...]
 
 def _of_csv(layout: Layout, file: File, may: Allow) -> Rows:
     reader = csv_rows.Reader(layout.columns, layout.dialect, layout.kept)
+    whose = Whose(file)
     if file.begin and layout.dialect.header:
         with attachments.whole(replace(file, begin=0, end=0), may, "") as texts:
             reader.take_names(texts)
     with attachments.whole(file, may, layout.dialect.encoding) as texts:
         for rows in reader.rows(texts, file.line):
-            yield attachments.attributed(file, rows)
+            yield whose.rows(rows)
 
 
 def _inferred_of_csv(layout: Layout, file: File, may: Allow) -> tuple[Column, ...]:
@@ -163,9 +164,10 @@ def _inferred_of_csv(layout: Layout, file: File, may: Allow) -> tuple[Column, ..
 
 def _of_json(layout: Layout, file: File, may: Allow) -> Rows:
     reader = json_rows.Reader(layout.columns, layout.kept)
+    whose = Whose(file)
     with attachments.whole(file, may, "") as texts:
         for rows in reader.rows(texts, file.line, is_start=not file.begin):
-            yield attachments.attributed(file, rows)
+            yield whose.rows(rows)
 
 
 def _inferred_of_json(_layout: Layout, file: File, may: Allow) -> tuple[Column, ...]:
@@ -175,9 +177,10 @@ def _inferred_of_json(_layout: Layout, file: File, may: Allow) -> tuple[Column, 
 
 def _of_parquet(layout: Layout, file: File, may: Allow) -> Rows:
     reader = parquet_rows.Reader(layout.columns, layout.kept)
+    whose = Whose(file)
     with attachments.seekable(file, may) as data:
         for rows in reader.rows(data):
-            yield attachments.attributed(file, rows)
+            yield whose.rows(rows)
 
 
 def _inferred_of_parquet(_layout: Layout, file: File, may: Allow) -> tuple[Column, ...]:
