@@ -14,7 +14,7 @@ from rq.errors import BadMessage, NoSuchMessage, Unread, is_busy
 from rq.layout import MSG
 from rq.logs import fields
 from rq.message.causes import Cause
-from rq.message.fields import priority_in
+from rq.message.fields import JsonObject, priority_in
 from rq.message.message import from_disk, to_keep
 from rq.message.rank import UNREAD, prior
 from rq.message.table import REBUILT
@@ -341,27 +341,23 @@ def _entry_of(
 ) -> Entry:
     record = fold.record
     message = orjson.loads(fold.message) if fold.message else {}
-    values = {**message, **record}  # a transaction's line tells no numbers
+    # A transaction's line tells no numbers.
     entry = Entry(
         fold.state,
         at,
-        float(values.get("due", 0.0)),
+        float(record.get("due", message.get("due", 0.0))),
         fold.seq,
-        int(values.get("count", 0)),
-        int(values.get("attempt", 0)),
+        int(record.get("count", message.get("count", 0))),
+        int(record.get("attempt", message.get("attempt", 0))),
         fold.since,
-        rank=prior(priority_in(values), UNREAD),
+        rank=prior(priority_in(record if "priority" in record else message), UNREAD),
     )
     if door is not None:
         entry.at, entry.at_new = None, door
     if message:
-        entry.held = bool(message.get("held"))
-        changed = {**message, "due": entry.due or message["due"]}
-        if "dup" in record:
-            changed["dup"] = record["dup"]
-        if at is None and door is None:
-            changed[REBUILT] = True
-        entry.body = to_keep(changed)
+        if held := message.get("held"):
+            entry.held = bool(held)
+        entry.body = _body_of(fold, message, entry.due, at is None and door is None)
         entry.after = after_list.wait_of(message, entry.place(msg_id), dir_fd)
     if "results" in record:
         entry.results = record["attempt"], tuple(record["results"])
@@ -369,6 +365,19 @@ def _entry_of(
         entry.status = status_file(fold.attempt_line)
         entry.attempts = fold.attempts
     return entry
+
+
+def _body_of(fold: Fold, message: JsonObject, due: float, is_rebuilt: bool) -> bytes:
+    """Return what belongs into the file of a message, which most have told as it is."""
+    text, record = fold.message, fold.record
+    if text and message.get("due") == due and not is_rebuilt and "dup" not in record:
+        return text
+    changed = {**message, "due": due or message["due"]}
+    if "dup" in record:
+        changed["dup"] = record["dup"]
+    if is_rebuilt:
+        changed[REBUILT] = True
+    return to_keep(changed)
 
 
 def _is_half_made(spool: Spool, msg_id: str) -> bool:
