@@ -80,8 +80,13 @@ def _configs(root: Root) -> Iterator[tuple[str, QueueConfig]]:
         names = sorted(os.listdir(root.queues))
     except OSError:
         return
+    words = [setting.encode() for setting in notices.SETTINGS]
     for name in names:
         try:
-            yield name, config.read_queue(root.queue(name))
-        except (BadConfig, ValueError):
+            with open(f"{root.queues}/{name}/config.json", "rb") as file:
+                content = file.read()
+            # Of thousands few tell anybody: the others are not read as a config is.
+            if b"\\u" in content or any(word in content for word in words):
+                yield name, config.read_queue(root.queue(name))
+        except (OSError, BadConfig, ValueError):
             continue

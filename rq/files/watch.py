@@ -57,10 +57,10 @@ class Watcher:
         self._read, self._write = os.pipe()
         for fd in (self._read, self._write):
             os.set_blocking(fd, False)
-        self._watches: dict[Path, tuple[tuple[int, int], _Watch]] = {}
+        self._watches: dict[str, tuple[tuple[int, int], _Watch]] = {}
         self._observer: inotify_c.InotifyFD | None = None
         self._hearer = _Hearer(self._hear)
-        self._followed: Collection[Path] = ()
+        self._followed: Collection[str] = ()
         self._followed_at = 0.0  # monotonic
         self.has_lost = False  # hints, since this was looked at last
         self.has_more = (
@@ -73,7 +73,7 @@ class Watcher:
     def fileno(self) -> int:
         return self._read
 
-    def follow(self, paths: Collection[Path]) -> None:
+    def follow(self, paths: Collection[str]) -> None:
         """Watch exactly these directories; one that is not there is left out."""
         if self.missing and time.monotonic() - self._failed_at >= _AGAIN:
             self.missing = ""
@@ -91,14 +91,14 @@ class Watcher:
         if not self._follows(paths):
             self._follow(paths)
 
-    def _follows(self, paths: Collection[Path]) -> bool:
+    def _follows(self, paths: Collection[str]) -> bool:
         """Whether all of these are watched, and none was moved, as far as is known: a look
         at each of thousands takes a while. What is mounted over one tells nothing."""
         is_known = paths is self._followed and len(self._watches) == len(paths)
         is_fresh = time.monotonic() - self._followed_at < _BELIEVED
         return is_known and is_fresh and not (self._hearer.is_stale or self.missing)
 
-    def _follow(self, paths: Collection[Path]) -> None:
+    def _follow(self, paths: Collection[str]) -> None:
         self._followed, self._followed_at = paths, time.monotonic()
         self._hearer.is_stale = False
         wanted = {path: there for path in paths if (there := _identity(path))}
@@ -164,11 +164,11 @@ class Watcher:
             self._failed_at = time.monotonic()
         self.missing = reason
 
-    def _add(self, path: Path, identity: tuple[int, int]) -> None:
+    def _add(self, path: str, identity: tuple[int, int]) -> None:
         if self._observer is None or self.missing:
             return
         try:
-            watch = self._hearer.listen(self._observer, str(path))
+            watch = self._hearer.listen(self._observer, path)
         except (OSError, RuntimeError) as error:
             if isinstance(error, OSError) and error.errno not in _LACKING:
                 log.debug("no hints of %s: %s", path, error)  # removed, not readable
@@ -178,16 +178,16 @@ class Watcher:
         self._watches[path] = (identity, watch)
         self.has_more = True
 
-    def _drop(self, path: Path) -> None:
+    def _drop(self, path: str) -> None:
         _, watch = self._watches.pop(path)
         if self._observer is not None:
             with contextlib.suppress(KeyError, OSError):
-                self._hearer.stop(self._observer, str(path), watch)
+                self._hearer.stop(self._observer, path, watch)
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
+def _identity(path: str) -> tuple[int, int] | None:
     try:
-        info = path.stat()
+        info = os.stat(path)
     except OSError:
         return None
     return info.st_dev, info.st_ino
@@ -198,7 +198,8 @@ class _Hearer:
 
     def __init__(self, hear: Callable[[str], None]) -> None:
         self._hear = hear
-        self._paths: dict[int, set[str]] = {}  # links may lead to one directory
+        # Mostly one each: links may lead to one directory.
+        self._paths: dict[int, tuple[str, ...]] = {}
         self._ids = itertools.count()
         self.is_stale = (
             False  # a directory was moved or removed, another may have its name
@@ -207,7 +208,7 @@ class _Hearer:
     def listen(self, observer: inotify_c.InotifyFD, path: str) -> _Watch:
         id_ = inotify_c.CallbackId(next(self._ids))
         number = observer.add_callback(os.fsencode(path), _EVENTS, self, id_)
-        self._paths.setdefault(number, set()).add(path)
+        self._paths[number] = (*self._paths.get(number, ()), path)
         return number, id_
 
     def hears(self, watch: _Watch) -> bool:
@@ -215,18 +216,19 @@ class _Hearer:
         return watch[0] in self._paths
 
     def stop(self, observer: inotify_c.InotifyFD, path: str, watch: _Watch) -> None:
-        self._paths.get(watch[0], set()).discard(path)
+        if paths := self._paths.get(watch[0]):
+            self._paths[watch[0]] = tuple(each for each in paths if each != path)
         observer.remove_callbacks([watch])
 
     def on_event(self, event: inotify_c.InotifyEvent) -> None:
         self.is_stale = self.is_stale or bool(event.mask & _ENDS)
         name = os.fsdecode(event.name)
-        for path in tuple(self._paths.get(event.wd, ())):
+        for path in self._paths.get(event.wd, ()):
             self._hear(os.path.join(path, name) if name else path)
 
     def on_watch_deleted(self, wd: int) -> None:
         self.is_stale = True
-        for path in self._paths.pop(wd, set()):
+        for path in self._paths.pop(wd, ()):
             self._hear(path)
 
     def on_queue_overflow(self) -> None:

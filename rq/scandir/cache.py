@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import stat
+import struct
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,15 +12,24 @@ from rq import config
 from rq.errors import BadConfig
 from rq.words.nesting import Json
 
+_LOOK = struct.Struct("=qQqqI")
 
-def look(path: str) -> tuple[int, ...] | None:
+
+def look(path: str) -> bytes | None:
     """Return how a file looks: another when it was edited or replaced; None: it is not
-    there. As `config.stamp`, of thousands in a pass."""
+    there. As `config.stamp`, of thousands in a pass, whose looks are all kept."""
     try:
         info = os.stat(path)
     except OSError:
         return None
-    return info.st_mtime_ns, info.st_ino, info.st_size, info.st_ctime_ns, info.st_mode
+    return _LOOK.pack(
+        info.st_mtime_ns, info.st_ino, info.st_size, info.st_ctime_ns, info.st_mode
+    )
+
+
+def is_file(looks: bytes) -> bool:
+    """Whether what looks so is a plain file."""
+    return stat.S_ISREG(_LOOK.unpack(looks)[-1])
 
 
 class JsonCache:

@@ -6,7 +6,6 @@ import hashlib
 import json
 import logging
 import os
-import stat
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +16,7 @@ from rq.errors import CannotRead, RQError
 from rq.index import word
 from rq.layout import QueueDir, Root
 from rq.rpc import client, wire
-from rq.scandir.cache import JsonCache, look
+from rq.scandir.cache import JsonCache, is_file, look
 from rq.scandir.links import Definition, Links, Seen, read_links
 from rq.words import visible
 from rq.words.nesting import Json
@@ -41,7 +40,7 @@ class _Existing:
 
 
 def _read_existing(
-    root: Root, cache: JsonCache, before: Mapping[str, tuple[object, _Existing]]
+    root: Root, before: Mapping[str, tuple[object, _Existing]]
 ) -> dict[str, tuple[object, _Existing]]:
     """Return the queues that are there, each with how its files look; those that look as
     `before` are the same objects."""
@@ -53,15 +52,16 @@ def _read_existing(
         all_looks = looks, look(f"{place}/scandir.json"), _target(f"{place}/form.json")
         if name in before and before[name][0] == all_looks:
             queues[name] = before[name]
-        elif names.is_queue_name(name) and stat.S_ISREG(looks[-1]):
-            queues[name] = all_looks, _existing(root.queue(name), cache, looks)
+        elif names.is_queue_name(name) and is_file(looks):
+            queues[name] = all_looks, _existing(root.queue(name), looks)
     return queues
 
 
-def _existing(queue: QueueDir, cache: JsonCache, looks: object) -> _Existing:
+def _existing(queue: QueueDir, looks: object) -> _Existing:
+    files = JsonCache()  # that keeps none: its caller sees when they change
     return _Existing(
-        _digest(JsonCache().read_or_empty(queue.config)),
-        cache.read_or_empty(queue.scandir_mark),
+        _digest(files.read_or_empty(queue.config)),
+        files.read_or_empty(queue.scandir_mark),
         _target(str(queue.form)),
         looks,
     )
@@ -112,22 +112,22 @@ class Scandir:
     pause: float = 0.0  # seconds from one pass to the next, when nothing is hinted
     soonest: float = 0.0  # monotonic: when the next one may be, whatever is hinted
     stamps: dict[str, object] = field(default_factory=dict)  # of the queues' configs
-    watched: tuple[Set[str], Set[Path], frozenset[Path]] | None = None
+    watched: tuple[Set[str], Set[Path], frozenset[str]] | None = None
     seen: Seen = field(default_factory=dict)
     existing: dict[str, tuple[object, _Existing]] = field(default_factory=dict)
     defined: dict[str, tuple[Definition, _Existing]] = field(default_factory=dict)
     # The files of timers, and the queues, as they were at the last look.
     of_timers: tuple[dict[str, config.Stamp | None], frozenset[str]] | None = None
 
-    def look(self, now: float) -> Collection[Path]:
+    def look(self, now: float) -> Collection[str]:
         """Bring queues and links together; return the directories worth watching."""
         try:
             links = read_links(self.root, self.cache, self.seen)
-            self.existing = _read_existing(self.root, self.cache, self.existing)
+            self.existing = _read_existing(self.root, self.existing)
         except OSError as error:
             # A directory that cannot be listed says nothing about any queue.
             self._show({"scandir": f"cannot be read, so no queue is changed: {error}"})
-            return {self.root.config_dir, self.root.scandir}
+            return {str(self.root.config_dir), str(self.root.scandir)}
         queues = {name: queue for name, (_, queue) in self.existing.items()}
         errors = dict(links.errors)
         for name, definition in links.definitions.items():
@@ -140,14 +140,16 @@ class Scandir:
         self._wake_parked(sorted(queues))
         return self._watched(queues.keys() | set(), links.directories)
 
-    def _watched(self, names: Set[str], directories: Set[Path]) -> frozenset[Path]:
-        """Return the directories worth watching: the same object while they are the same."""
+    def _watched(self, names: Set[str], directories: Set[Path]) -> frozenset[str]:
+        """Return the directories worth watching: the same object while they are the same.
+        As text: there may be thousands."""
         if self.watched is None or self.watched[:2] != (names, directories):
             root = self.root
-            own = {root.config_dir, root.scandir, root.timers, root.queues}
-            places = [root.queue(name).path for name in names]
-            doors = [place / "new" for place in places]
-            every = frozenset([*own, *places, *doors, *directories])
+            own = [root.config_dir, root.scandir, root.timers, root.queues]
+            few = map(str, [*own, *directories])
+            places = [f"{root.queues}/{name}" for name in names]
+            doors = [f"{place}/new" for place in places]
+            every = frozenset([*few, *places, *doors])
             self.watched = names, directories, every
         return self.watched[2]
 

@@ -13,7 +13,7 @@ from rq.scandir.passes import Scandir
 def test_a_directory_that_was_made_again_is_watched_again(tmp_path):
     watched = tmp_path / "new"
     watched.mkdir()
-    watcher, paths = Watcher(), frozenset([watched])
+    watcher, paths = Watcher(), frozenset([str(watched)])
     watcher.follow(paths)
     watched.rmdir()
     watched.mkdir()  # many file systems give it the same number at once
