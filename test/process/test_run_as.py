@@ -219,25 +219,26 @@ def test_a_file_of_root_in_the_place_of_its_log_is_neither_written_nor_given_awa
     assert "hello" in queue.output(msg_id)
 
 
-def test_another_user_of_the_queue_gets_a_directory_of_its_own():
+@pytest.mark.parametrize(
+    ("user", "group", "seen"), [(OTHER, OTHER_GROUP, OTHER), ("", "", 0)]
+)
+def test_another_user_of_the_queue_gets_a_directory_of_its_own(user, group, seen):
     with open_root() as root, running_queue(root, user=NOBODY) as queue:
         again = "[ $RQ_COUNT = 0 ] || { id -u; ls -A; echo done >&3; exit; }\n"
         msg_id = queue.send(param1=f"{again} echo x > mine; echo resend 2-x >&3")
         wait_until((queue.dir.path / "que" / msg_id / "job/mine").exists)
-        for user, group, seen in ((OTHER, OTHER_GROUP, OTHER), ("", "", 0)):
-            queue.configure(user=user, group=group)
-            queue.restart()
-            assert queue.ended(msg_id)["state"] == "done"
-            lines = queue.output(msg_id).splitlines()
-            assert [line for line in lines if line and " - RQ " not in line] == [
-                str(seen),
-                "stdio.log",
-            ]
-            folder = queue.folder(msg_id)
-            assert (folder / "job.1/mine").read_text() == "x\n"
-            assert (folder / "job").stat().st_uid == seen
-            assert stat.S_IMODE(folder.stat().st_mode) == (0o710 if seen else 0o750)
-            break
+        queue.configure(user=user, group=group)
+        queue.restart()
+        assert queue.ended(msg_id)["state"] == "done"
+        lines = queue.output(msg_id).splitlines()
+        assert [line for line in lines if line and " - RQ " not in line] == [
+            str(seen),
+            "stdio.log",
+        ]
+        folder = queue.folder(msg_id)
+        assert (folder / "job.1/mine").read_text() == "x\n"
+        assert (folder / "job").stat().st_uid == seen
+        assert stat.S_IMODE(folder.stat().st_mode) == (0o710 if seen else 0o750)
 
 
 def test_what_it_leaves_behind_is_ended(queue):
