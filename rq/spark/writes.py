@@ -28,7 +28,7 @@ from typing import Any, TypedDict, cast
 from rq import config
 from rq.config import files
 from rq.days import Days
-from rq.errors import BadInput, RQError
+from rq.errors import BadInput, Busy, RQError
 from rq.proc import locks
 from rq.spark import day_files, delta, rejected, table_places, targets, unfinished
 from rq.spark.delta import Held, Overtaken
@@ -324,8 +324,15 @@ def _finish_earlier(own: Path, table: Table, before: float) -> None:
         try:
             finish(queue, key)
         except Held:
-            if table.stage.where in _lacking(earlier):
+            if _lacks(earlier, table.stage.where):
                 raise Held(delta.behind(table.plan.name, queue, key)) from None
+        except RQError as error:
+            if earlier.parent == own.parent:
+                raise
+            # Of another queue, whose other tables may be where this one has no rights.
+            if _lacks(earlier, table.stage.where):
+                name = table.plan.name
+                raise Busy(f"{name}: an earlier batch of {queue}: {error}") from None
 
 
 def _earlier(own: Path, where: str, before: float) -> list[Path]:
@@ -341,14 +348,14 @@ def _earlier(own: Path, where: str, before: float) -> list[Path]:
     return sorted((p for p, at in times.items() if at < before), key=times.__getitem__)
 
 
-def _lacking(own: Path) -> set[str]:
-    """Return the tables of Delta that are without what a decision has for them."""
-    return {
-        table.stage.where
+def _lacks(own: Path, where: str) -> bool:
+    """Whether a table of Delta is without what a decision has for it."""
+    return any(
+        table.files and not table.is_given_up
+        and not delta.has(targets.target(where), app_id)
         for table, app_id in decided_tables(own)
-        if table.files and table.plan is not None and not table.is_given_up
-        and not delta.has(targets.target(table.stage.where), app_id)
-    }  # fmt: skip
+        if table.stage.where == where and table.plan is not None
+    )  # fmt: skip
 
 
 def _name_of(decided: _Decision, number: int) -> str:

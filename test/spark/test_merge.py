@@ -19,7 +19,7 @@ from harness.delta_jobs import (
 )
 from pyarrow import parquet
 
-from rq.errors import BadInput
+from rq.errors import BadInput, Busy
 from rq.layout import Root
 from rq.spark import (
     delta,
@@ -272,6 +272,35 @@ def test_what_another_queue_has_decided_first_is_merged_first(duck_tables):
     assert now() == [(1, "paid", 2)]
     writes.finish("loader", late.writes.key)
     assert now() == [(1, "paid", 2)]
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_what_another_queue_cannot_finish_is_waited_for(
+    duck_tables, monkeypatch, is_first
+):
+    tables = [("flights", orders((1, "new", 1))), ("other", "SELECT 2 AS n")]
+
+    def both(q):
+        for name, query in tables if is_first else reversed(tables):
+            q.table(q.spark.sql(query), name, **MERGE)
+
+    late = call(duck_tables, both, publish=False, queue="loader")
+    late.writes.decide(sending.origin("loader", "b1", late.messages))
+    late.writes.close()
+    commit = delta.commit
+
+    def without_rights(place, stage, named, plan, about):
+        if plan.name == "other":
+            raise BadInput("no rights")
+        commit(place, stage, named, plan, about)
+
+    monkeypatch.setattr(delta, "commit", without_rights)
+    if is_first:
+        add(duck_tables, orders((1, "paid", 2)), **MERGE)
+        assert now() == [(1, "paid", 2)]
+        return
+    with pytest.raises(Busy, match="flights: an earlier batch of loader: no rights"):
+        add(duck_tables, orders((1, "paid", 2)), **MERGE)
 
 
 def test_what_is_held_for_another_table_holds_up_none(duck_tables):
