@@ -71,13 +71,22 @@ class Line:
 class InnerQueue:
     """One queue at work."""
 
-    def __init__(self, path: Path, name: str = "q", **settings: Any) -> None:
+    def __init__(
+        self,
+        path: Path,
+        name: str = "q",
+        beside: InnerQueue | None = None,
+        **settings: Any,
+    ) -> None:
+        """`beside`: another one, on whose loop it is."""
+        self._is_beside = beside is not None
+        self.loop = closing.Loop() if beside is None else beside.loop
         self.root = Root(path)
         self.dir = self.root.queue(name)
         for folder in (self.root.config_dir, self.root.log, self.dir.path):
             folder.mkdir(parents=True, exist_ok=True)
         self.root.config.write_text(json.dumps(SETTINGS))
-        script = path / "script"
+        script = path / f"script-{name}"
         script.write_text(f"#!/bin/sh\n{settings.pop('text', '')}\n")
         script.chmod(0o755)
         self.config = {"name": name, "script": str(script), "num_workers": 0}
@@ -98,7 +107,6 @@ class InnerQueue:
             retry=lambda: settings.queue.retry,
             keys=uniqueness.keys(settings.queue),
         )
-        self.loop = closing.Loop()
         self.owner = Owner(opened, settings, self.loop, self._threads)
         self.spool = self.owner.spool
         self._running: asyncio.Task[int] = self.turned(self._begin())
@@ -155,7 +163,6 @@ class InnerQueue:
         for line in self._lines:
             line.close()
         self.owner.pools.close()
-        self.loop.close()
         os.close(self.owner.opened.lock)
         self.spool.close()
 
@@ -163,6 +170,8 @@ class InnerQueue:
         if not self._running.done():
             self.stop()
         self._threads.shutdown()
+        if not self._is_beside:
+            self.loop.close()
 
 
 @pytest.fixture
@@ -175,5 +184,5 @@ def inner(tmp_path: Path) -> Iterator[Callable[..., InnerQueue]]:
         return opened[-1]
 
     yield opens
-    for queue in opened:
+    for queue in reversed(opened):
         queue.end()

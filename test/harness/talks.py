@@ -1,8 +1,10 @@
 """Talks with a queue, word for word, and what plays them.
 
-`queue {…}` opens a queue with settings. `> WORD {…}` asks it; `< …` is the reply. `stop` and
+`queue {…}` opens a queue with settings, `beside NAME {…}` another one. `> WORD {…}` asks it,
+`>NAME WORD {…}` the other; `< …` is the reply. `stop` and
 `open` end it and open it again, `rest` lets all folders be made, `until ID STATE` waits for a
-message, `bulks` and `rows` for all of those. `journal` shows what it has written, once it has ended, `folders` what lies in the queue's own.
+message, `bulks` and `rows` for all of those, `paid` until nothing is owed. `silent 70`: so
+long the holders of leases say nothing. `journal` shows what it has written, once it has ended, `folders` what lies in the queue's own.
 
 What is another each time has a name: `$1` is the first message that is spoken of, `$t1` the
 first token of a lease. A moment is told as seconds after the beginning, in hundreds; how long
@@ -36,8 +38,9 @@ _TOOK |= {
     "series",
     "crc",
     "lag",
+    "lag_bytes",
 }
-_TURNS = {"g", "end", "seq"}  # which events have shared a sync
+_TURNS = {"g", "end", "seq", "of"}  # which events have shared a sync
 _SPREAD = {"wait", "run", "log"}
 _HEX = re.compile(r"\b(?:[0-9a-f]{64}|[0-9a-f]{40}|[0-9a-f]{32}|[0-9a-f]{16})\b")
 _SPAN = re.compile(r"\b(?:\d+ min )?\d+(?:\.\d+)? (?:µs|ms|s)\b")
@@ -55,6 +58,7 @@ class Talk:
     def __init__(self, opens: Callable[..., InnerQueue]) -> None:
         self._opens = opens
         self._queue: InnerQueue | None = None
+        self._others: dict[str, InnerQueue] = {}
         self._begun = time.time()
         self._names: dict[str, str] = {}
         self._counts = {"$": 0, "$t": 0}
@@ -78,10 +82,14 @@ class Talk:
     def _done(self, line: str) -> Iterator[str]:
         word, _, rest = line.partition(" ")
         rest = self._with_values(rest)
-        if word == ">":
-            yield self._asked(rest)
+        if word.startswith(">"):
+            yield self._asked(self._others.get(word[1:], self.queue), rest)
         elif word == "queue":
             self._queue = self._opens(**json.loads(rest))
+        elif word == "beside":
+            name, _, settings = rest.partition(" ")
+            others = {"name": name, "beside": self.queue, **json.loads(settings)}
+            self._others[name] = self._opens(**others)
         elif word == "stop":
             yield str(self.queue.stop())
         elif word in _SHOWN:
@@ -89,11 +97,11 @@ class Talk:
         else:
             _WAITS[word](self.queue, *rest.split())
 
-    def _asked(self, text: str) -> str:
+    def _asked(self, queue: InnerQueue, text: str) -> str:
         command, _, arg = text.partition(" ")
         if command in _SHOW_PATHS:
-            _rest(self.queue)
-        return self._named(self.queue.ask(command, json.loads(arg) if arg else None))
+            _rest(queue)
+        return self._named(queue.ask(command, json.loads(arg) if arg else None))
 
     def _events(self) -> list[Any]:
         lines = [
@@ -103,8 +111,9 @@ class Talk:
         ]
         events = [line for line in lines if line.get("g") and line["seq"] > self._read]
         self._read = max((event["seq"] for event in events), default=self._read)
-        # Which of two messages was first is not promised.
-        return sorted(events, key=lambda event: str(event.get("msg", "")))
+        # Which of two messages was first is not promised, nor how many leases a note tells of.
+        events = [event for event in events if event["ev"] not in ("start", "renew")]
+        return sorted(events, key=lambda event: event.get("msg") or event["ev"])
 
     def _folders(self) -> list[str]:
         path = self.queue.dir.path
@@ -171,6 +180,8 @@ def _until(queue: InnerQueue, msg_id: str, state: str) -> None:
 _WAITS: dict[str, Callable[..., None]] = {
     "open": InnerQueue.open,
     "rest": _rest,
+    "paid": lambda queue: queue.until(lambda: not queue.spool.owed),
+    "silent": lambda queue, seconds: queue.owner.leases.leave_out(-float(seconds)),
     "bulks": lambda queue: queue.until(lambda: not queue.spool.bulks.open_ones()),
     "rows": lambda queue: queue.until(lambda: not queue.spool.txns.with_rows()),
     "until": _until,
