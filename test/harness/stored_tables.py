@@ -9,6 +9,8 @@ from pyarrow import fs, parquet
 
 from harness.delta_jobs import seen_of
 
+RIGHTS = {"AWS_ACCESS_KEY_ID": "tests", "AWS_SECRET_ACCESS_KEY": "tests"}
+
 
 class Lake:
     """A bucket of its own, in which a queue has its tables below `lake/`."""
@@ -32,8 +34,7 @@ class Lake:
             "AWS_ENDPOINT_URL": f"http://{self._host}",
             "AWS_ALLOW_HTTP": "true",
             "AWS_REGION": "us-east-1",
-            "AWS_ACCESS_KEY_ID": "tests",
-            "AWS_SECRET_ACCESS_KEY": "tests",
+            **RIGHTS,
         }
 
     @property
@@ -52,6 +53,17 @@ class Lake:
         metas = [parquet.read_metadata(p, filesystem=self.system) for p in paths]
         assert sum(meta.num_rows for meta in metas) == len(seen)
         return seen
+
+    def columns(self, name, *columns):
+        """Return some columns of each row of a table, sorted."""
+        rows = self.table(name).to_pyarrow_table(columns=list(columns)).to_pylist()
+        return sorted(tuple(row[column] for column in columns) for row in rows)
+
+    def pairs(self, name):
+        """Return the message and the line of each row of a table of lines."""
+        pairs = self.columns(name, "msg_id", "line")
+        assert self.rows("line", name) == sorted(line for _, line in pairs)
+        return pairs
 
     def names(self):
         """Return which tables there are."""

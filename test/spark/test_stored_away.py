@@ -83,9 +83,10 @@ NEEDLESS = {"end"}  # which asks the store for nothing
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("is_there", [True, False])
 @pytest.mark.parametrize("step", STEPS)
-@pytest.mark.parametrize("job", JOBS)
+@pytest.mark.parametrize(
+    ("job", "is_there"), [("added", False), *((job, True) for job in JOBS)]
+)
 def test_rows_are_there_once_when_the_store_is_back(
     duck_tables, tmp_path, lake, gate, job, step, is_there
 ):

@@ -8,18 +8,19 @@ import subprocess
 import sys
 
 import pytest
-from harness import delta_jobs
+from harness import delta_jobs, spark_days
 from harness.delta_jobs import add, begun, call, publish_all, publish_at_once
-from harness.stored_tables import Lake
+from harness.queues import running_queue
+from harness.spark_jobs import HEAD, prepared, tools
+from harness.stored_tables import RIGHTS, Lake
 
 from rq import config, tables
 from rq.cli import spark_table
 from rq.errors import BadConfig, BadInput, RQError
-from rq.spark import delta, table_places, table_rights, writes
+from rq.spark import delta, table_care, table_places, table_rights, writes
 from rq.tables import Name
 
 FLIGHTS = Name("logs", "flights")
-SECRET = "tests"
 
 
 @pytest.fixture
@@ -253,3 +254,70 @@ def test_a_store_that_cannot_be_is_one_sentence(duck_tables, lake, monkeypatch, 
     monkeypatch.setenv(table_places.VARIABLE, f"s3://{lake.bucket}/lake/{end}")
     with pytest.raises(RQError, match=r"\?(key|scheme|region)"):
         add(duck_tables, "SELECT 1 AS n")
+
+
+# ---- days
+
+
+def test_a_day_in_a_store_is_made_again(duck_tables, lake, tmp_path, monkeypatch):
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    place = spark_days.Place(tmp_path, "hits")
+    place.code(times(1))
+    place.two()
+    assert lake.columns("hits", "day", "n") == spark_days.ALL
+    table_care.optimize(place.root, Name("logs", "hits"))  # files of several batches
+    place.code(times(10))
+    assert place.again(spark_days.MON) == "4 rows of 4 messages in 2 batches"
+    assert lake.columns("hits", "day", "n") == spark_days.NEW
+    assert lake.left() == []
+
+
+def times(factor):
+    """Return what lets a job write a Delta table, of numbers so many times as large."""
+    number = f'F.expr("CAST(n AS INT) * {factor}").alias("n"), "msg_id"'
+
+    def change(text):
+        return text.replace("q.write", "q.table").replace('"n", "msg_id"', number)
+
+    return change
+
+
+# ---- several processes
+
+PATIENCE = 120.0
+JOB = """
+import json, os
+
+@job(engine="duckdb")
+def run(q):
+    rows = q.lines().select("msg_id", "line")
+    q.table(rows, "flights", mode=os.environ["MODE"], **json.loads(os.environ["HOW"]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("mode", "how"), [("append", {}), ("merge", {"key": "msg_id"})]
+)
+def test_processes_that_write_one_table_at_once_lose_nothing(lake, tmp_path, mode, how):
+    env = {**RIGHTS, "AWS_SECRET_ACCESS_KEY": "very-secret"}
+    env |= {"PATH": f"{tools(tmp_path)}:/usr/bin:/bin"}
+    env |= {"MODE": mode, "HOW": json.dumps(how)}
+    settings = {"exec_prefix": "", "env_vars": env, "num_workers": 3}
+    settings |= {"spark": {"tables": lake.setting}}
+    with running_queue(tmp_path, HEAD + JOB, "logs", **settings) as queue:
+        sent = [prepared(queue, {"log": b"a\n"}) for _ in range(6)]
+        for msg_id in sent:
+            assert queue.ended(msg_id, PATIENCE)["state"] == "done"
+    assert lake.pairs("flights") == [(msg_id, "a") for msg_id in sorted(sent)]
+    assert "very-secret" not in told(tmp_path)
+
+
+def told(root):
+    """Return what logs and messages of a root say."""
+    return "".join(
+        path.read_text(errors="replace")
+        for path in root.rglob("*")
+        if path.is_file() and path.name != "config.json"
+    )

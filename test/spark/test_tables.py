@@ -22,8 +22,8 @@ from harness.delta_jobs import (
     publish_at_once,
     rows,
 )
-from harness.queues import running_queue
-from harness.spark_jobs import DIES, HEAD, prepared, tools
+from harness.delta_kills import POINTS, kill_at_each
+from harness.spark_jobs import HEAD
 from pyarrow import dataset
 
 from rq import tables as rq_tables
@@ -670,54 +670,6 @@ def test_commands_say_that_there_is_no_such_table(duck_tables, capsys, name):
 
 # ---- once, whatever is killed
 
-DYING = """
-dying(sending.Sender, "prepare", "planned", "noted")
-dying(writes.Writes, "decide", None, "decided")
-dying(writes, "_name", None, "named")
-dying(delta, "commit", "uncommitted", "synced")
-dying(delta, "_widen", None, "widened")
-dying(delta, "_append", None, "committed")
-dying(delta_merge, "merge", None, "merged")
-dying(sending.Sender, "commit", "published", "sent")
-
-@job(engine="duckdb")
-def run(q):
-    rows = q.lines().select("msg_id", "lineno", "line")
-    if "two" in os.environ["KIND"]:
-        q.table(rows, "second")
-    if os.environ["KIND"] == "contract":
-        q.contract("flights", {"line": {"most": "e"}}, unique=["msg_id", "lineno"])
-    if os.environ["KIND"] == "merge":
-        q.table(rows, "flights", mode="merge", key=["msg_id", "lineno"])
-        q.send("box", param1=q.ids[0])
-        return
-    if (ROOT / "died-named").exists():  # from then on there is one column more
-        rows = rows.withColumn("more", F.lit(1))
-    q.table(rows, "flights", by="line")
-    q.send("box", param1=q.ids[0])
-"""
-BEFORE = ["begun", "staged", "planned", "noted"]
-# After a decision an attempt is not begun again, so each of these needs a message.
-AFTER = [
-    "decided",
-    "named",
-    "uncommitted",
-    "widened",
-    "committed",
-    "synced",
-    "published",
-    "sent",
-]
-POINTS = {
-    "lone": [*BEFORE, *AFTER],
-    "many": ["noted", "named"],
-    "two": ["noted", "synced"],
-    # `synced` is behind the commit of each of the two tables.
-    "contract": ["staged", "noted", "decided", "committed", "synced", "published"],
-    "merge": ["staged", "noted", "decided", "uncommitted", "merged", "synced"],
-}
-PATIENCE = 300.0
-
 
 def seen_of(*paths):
     """Return what two readers see in each table, sorted: the same."""
@@ -730,43 +682,12 @@ def seen_of(*paths):
         yield seen
 
 
-def end(queue, msg_id, places):
-    """Retry a message until it is done; look each time it was killed."""
-    while (ended := queue.ended(msg_id, PATIENCE))["state"] == "err":
-        assert "SIGKILL" in ended["status"]
-        for found in seen_of(*places):
-            assert len(found) == len(set(found))
-        queue.ok("retry_message", {"msg_id": msg_id})
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", POINTS)
 def test_each_row_is_there_once_whatever_is_killed(tmp_path, kind):
     above = tmp_path / "spark/tables/logs"
     places = [above / "flights", *([above / "second"] if kind == "two" else [])]
-    env = {"PATH": f"{tools(tmp_path)}:/usr/bin:/bin", "KIND": kind}
-    env |= {"POINTS": " ".join(POINTS[kind])}
-    # Those that come back find others beside them.
-    batch = {"batch": {"max": 3, "wait": 1}} if kind in ("many", "two") else {}
-    settings = {"exec_prefix": "", "env_vars": env, "num_workers": 1, **batch}
-    with (
-        running_queue(tmp_path, "#!/bin/sh\necho done >&3\n", "box") as box,
-        running_queue(tmp_path, HEAD + DIES + DYING, "logs", **settings) as queue,
-    ):
-        log = {"log": b"a\nb\nc\nd\ne\n" + b"z\n" * (kind == "contract")}
-        count = 3 if batch else sum(point not in BEFORE for point in POINTS[kind])
-        sent = [prepared(queue, log, max_count=99) for _ in range(count)]
-        for msg_id in sent:
-            end(queue, msg_id, places)
-        sent.append(prepared(queue, log))
-        assert queue.ended(sent[-1], PATIENCE)["state"] == "done"
-        died = {path.name.removeprefix("died-") for path in tmp_path.glob("died-*")}
-        assert died == set(POINTS[kind])
-        wanted = sorted((msg_id, word) for msg_id in sent for word in "abcde")
-        assert list(seen_of(*places)) == [wanted] * len(places)
-        assert "rows to the table flights" in queue.get(sent[0])["status"]
-        boxed = box.ask("num_messages")
-        assert sum(boxed.values()) - boxed["prep"] == (2 if batch else len(sent))
+    sent = kill_at_each(tmp_path, kind, lambda: list(seen_of(*places)))
     if kind == "contract":
         assert rejected_of(above / "flights__rejected") == sorted(sent)
     check_left(tmp_path, [] if kind == "merge" else places)
