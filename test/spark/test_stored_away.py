@@ -18,6 +18,7 @@ from rq.scripts.pipe import Verb
 from rq.spark import (
     day_files,
     delta,
+    delta_merge,
     jobs,
     remote,
     sending,
@@ -79,6 +80,12 @@ STEPS = {
     "commit": (delta, "_committed"),
     "end": (day_files, "note"),
 }
+# Inside of a commit: what a table is written by.
+INSIDE = {
+    "create": (delta, "_create"),
+    "append": (delta, "_append"),
+    "merge": (delta_merge, "merge"),
+}
 NEEDLESS = {"end"}  # which asks the store for nothing
 
 
@@ -107,7 +114,7 @@ def test_rows_are_there_once_when_the_store_is_back(
 def begin(tables, root, job, step, act):
     """Let a queue start a job, and do something before a step of it; return what the
     attempt has ended with."""
-    where, name = STEPS[step]
+    where, name = {**STEPS, **INSIDE}[step]
     does, passed = getattr(where, name), []
 
     def do(*of, **how):
@@ -145,6 +152,24 @@ def check(lake, job, is_there):
         assert beside == sorted([*"0123"] * (1 + twice))
     for path in writes.above("logs").iterdir():
         assert path.name == "lock" or (path / "done").is_file()
+
+
+@pytest.mark.parametrize("way", ["shut", "be_still"])
+@pytest.mark.parametrize(
+    ("step", "job", "is_there"),
+    [("create", "added", False), ("append", "added", True), ("merge", "merged", True)],
+)
+def test_a_store_that_goes_away_in_a_commit_is_waited_for(
+    duck_tables, tmp_path, lake, gate, step, job, is_there, way
+):
+    root = tmp_path / "root"
+    if is_there:
+        start(duck_tables, root, JOBS[job], "m0")
+    ended = begin(duck_tables, root, JOBS[job], step, getattr(gate, way))
+    assert isinstance(ended, Unreachable)
+    gate.open()
+    start(duck_tables, root, JOBS[job])
+    check(lake, job, is_there)
 
 
 @pytest.mark.slow
