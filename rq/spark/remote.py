@@ -52,7 +52,7 @@ _AWAY = re.compile(
     r"|THROTTLING|REQUEST_TIMEOUT)|curlCode: (?:6|7|28|52|56),"
     # and what delta-rs does
     r"|HTTP error: |- HTTP error|error sending request"
-    r"|Server returned (?:error response|non-2xx status code): (?:5\d\d|429)"
+    r"|status code\b[\s\S]{0,40}?\b(?:500|502|503|504|429) "
 )
 
 

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 _OWN = "dir"  # of its fields this one is told by the queue: where it lies
 OURS = "_rq"  # what is in it, readers of Parquet pass over
 _FILE = "file://"
+# How delta-rs begins: with what it has asked.
+_REQUEST = re.compile(
+    r"^.*?Generic S3 error\b.* in [\d.]+[µnm]?s(?:,.*?)? - ", re.DOTALL
+)
 _NO_BUCKET = re.compile("NO_SUCH_BUCKET|NoSuchBucket")
 _NO_RIGHTS = re.compile(
     r"ACCESS_DENIED|INVALID_ACCESS_KEY_ID|INVALID_CLIENT_TOKEN_ID|SIGNATURE_DOES_NOT_MATCH"
@@ -157,7 +161,7 @@ def trouble(name: str, error: Exception) -> RQError:
     """Return what an error of a place means."""
     text = str(error)
     if remote.is_passing(error) or remote.is_away(text):
-        return Unreachable(f"{name}: {one_line(text)}")
+        return Unreachable(f"{name}: {one_line(_REQUEST.sub('', text))}")
     if _NO_BUCKET.search(text):
         return BadInput(f"{name}: there is no such bucket")
     if name.startswith(STORE) and _NO_RIGHTS.search(text):

@@ -244,8 +244,10 @@ REFUSAL = b"""<?xml version="1.0"?><Error><Code>SignatureDoesNotMatch</Code>
 class Refusing(BaseHTTPRequestHandler):
     """A store that refuses whatever is asked."""
 
+    status = 403
+
     def _refuse(self):
-        self.send_response(403)
+        self.send_response(self.status)
         self.send_header("Content-Length", str(len(REFUSAL)))
         self.end_headers()
         if self.command != "HEAD":
@@ -264,6 +266,19 @@ def refusing():
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"127.0.0.1:{server.server_address[1]}"
         server.shutdown()
+
+
+@pytest.mark.parametrize("status", [500, 503, 429])
+def test_a_store_that_has_too_much_to_do_is_asked_again_later(
+    refusing, monkeypatch, status
+):
+    monkeypatch.setattr(Refusing, "status", status)
+    monkeypatch.setattr(remote, "TRIES", 1)
+    monkeypatch.setattr(targets.Target, "has_below", lambda *_: True)
+    end = f"?endpoint_override={refusing}&scheme=http&region=us-east-1"
+    words = rf"^s3://lake/flights: Server returned .* {status} "
+    with pytest.raises(Unreachable, match=words):
+        delta.load(f"s3://lake/flights{end}")
 
 
 @pytest.mark.parametrize("by_delta", [True, False])
