@@ -4,7 +4,8 @@ replaced, rows merged on a key, small files joined.
 .venv/bin/python test/bench/spark_tables.py [ROWS] [FILES]
 
 Plain Spark and DuckDB write directories of Parquet: what they leave after a kill, or show to
-who reads meanwhile, is half of it. A merge is one of delta-rs; plain engines write all anew.
+who reads meanwhile, is half of it. Rows are merged as jobs do it, by delta-rs alone, and by DuckDB
+into a table of its own.
 """
 
 from __future__ import annotations
@@ -14,19 +15,18 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from datetime import date
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent.parent), str(HERE.parent), str(HERE)]
 
-from harness import small_files  # noqa: E402 - the path above leads there
+from harness import delta_jobs, small_files  # noqa: E402 - the path above leads there
 
 from rq import tables  # noqa: E402
 from rq.layout import Root  # noqa: E402
-from rq.spark import duck, table_care, writes  # noqa: E402
-from rq.spark.delta import APPEND, REPLACE, Goal  # noqa: E402
+from rq.spark import duck, functions, table_care, writes  # noqa: E402
+from rq.spark.delta_goals import APPEND, REPLACE, Goal  # noqa: E402
 from rq.spark.duck_tables import DuckTables  # noqa: E402
 from rq.spark.session import session  # noqa: E402
 from rq.spark.spark_tables import SparkTables  # noqa: E402
@@ -77,6 +77,7 @@ def main() -> None:
         os.chdir(scratch)
         root = Root(Path(scratch))
         on_duckdb(root, figures, rows)
+        merged(figures, rows)
         on_spark(root, figures, rows)
         joined(root, figures, files)
     print(f"load {os.getloadavg()[0]:.1f}")
@@ -96,7 +97,6 @@ def on_duckdb(root: Root, figures: Figures, rows: int) -> None:
 
     parted = "FORMAT parquet, COMPRESSION zstd, PARTITION_BY (day)"
     compared(figures, own, "duckdb", every, day)
-    merge(root, figures, "duckdb", rows)
     figures.take("a year written", "DuckDB", lambda: copy(every, str(plain), parted))
     name = str(plain / f"day={DAY}" / "data_0.parquet")
     figures.take("a day replaced", "DuckDB", lambda: copy(day, name))
@@ -139,32 +139,41 @@ def add(own: Any, engine: str, query: str, mode: str) -> None:
     added.close()
 
 
-def merge(root: Root, figures: Figures, engine: str, rows: int) -> None:
-    """Merge rows of one day, of which each second is new, on a key."""
-    import pyarrow as pa
-    from deltalake import DeltaTable
+def merged(figures: Figures, rows: int) -> None:
+    """Merge rows on a key, half of which are new: as a job does, by delta-rs, and into a
+    table of DuckDB's own."""
+    import deltalake
+    import duckdb
 
-    table = DeltaTable(tables.place(root, Name("bench", engine)))
-    schema = table.to_pyarrow_dataset().schema
-    mine = table.to_pyarrow_table(
-        filters=[("day", "=", date.fromisoformat(DAY))]
-    ).slice(0, MERGED)
-    new = mine.set_column(
-        mine.schema.get_field_index("id"),
-        "id",
-        pa.array([i + rows * (n % 2) for n, i in enumerate(mine["id"].to_pylist())]),
-    )
+    columns = "range AS id, concat('host-', range % 50) AS host, range % 9001 AS bytes"
+    kept = f"SELECT {columns} FROM range({rows})"
+    new = f"SELECT {columns} FROM range({rows - MERGED // 2}, {rows + MERGED // 2})"
+    what = f"{MERGED:,} of {rows:,} merged"
+    own = DuckTables(duck.session(duck.Limits("1GB", 2), [Path.cwd()]), 2)
+    functions.F.use(functions.DUCKDB)
 
-    def act() -> None:
-        merging = table.merge(
-            new.cast(schema),
-            f"t.day = s.day AND t.day = '{DAY}' AND t.id = s.id",
-            source_alias="s",
-            target_alias="t",
-        )
+    def add(query: str, **how: str) -> None:
+        delta_jobs.call(own, lambda q: q.table(q.spark.sql(query), "merged", **how))
+
+    add(kept)
+    how = {"mode": "merge", "key": "id"}
+    figures.take(what, "RQ on duckdb", lambda: add(new, **how))
+    functions.F.use(functions.SPARK)
+    own.close()
+    plain = duckdb.connect("merged.duckdb", config={"threads": 2})
+    deltalake.write_deltalake("merged", plain.sql(kept).to_arrow_table())
+
+    def by_delta() -> None:
+        more = plain.sql(new).to_arrow_table()
+        merging = deltalake.DeltaTable("merged").merge(more, "t.id = s.id", "s", "t")
         merging.when_matched_update_all().when_not_matched_insert_all().execute()
 
-    figures.take(f"{new.num_rows:,} rows merged", f"RQ on {engine}", act)
+    figures.take(what, "delta-rs", by_delta)
+    plain.execute(f"CREATE TABLE merged AS {kept}; CHECKPOINT")
+    matched = "WHEN MATCHED THEN UPDATE WHEN NOT MATCHED THEN INSERT"
+    merge = f"MERGE INTO merged USING ({new}) USING (id) {matched}; CHECKPOINT"
+    figures.take(what, "DuckDB", lambda: plain.execute(merge))
+    plain.close()
 
 
 def joined(root: Root, figures: Figures, files: int) -> None:
