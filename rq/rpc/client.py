@@ -217,7 +217,7 @@ def listen(path: Path, backlog: int = 1024) -> socket.socket:
     """Return a listening socket at `path`, in the place of a dead one; mode 0660."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        files.remove_name(path)  # no need to sync: after a power cut nobody listens
+        files.remove_name(path)  # no need to sync: no socket outlives a power cut
         with near(path) as name:
             sock.bind(name)
         path.chmod(0o660)
