@@ -433,7 +433,7 @@ def test_a_message_that_was_moved_stands_as_where_it_goes_on(stage, is_silent):
     was = stage.sent(msg_id)["moved"]
     there = {"msg_id": was.partition("/")[2], "to": "other", "who": "ann"}
     stage.work.ok("move_message", there)
-    assert stage.state(msg_id, "moved") == "ready"
+    wait_until(lambda: stage.state(msg_id, "moved") == "ready")
     wait_until(lambda: "was" in stage.shown(msg_id)["nodes"][0])
     if is_silent:
         stage.work.stop()

@@ -129,10 +129,15 @@ def test_a_key_names_one_flow_of_its_user(web):
     ],
 )
 def test_a_plan_that_is_wrong_is_refused_whole(stage, web, messages, kind):
-    before = stage.flow.ok("detail")["counts"]
+    before = number_of(stage.flow)
     answer = post(web, API, {"messages": messages}, "producer")
     assert answer.json["kind"] == kind, answer
-    assert stage.flow.ok("detail")["counts"] == before
+    assert number_of(stage.flow) == before
+
+
+def number_of(queue):
+    """Return how many messages a queue has, in whatever state: others' flows go on."""
+    return sum(queue.ok("detail")["counts"].values())
 
 
 WRONG: list[list[object]] = [
