@@ -11,10 +11,11 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from rq.config import files
 from rq.errors import Busy
@@ -23,6 +24,7 @@ from rq.layout import Root
 _KEPT = 5_000  # checks of a queue
 _NAMED = 20  # messages of a batch
 _LONGEST = 500  # characters of a text
+_AHEAD = 86400.0  # seconds by which a clock may be ahead
 _PATIENCE = 5.0  # seconds that one writer waits for another
 _TABLES = """
 PRAGMA synchronous = OFF;
@@ -85,7 +87,7 @@ class Checks:
         ids, wrote = json.dumps(list(batch.ids[:_NAMED])), json.dumps([*batch.wrote])
         rows = [
             (batch.time, batch.batch_id, ids, wrote,
-             str(c.kind), c.table, c.holds, c.text[:_LONGEST])
+             str(c.kind), c.table, c.holds, _storable(c.text))
             for c in checks
         ]  # fmt: skip
         with self._opened("rwc") as db:
@@ -114,11 +116,10 @@ class Checks:
                 " ORDER BY number DESC LIMIT ?2",
                 (table, most),
             ).fetchall()
-        return [
-            {"number": number, "time": at, "batch": batch, "ids": json.loads(ids), "kind": kind,
-             "holds": bool(holds), "text": text}
-            for number, at, batch, ids, kind, holds, text in rows
-        ]  # fmt: skip
+        try:
+            return [_view(row) for row in rows]
+        except (ValueError, TypeError) as error:  # the code of a job can write there
+            raise Busy(f"{self._file}: {error}") from error
 
     @contextlib.contextmanager
     def _opened(self, mode: str) -> Iterator[sqlite3.Connection]:
@@ -129,3 +130,20 @@ class Checks:
                 yield db
         except sqlite3.Error as error:  # in use, a full disk, or damaged
             raise Busy(f"{self._file}: {error}") from error
+
+
+def _storable(text: str) -> str:
+    return text[:_LONGEST].encode("utf-8", "replace").decode()
+
+
+def _view(row: Sequence[Any]) -> CheckView:
+    number, at, batch, ids, kind, holds, text = row
+    return {
+        "number": int(number),
+        "time": min(max(float(at), 0.0), time.time() + _AHEAD),
+        "batch": str(batch),
+        "ids": [str(msg_id)[:_LONGEST] for msg_id in list(json.loads(ids))[:_NAMED]],
+        "kind": str(kind),
+        "holds": bool(holds),
+        "text": str(text)[:_LONGEST],
+    }

@@ -4,6 +4,7 @@ where they lie, whether one has changed, and what `spark.table_facts` says of on
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -21,6 +22,7 @@ ABOVE = "tables"  # directory of `spark/`
 LOG = "_delta_log"
 STORED = "stored.json"  # in the directory of a table that is in a store: where
 TABLE = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
+_STORE = "s3://"  # how the address of a table in a store begins
 _MINUTE = 60
 REJECTED = "__rejected"  # how the table of what does not fit another one ends
 
@@ -119,17 +121,24 @@ def place(root: Root, table: Name) -> Path:
 def stored(root: Root, table: Name) -> str | None:
     """Return the address of a table that was made in a store; None: it was made here, or
     not yet."""
+    return stored_for(place(root, table))
+
+
+def stored_for(place: Path) -> str | None:
+    """Return the address of the table whose directory is `place`, as above."""
     try:
-        noted = (place(root, table) / STORED).read_bytes()
+        noted = (place / STORED).read_bytes()
     except FileNotFoundError:
         return None
-    try:
-        return str(json.loads(noted)["where"])
-    except (ValueError, LookupError, TypeError):
-        raise BadInput(
-            f"{place(root, table) / STORED} is damaged: it says where {table.text} is, as "
-            '{"where": "s3://BUCKET/PREFIX/NAME"}'
-        ) from None
+    with contextlib.suppress(ValueError, LookupError, TypeError, RecursionError):
+        where = json.loads(noted)["where"]
+        # No directory: with the rights of who looks, any would be read, or written to.
+        if isinstance(where, str) and where.startswith(_STORE):
+            return where
+    raise BadInput(
+        f"{place / STORED} is damaged: it says where {place.parent.name}/{place.name} "
+        'is, as {"where": "s3://BUCKET/PREFIX/NAME"}'
+    )
 
 
 def is_here(root: Root, table: Name) -> bool:

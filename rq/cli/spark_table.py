@@ -6,7 +6,7 @@ import argparse
 import contextlib
 from typing import TYPE_CHECKING
 
-from rq import tables
+from rq import names, tables
 from rq.cli import OK, place, term
 from rq.errors import BadInput, RQError
 from rq.layout import Root
@@ -175,7 +175,8 @@ def _settle(root: Root, args: argparse.Namespace) -> int:
 
     if args.queue is None or (args.give_up and args.name is None):
         raise BadInput("say whose it is: QUEUE, and with --give-up NAME too")
-    queue = place.queue_dir(root, args.queue).name
+    # It may be removed, and others wait for what it has decided.
+    queue = names.queue_name(args.queue)
     if args.commit:
         settled = held_batches.commit(queue, args.commit)
     else:

@@ -11,6 +11,7 @@ import re
 import shlex
 from collections.abc import Callable, Mapping
 from typing import TypedDict, TypeGuard, cast
+from urllib.parse import unquote
 
 from rq import names
 from rq.config.values import (
@@ -396,12 +397,23 @@ def _tables(value: object) -> str:
     >>> _tables("s3://lake/shop/?region=eu-west-1")
     's3://lake/shop/?region=eu-west-1'
     """
-    if not (isinstance(value, str) and _STORE.fullmatch(value)):
+    if not (isinstance(value, str) and _STORE.fullmatch(value) and _is_plain(value)):
         raise ValueError(
             "say s3://BUCKET/PREFIX/, behind it perhaps ?region=, scheme= and "
             "endpoint_override=; rights (AWS_…) belong in env_vars"
         )
     return value
+
+
+def _is_plain(place: str) -> bool:
+    """Whether all who read a store take an address for the same place.
+
+    >>> _is_plain("s3://lake/shop/"), _is_plain("s3://lake/shop/./"), _is_plain("s3://lake/a//b")
+    (True, False, False)
+    """
+    path = unquote(place.partition("?")[0].removeprefix("s3://"))
+    parts = path.rstrip("/").split("/")
+    return path.isprintable() and {"", ".", ".."}.isdisjoint(parts)
 
 
 _SPARK: _Checks = {

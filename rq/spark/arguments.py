@@ -124,7 +124,11 @@ def seconds(delay: str | float) -> int:
     parts = _DELAY.fullmatch(str(delay).strip())
     if parts is None:
         raise BadInput(f"{delay!r:.40} is not {DELAY.text}")
-    return round(float(parts[1]) * _SECONDS[parts[2]])
+    return round(_in_seconds(parts))
+
+
+def _in_seconds(parts: re.Match[str]) -> float:
+    return float(parts[1]) * _SECONDS[parts[2]]
 
 
 # ---- the kinds
@@ -138,8 +142,10 @@ def _is_delay(value: Any) -> bool:
     is_number = _is_number(value)
     if is_number and not 0 <= value < _LONGEST_DELAY:
         return False
-    is_said = is_number or isinstance(value, str)
-    return is_said and _DELAY.fullmatch(str(value).strip()) is not None
+    if not (is_number or isinstance(value, str)):
+        return False
+    parts = _DELAY.fullmatch(str(value).strip())
+    return parts is not None and _in_seconds(parts) < _LONGEST_DELAY
 
 
 def _is_table(value: object) -> bool:

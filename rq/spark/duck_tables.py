@@ -45,6 +45,7 @@ from rq.spark.staging import Stage, Staged
 if TYPE_CHECKING:
     import pyarrow as pa
     from deltalake import DeltaTable
+    from duckdb import DuckDBPyRelation
     from pyspark.sql import DataFrame, SparkSession
 
 _ROWS = 100_000  # of a batch that comes out of DuckDB to be parsed
@@ -152,7 +153,8 @@ class DuckTables:
         return table.relation.limit(0).to_arrow_table().schema
 
     def counted(self, table: DataFrame, key: Sequence[str], name: str) -> DataFrame:
-        of_key = f"count(*) OVER (PARTITION BY {', '.join(map(_quoted, key))})"
+        keys = ", ".join(_keys(table.relation, key))
+        of_key = f"count(*) OVER (PARTITION BY {keys})"
         return self._frame(table.relation.project(f"*, {of_key} AS {_quoted(name)}"))
 
     def of_lake(self, _where: str, lake: DeltaTable) -> DataFrame:
@@ -161,7 +163,7 @@ class DuckTables:
         return self._frame(self.session.conn.table(name))
 
     def last(self, table: DataFrame, key: Sequence[str], order: str) -> DataFrame:
-        keys = list(map(_quoted, key))
+        keys = _keys(table.relation, key)
         place = (
             f"rank() OVER (PARTITION BY {', '.join(keys)} "
             f"ORDER BY {_quoted(order)} DESC NULLS LAST)"
@@ -247,6 +249,18 @@ class DuckTables:
 
     def _name(self) -> str:
         return f"_rq_{next(self._numbers)}"
+
+
+def _keys(relation: DuckDBPyRelation, names: Sequence[str]) -> list[str]:
+    """Return what rows of a table have the same of if they have the same key: a table has no
+    nanoseconds."""
+    kinds = dict(zip(relation.columns, map(str, relation.types), strict=True))
+    return [
+        f"epoch_ns({_quoted(name)}) // 1000"
+        if kinds.get(name) == "TIMESTAMP_NS"
+        else _quoted(name)
+        for name in names
+    ]
 
 
 def _quoted(name: str) -> str:

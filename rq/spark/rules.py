@@ -27,6 +27,7 @@ TIMES = "_rq_times"  # a column: how many rows have the key of this one
 KEY_TIMES = "_rq_key_times"  # the same, of the key of a merge
 PLACE = "_rq_place"  # a column: how many rows of the key come after this one
 _OWN = (MARK, TIMES, KEY_TIMES, PLACE)
+_MERGING = "__delta_rs_"  # how columns begin that delta-rs has beside those of a merge
 NOT_NULL, UNIQUE = "not null", "unique"
 _LISTED = 20  # allowed values that a rule names
 
@@ -108,9 +109,11 @@ def demand_columns(verb: str, names: Sequence[str], rows: DataFrame) -> None:
 def demand_free(name: str, rows: DataFrame) -> None:
     """Raise BadInput if rows have a column that is called as those which stand beside them
     meanwhile: it would be taken for one of these."""
-    own = [column for column in rows.columns if column.lower() in _OWN]
-    if own:
-        raise BadInput(f"q.table: {name}: the column {own[0]} is RQ's own: rename it")
+    for column in rows.columns:
+        if column.lower() in _OWN or column.lower().startswith(_MERGING):
+            raise BadInput(
+                f"q.table: {name}: the column {visible.line(column)} is RQ's own: rename it"
+            )
 
 
 # ---- what columns are compared with

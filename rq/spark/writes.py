@@ -323,16 +323,16 @@ def _finish_earlier(own: Path, table: Table, before: float) -> None:
         queue, key = earlier.parent.name, earlier.name
         try:
             finish(queue, key)
-        except Held:
-            if _lacks(earlier, table.stage.where):
-                raise Held(delta.behind(table.plan.name, queue, key)) from None
         except RQError as error:
+            if not _lacks(earlier, table.stage.where):
+                continue  # it is another table of it that cannot be finished
+            if isinstance(error, Held):
+                raise Held(delta.behind(table.plan.name, queue, key)) from None
             if earlier.parent == own.parent:
                 raise
             # Of another queue, whose other tables may be where this one has no rights.
-            if _lacks(earlier, table.stage.where):
-                name = table.plan.name
-                raise Busy(f"{name}: an earlier batch of {queue}: {error}") from None
+            name = table.plan.name
+            raise Busy(f"{name}: an earlier batch of {queue}: {error}") from None
 
 
 def _earlier(own: Path, where: str, before: float) -> list[Path]:
@@ -342,10 +342,25 @@ def _earlier(own: Path, where: str, before: float) -> list[Path]:
         if path.parent == own or unfinished.has(path.parent, DONE):
             continue
         with contextlib.suppress(FileNotFoundError):  # its queue has removed it
-            decided = cast("_Decision", json.loads(path.read_bytes()))
-            if where in (entry["stage"]["where"] for entry in decided["tables"]):
-                times[path.parent] = decided["time"]
+            at, places = _decided_for(path)
+            if where in places:
+                times[path.parent] = at
     return sorted((p for p, at in times.items() if at < before), key=times.__getitem__)
+
+
+def _decided_for(path: Path) -> tuple[float, list[str]]:
+    """Return when a list was decided, and for which places; BadInput if it is damaged: its
+    rows may have to come first."""
+    data = path.read_bytes()
+    try:
+        decided = cast("_Decision", json.loads(data))
+        places = [entry["stage"]["where"] for entry in decided["tables"]]
+        return float(decided["time"]), places
+    except (ValueError, LookupError, TypeError):
+        raise BadInput(
+            f"{path} is damaged, and may be of rows that come before these: bring it "
+            "back, or remove its directory and with it its rows"
+        ) from None
 
 
 def _lacks(own: Path, where: str) -> bool:
@@ -432,6 +447,7 @@ def _commit(
     """Let a table of Delta have its files; of one in a store it is noted where it is."""
     assert table.plan is not None
     if not place.is_store:
+        table_places.demand_here(table.plan.name, place.path)
         delta.commit(place, table.stage, named, table.plan, about)
         return
     queue, _, own = table.plan.name.rpartition("/")

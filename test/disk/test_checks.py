@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
+import time
+
 import pytest
 
 from rq import checks
@@ -61,3 +65,31 @@ def test_a_file_that_is_damaged_says_so(tmp_path):
         kept.of_table("hits", 10)
     with pytest.raises(Busy):
         add(kept, "more", [])
+
+
+@pytest.mark.parametrize(
+    "change", ["ids = '{'", "ids = '5'", "at = 'soon'", "wrote = '{'"]
+)
+def test_what_is_no_check_is_no_error_of_python(tmp_path, change):
+    kept = Checks(Root(tmp_path), "logs")
+    add(kept, "rows", ["hits"])
+    changed(tmp_path, change)
+    with pytest.raises(Busy, match=r"logs\.sqlite"):
+        kept.of_table("hits", 10)
+
+
+def changed(root, change):
+    """Let a row be what the code of a job may write."""
+    path = root / "spark" / "checks" / "logs.sqlite"
+    with contextlib.closing(sqlite3.connect(path)) as db, db:
+        db.execute(f"UPDATE checks SET {change}")
+
+
+def test_a_check_of_no_time_is_shown_as_one_of_today(tmp_path):
+    kept = Checks(Root(tmp_path), "logs")
+    add(kept, "rows \ud800", ["hits"])
+    for at in ("1e300", "-1e300", "9e999"):
+        changed(tmp_path, f"at = {at}")
+        [view] = kept.of_table("hits", 10)
+        assert 0 <= view["time"] < time.time() + 2 * 86400
+        assert view["text"] == "rows ?"

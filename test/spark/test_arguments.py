@@ -182,6 +182,7 @@ WRONG = {
             "delay=None is not a delay: say 30, 30s, 5m, 2h or 1d",
         ),
         (("m", -5, "why"), {}, "delay=-5 is not a delay"),
+        (("m", "999999d", "why"), {}, "delay='999999d' is not a delay"),
         (("m", 10**400, "why"), {}, f"delay={10**400!r:.10}"),
         (("m", 10**5000, "why"), {}, "delay=<builtins.int> is not a delay"),
         (("m", True, "why"), {}, "delay=True is not a delay"),

@@ -63,6 +63,16 @@ def in_other():
     return DeltaTable(str(path)).to_pyarrow_table().column("n").to_pylist()
 
 
+def test_what_a_removed_queue_has_decided_can_be_given_up(duck_tables, capsys):
+    """Others wait for it."""
+    key = stuck(duck_tables)
+    root = Root(writes.tables("logs").parent.parent.parent)
+    root.queue("logs").path.rmdir()
+    said = command(capsys, "logs", "flights", "--give-up", key)
+    assert said == "1 row to the table flights, which were given up\n"
+    assert json.loads(command(capsys, "--json")) == []
+
+
 def test_what_is_given_up_is_never_written(duck_tables, capsys):
     key = stuck(duck_tables, both)
     [entry] = json.loads(command(capsys, "logs", "flights", "--json"))

@@ -295,12 +295,57 @@ def test_what_another_queue_cannot_finish_is_waited_for(
         commit(place, stage, named, plan, about)
 
     monkeypatch.setattr(delta, "commit", without_rights)
-    if is_first:
+    if is_first:  # and what it lacks is another table's
         add(duck_tables, orders((1, "paid", 2)), **MERGE)
         assert now() == [(1, "paid", 2)]
         return
     with pytest.raises(Busy, match="flights: an earlier batch of loader: no rights"):
         add(duck_tables, orders((1, "paid", 2)), **MERGE)
+
+
+def test_what_the_own_queue_cannot_finish_elsewhere_fails_no_later_batch(
+    duck_tables, monkeypatch
+):
+    def both(q):
+        q.table(q.spark.sql(orders((1, "new", 1))), "flights", **MERGE)
+        q.table(q.spark.sql("SELECT 2 AS n"), "other", **MERGE)
+
+    late = call(duck_tables, both, publish=False)
+    late.writes.decide(sending.origin("logs", "b1", late.messages))
+    late.writes.close()
+    commit = delta.commit
+
+    def without_rights(place, stage, named, plan, about):
+        if plan.name == "other":
+            raise BadInput("no rights")
+        commit(place, stage, named, plan, about)
+
+    monkeypatch.setattr(delta, "commit", without_rights)
+    add(duck_tables, orders((1, "paid", 2)), **MERGE)
+    assert now() == [(1, "paid", 2)]
+
+
+@pytest.mark.parametrize("data", ["{", "[]", '{"tables": 5, "time": 1}'])
+def test_a_damaged_decision_is_named(duck_tables, data):
+    path = writes.above("other") / ("0" * 24) / "list.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(data)
+    with pytest.raises(BadInput, match=f"{path} is damaged"):
+        add(duck_tables, orders((1, "new", 1)), **MERGE)
+
+
+@pytest.mark.parametrize("day", ["1960-01-01", "2026-01-01"])
+def test_keys_that_differ_in_nanoseconds_alone_are_one(duck_tables, day):
+    """A table keeps none."""
+    query = (
+        f"SELECT CAST('{day} 00:00:00.00000' || e AS TIMESTAMP_NS) AS n, CAST(e AS INT) AS seq "
+        "FROM (VALUES ('1001'), ('1999'), ('2001')) AS t(e)"
+    )
+    with pytest.raises(BadInput, match="several rows of this batch have this key"):
+        add(duck_tables, query, **MERGE)
+    for _ in range(2):
+        add(duck_tables, query, **ORDERED)
+        assert rows("seq") == [1999, 2001]
 
 
 def test_what_is_held_for_another_table_holds_up_none(duck_tables):
@@ -401,7 +446,9 @@ def test_a_torn_merge_takes_no_commit_of_others_away(duck_tables, monkeypatch):
     assert parquet.read_table(left.removeprefix("file://"))["n"].to_pylist() == [3]
 
 
-@pytest.mark.parametrize("name", ["_rq_place", "_RQ_Breaks", "_rq_key_times"])
+@pytest.mark.parametrize(
+    "name", ["_rq_place", "_RQ_Breaks", "_rq_key_times", "__delta_rs_source"]
+)
 def test_a_column_of_rqs_own_name_is_refused_and_costs_no_row(duck_tables, name):
     query = f"SELECT 1 AS n, 2 AS seq, 3 AS {name}"
     with pytest.raises(BadInput, match="is RQ's own: rename it"):

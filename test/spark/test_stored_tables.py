@@ -142,6 +142,74 @@ def test_a_batch_of_a_table_that_was_made_elsewhere_is_held(
     assert lake.names() == []
 
 
+def test_a_batch_of_a_table_that_was_made_in_a_store_is_held(
+    duck_tables, lake, monkeypatch
+):
+    """Below the root no reader of the table would see its rows."""
+    monkeypatch.setenv(table_places.VARIABLE, "")
+    late = begun(duck_tables)
+    monkeypatch.setenv(table_places.VARIABLE, lake.setting)
+    add(duck_tables, "SELECT 1 AS n")
+    with pytest.raises(delta.Held, match=r"and the table is s3://.*/lake/flights si"):
+        publish_all(late)
+    assert not tables.is_here(config.find_root(None), FLIGHTS)
+    assert lake.rows() == [1]
+
+
+def sifted(query):
+    def job(q):
+        q.contract("flights", {"n": {"least": 0}}, most_rejects=1)
+        q.table(q.spark.sql(query), "flights")
+
+    return job
+
+
+@pytest.mark.parametrize("is_first_here", [True, False])
+def test_a_table_is_beside_that_of_what_did_not_fit(
+    duck_tables, lake, monkeypatch, is_first_here
+):
+    settings = ["", lake.setting] if is_first_here else [lake.setting, ""]
+    for setting, query in zip(
+        settings, ["SELECT -1 AS n", "SELECT -2 AS n UNION ALL SELECT 3"], strict=True
+    ):
+        monkeypatch.setenv(table_places.VARIABLE, setting)
+        call(duck_tables, sifted(query))
+    names = [] if is_first_here else ["flights", "flights__rejected"]
+    assert lake.names() == names
+    seen = delta_jobs.rows() if is_first_here else lake.rows()
+    assert seen == [3]
+
+
+@pytest.mark.parametrize("inner", ["", "flights/", "%66lights/deep/"])
+def test_a_place_that_another_queue_has_for_a_table_is_refused(
+    duck_tables, lake, monkeypatch, inner
+):
+    """Else each would have the rows of both, or a vacuum of one take those of the other."""
+    add(duck_tables, "SELECT 1 AS n")
+    root = config.find_root(None)
+    setting = lake.setting.replace("/lake/", f"/lake/{inner}")
+    with pytest.raises(BadInput, match=r"logs/flights is there: give each queue a pre"):
+        table_places.of(root, Name("other", "flights"), setting)
+    where = f"s3://{lake.bucket}/lake/{inner}flights{lake.end}"
+    with pytest.raises(delta.Held, match="logs/flights is there"):
+        table_places.note(Name("other", "flights"), where)
+    assert table_places.of(root, Name("other", "hits"), lake.setting)
+    assert lake.rows() == [1]
+
+
+@pytest.mark.parametrize(
+    "where", ["{}/else", "../../x", "file://{}/x", "", 5, None, ["s3://b/x"]]
+)
+def test_a_note_that_names_no_store_is_damaged(duck_tables, tmp_path, where):
+    root = config.find_root(None)
+    note = tables.place(root, FLIGHTS) / tables.STORED
+    note.parent.mkdir(parents=True)
+    note.write_text(json.dumps({"where": where}).replace("{}", str(tmp_path)))
+    with pytest.raises(BadInput, match=r"stored\.json is damaged"):
+        add(duck_tables, "SELECT 1 AS n")
+    assert [*note.parent.iterdir()] == [note]
+
+
 def test_a_table_of_another_queue_is_where_that_wants_it(
     duck_tables, lake, monkeypatch
 ):
@@ -239,8 +307,10 @@ def test_pages_read_a_table_and_tell_no_secret(alone):
 
 
 @pytest.mark.parametrize(
-    "value", ["/data", "s3://", "gs://b/x", "s3://key:word@b/x", 5, "s3://b/a b"]
-)
+    "value",
+    ["/data", "s3://", "gs://b/x", "s3://key:word@b/x", 5, "s3://b/a b",
+     "s3://b/./a", "s3://b/a//b", "s3://b/%2e%2e/a", "s3://b/a%0Ab"],
+)  # fmt: skip
 def test_a_setting_that_is_no_place_is_refused_and_not_repeated(tmp_path, value):
     path = tmp_path / "config.json"
     settings = {"script": "/bin/true", "spark": {"tables": value}}
