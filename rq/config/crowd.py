@@ -23,11 +23,12 @@ from rq.config import admin, parked
 from rq.config.parked import LOOKED_AT, Answer, Parked, Stamp
 from rq.layout import Root
 
-_MOST = 50_000  # queues that are kept; the first that came go first
+_MOST = 50_000  # queues that are kept
 _PARTS = 10_000  # parts of answers that are remembered
 _SAME_TICK = 1.0  # seconds: a file that comes so soon may leave the times as they were
-_STAMP: Final = struct.Struct("=QQqq")  # a stamp
+_STAMP: Final = struct.Struct("=4Q")
 _ABSENT: Final = bytes(_STAMP.size)  # of what is not there
+_ALL: Final = 2**64 - 1  # a person may date a file before 1677, or after 2262
 
 
 @dataclass(slots=True, kw_only=True)
@@ -111,7 +112,7 @@ class Crowd:
 
     def _keep(self, name: str, file: bytes, facts: Parked) -> _Left:
         if len(self._kept) >= _MOST:
-            del self._kept[next(iter(self._kept))]
+            self._kept.clear()  # at once: other threads look, too
         looks = b"".join(_packed(facts.stamps.get(each, [])) for each in LOOKED_AT)
         left = _Left(file=file, wakes_at=facts.wakes_at, looks=looks)
         self._kept[name] = left
@@ -148,8 +149,19 @@ def _look(path: str) -> bytes:
         about = os.stat(path)
     except OSError:
         return _ABSENT
-    return _STAMP.pack(about.st_dev, about.st_ino, about.st_mtime_ns, about.st_ctime_ns)
+    return _STAMP.pack(
+        about.st_dev,
+        about.st_ino,
+        about.st_mtime_ns & _ALL,
+        about.st_ctime_ns & _ALL,
+    )
 
 
 def _packed(stamp: Stamp) -> bytes:
-    return _STAMP.pack(*stamp) if stamp else _ABSENT
+    """As `_look`, of a stamp that was read; b"": it is none, and no file looks so."""
+    if not stamp:
+        return _ABSENT
+    try:
+        return _STAMP.pack(*(number & _ALL for number in stamp))
+    except (struct.error, TypeError):
+        return b""

@@ -12,7 +12,8 @@ from rq import config
 from rq.errors import BadConfig
 from rq.words.nesting import Json
 
-_LOOK = struct.Struct("=qQqqI")
+_LOOK = struct.Struct("=4QI")
+_ALL = 2**64 - 1  # a person may date a file before 1677, or after 2262
 
 
 def look(path: str) -> bytes | None:
@@ -22,9 +23,8 @@ def look(path: str) -> bytes | None:
         info = os.stat(path)
     except OSError:
         return None
-    return _LOOK.pack(
-        info.st_mtime_ns, info.st_ino, info.st_size, info.st_ctime_ns, info.st_mode
-    )
+    times = info.st_mtime_ns & _ALL, info.st_ctime_ns & _ALL
+    return _LOOK.pack(*times, info.st_ino, info.st_size, info.st_mode)
 
 
 def is_file(looks: bytes) -> bool:

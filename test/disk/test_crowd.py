@@ -13,6 +13,8 @@ from rq.config import parked
 from rq.config.crowd import Crowd
 from rq.config.parked import LOOKED_AT
 from rq.proc import locks
+from rq.rpc.lines import parked_answers
+from rq.scandir.cache import look
 
 MANY = 40
 LOOKS = len(LOOKED_AT) + 1  # and what it has left
@@ -153,3 +155,52 @@ def test_a_queue_of_another_version_is_asked(root):
 def test_an_answer_that_it_did_not_leave_is_asked_for(root, crowd):
     assert crowd.answers(["q"], "uptime") == {}
     assert crowd.current(["q", "r"]) == ["q"]
+
+
+@pytest.mark.parametrize("year", [1600, 2300])
+def test_a_file_of_another_age_is_looked_at_as_any_other(root, year):
+    leave(root, "q")
+    dated = (
+        year - 1970
+    ) * 31_556_952  # in nanoseconds no number of 64 bits with a sign
+    os.utime(root.queue("q").config, (dated, dated))
+    assert look(str(root.queue("q").config)) is not None
+    parked.write(root.queue("q"), left(root, "q"))
+    assert answered(Crowd(root)) == ["q"]
+
+
+@pytest.mark.parametrize("stamp", [7, ["a", 1, 2, 3], [1, 2], [1, 2, 3, 4, 5]])
+def test_one_that_has_left_no_stamp_is_asked_alone(root, stamp):
+    for name in ("p", "q"):
+        leave(root, name)
+    stamps = {**parked.stamps(root, "p"), "que": stamp}
+    parked.write(root.queue("p"), left(root, "p", stamps=stamps))
+    assert [*Crowd(root).answers(["p", "q"], "detail")] == ["q"]
+
+
+class Woken(dict):
+    """A question during which a queue is woken."""
+
+    def __init__(self, queue, **arg):
+        super().__init__(arg)
+        self.queue = queue
+
+    def get(self, key, default=None):
+        parked.forget(self.queue)
+        return super().get(key, default)
+
+
+def test_a_queue_that_is_woken_while_its_folders_are_read_is_asked(root, crowd):
+    arg = {"msg_id": "20260102.0304.05.006.7"}
+    command, queue = "get_message_state", root.queue("q")
+    assert [*parked_answers.of_many(root, crowd, ["q"], command, arg)] == ["q"]
+    assert (
+        parked_answers.of_many(root, crowd, ["q"], command, Woken(queue, **arg)) == {}
+    )
+
+
+def test_more_queues_than_are_kept_are_looked_at_all_the_same(root, monkeypatch):
+    monkeypatch.setattr("rq.config.crowd._MOST", 2)
+    names, crowd = make(root, 5), Crowd(root)
+    for _ in range(2):
+        assert [*crowd.answers(names, "detail")] == names

@@ -46,7 +46,12 @@ def of_many(
             answers = {
                 name: look(root.queue(name), arg) for name in crowd.current(queues)
             }
-            return {name: each for name, each in answers.items() if each is not None}
+            # As in `_from_folders`: what a message leaves and enters is no one moment.
+            return {
+                name: each
+                for name in crowd.current(answers)
+                if (each := answers[name]) is not None
+            }
     return {}
 
 
