@@ -440,9 +440,11 @@ def _listening(queue: QueueDir, listens: Listens | None) -> socket.socket:
 
 def _count_on(owner: Owner, before: Parked) -> None:
     """Let what monitors measure go on from what it was when the queue was parked."""
-    answer = before.answers.get("figures")
-    if before.journal == owner.spool.journal_id and isinstance(answer, list):
-        owner.spool.figures.go_on_from(cast(FiguresView, answer[1]))
+    if before.journal != owner.spool.journal_id:
+        return
+    match before.answers.get("figures"):
+        case [_, figures]:
+            owner.spool.figures.go_on_from(cast(FiguresView, figures))
 
 
 def _watch_life(loop: asyncio.AbstractEventLoop, life: int, process: Process) -> None:

@@ -50,10 +50,16 @@ class Histogram:
         self.counts[bisect_left(BUCKETS, seconds)] += 1
         self.sum += seconds
 
-    def go_on_from(self, numbers: Sequence[float]) -> None:
-        """Add to `numbers`: those in each bucket, then the sum."""
-        *counts, self.sum = numbers
-        self.counts = [int(number) for number in counts]
+    @classmethod
+    def going_on(cls, numbers: Sequence[float]) -> Histogram:
+        """Return one that adds to `numbers`: those in each bucket, then the sum. ValueError:
+        they are of other buckets."""
+        histogram = cls()
+        if len(numbers) != len(histogram.counts) + 1:
+            raise ValueError("numbers of other buckets")
+        *counts, total = numbers
+        histogram.counts, histogram.sum = [int(each) for each in counts], float(total)
+        return histogram
 
 
 class Figures:
@@ -71,12 +77,16 @@ class Figures:
 
     def go_on_from(self, before: FiguresView) -> None:
         """Add to what was counted before the queue was parked: to monitors that is no new
-        start, and what came while it was awake in between they would never see."""
-        self.accepted = before["accepted"]
-        self.attempts = dict(before["attempts"])
-        self.ended = {(state, cause): n for state, cause, n in before["ended"]}
-        self.wait.go_on_from(before["wait"])
-        self.run.go_on_from(before["run"])
+        start, and what came while it was awake in between they would never see. What was
+        left is a cache: of numbers that cannot be gone on from all begin at 0."""
+        try:
+            wait, run = map(Histogram.going_on, (before["wait"], before["run"]))
+            attempts = {word: int(n) for word, n in before["attempts"].items()}
+            ended = {(state, cause): int(n) for state, cause, n in before["ended"]}
+            self.accepted = int(before["accepted"])
+        except (LookupError, TypeError, ValueError, AttributeError):
+            return
+        self.attempts, self.ended, self.wait, self.run = attempts, ended, wait, run
 
     def take(self, record: Record) -> None:
         """Count an event."""

@@ -75,3 +75,26 @@ def test_quantiles_outlive_the_process_and_what_is_no_saving_is_ignored():
 
 def test_of_nothing_there_is_no_quantile():
     assert Durations().quantiles((0.5, 0.95), 0.0) == (0, [0.0, 0.0])
+
+
+def test_counters_go_on_from_what_was_left_or_begin_at_0_if_that_is_damaged():
+    buckets = [0.0] * (len(BUCKETS) + 2)
+    whole = {
+        "accepted": 7,
+        "attempts": {"done": 3},
+        "ended": [["done", "done", 3]],
+        "wait": buckets,
+        "run": [1, *buckets[:-2], 0.5],
+    }
+    figures = Figures()
+    figures.go_on_from(whole)
+    assert (figures.accepted, figures.attempts) == (7, {"done": 3})
+    assert figures.ended == {("done", "done"): 3}
+    assert (figures.run.counts[0], figures.run.sum) == (1, 0.5)
+    damaged = [{}, {**whole, "wait": buckets[1:]}, {**whole, "ended": [["done", 3]]}]
+    for before in (*damaged, {**whole, "attempts": []}, {**whole, "accepted": "many"}):
+        figures = Figures()
+        figures.go_on_from(before)
+        figures.take(line(Event.COMMIT, State.NOWHERE, State.QUE))
+        figures.run.add(1e9)
+        assert (figures.accepted, figures.attempts, figures.ended) == (1, {}, {})
