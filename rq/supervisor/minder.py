@@ -314,6 +314,7 @@ class Minder:
         self._given_up.note_end(key, gave_up=process.state is Child.FATAL)
         process.place = None
         self._listen_no_more(process)
+        self._answer_no_more(process)
         if status == children.DISPLACED and process.kind is Kind.QUEUE:
             self.table.forget_if_gone(process.name)
         level = logging.INFO if process.state is Child.DOWN else logging.WARNING
@@ -326,6 +327,13 @@ class Minder:
         is_down = process.state is Child.DOWN and not process.wanted
         if process.kind is Kind.QUEUE and (is_down or process.state is Child.FATAL):
             self._listeners.end(process.name)
+
+    def _answer_no_more(self, process: Process) -> None:
+        """Let it be asked, in vain, that fails again and again: what it left when it was
+        parked, all as it was, would show a queue that is well."""
+        fails = process.state is Child.FATAL or process.failures > 1
+        if process.kind is Kind.QUEUE and fails:
+            parked.forget(self.root.queue(process.name))
 
     def _vanished(self, key: Key) -> bool:
         process = self.table.children[key]

@@ -12,10 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from harness import cli
 from harness.supervisor import daemon_on
 from harness.waiting import wait_until
 
+from rq.cli import FAILED
 from rq.config import parked
+from rq.errors import RQError
 from rq.proc import locks
 from rq.rpc import client
 from rq.timers.outcomes import Outcomes
@@ -338,6 +341,22 @@ def test_a_directory_that_was_replaced_is_held(daemon):
 
 
 @pytest.mark.slow
+def test_one_that_cannot_be_woken_is_not_shown_as_it_was_parked(daemon):
+    journal = make_parked(daemon).path / "journal"
+    segment = min(journal.glob("0*"))
+    for file in (journal / "checkpoint", segment):
+        with file.open("r+b") as damaged:  # in place: its directory looks as before
+            damaged.write(b"?")
+    assert parked.is_current(daemon.root, "q")
+    with pytest.raises(RQError):
+        send(daemon)
+    wait_until(lambda: state(daemon) == "FATAL", LONG)
+    assert not parked.is_current(daemon.root, "q")
+    status = cli.run("rq.cli", "status", root=daemon.root.path)
+    assert status.returncode == FAILED
+    assert "its first line is bad" in status.stdout
+
+
 def test_a_copy_of_before_that_was_laid_over_it_waits_for_a_person(daemon):
     queue = make_parked(daemon)
     send(daemon)
