@@ -12,8 +12,10 @@ looks at the tables of several queues has others for each.
 from __future__ import annotations
 
 import contextlib
+import operator
 import os
 from collections.abc import Iterator
+from functools import reduce
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -24,7 +26,10 @@ from rq.spark.delta_log import LOG
 from rq.spark.remote import STORE
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from deltalake import DeltaTable
+    from pyarrow.compute import Expression
+    from pyarrow.dataset import FileSystemDataset
 
 _RIGHTS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 
@@ -88,6 +93,43 @@ def load_version(where: str, version: int) -> DeltaTable:
     from deltalake import DeltaTable
 
     return DeltaTable(uri(where), version, storage_options=options(where))
+
+
+def dataset(lake: DeltaTable) -> FileSystemDataset:
+    """Return the rows of a table for an engine that filters them.
+
+    What delta-rs itself promises of a file is wrong for a column whose least or greatest value
+    the log does not say, as it is for each that came later, and for fractions: its rows would
+    be passed over. So only what parts the table is promised; the rest the footers of files say.
+    """
+    from pyarrow import compute
+    from pyarrow.dataset import FileSystemDataset, get_partition_keys
+
+    whole = lake.to_pyarrow_dataset()
+    parted = lake.metadata().partition_columns
+    fragments = []
+    for file in whole.get_fragments():
+        values = get_partition_keys(file.partition_expression)
+        wanted = [_has(whole.schema.field(name), values[name]) for name in parted]
+        fragments.append(
+            whole.format.make_fragment(
+                file.path,
+                filesystem=whole.filesystem,
+                partition_expression=reduce(
+                    operator.and_, wanted, compute.scalar(True)
+                ),
+            )
+        )
+    return FileSystemDataset(fragments, whole.schema, whole.format, whole.filesystem)
+
+
+def _has(column: pa.Field, value: object) -> Expression:
+    """Return that a column has a value, or none, in each row."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    field = compute.field(column.name)
+    return field.is_null() if value is None else field == pa.scalar(value, column.type)
 
 
 @contextlib.contextmanager

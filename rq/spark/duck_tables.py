@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from rq.errors import BadInput
 from rq.spark import (
     attachments,
+    delta_store,
     duck,
     file_parts,
     functions,
@@ -159,7 +160,7 @@ class DuckTables:
 
     def of_lake(self, _where: str, lake: DeltaTable) -> DataFrame:
         name = self._name()
-        self.session.conn.register(name, lake.to_pyarrow_dataset())
+        self.session.conn.register(name, delta_store.dataset(lake))
         return self._frame(self.session.conn.table(name))
 
     def last(self, table: DataFrame, key: Sequence[str], order: str) -> DataFrame:
