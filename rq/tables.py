@@ -130,6 +130,8 @@ def stored_for(place: Path) -> str | None:
         noted = (place / STORED).read_bytes()
     except FileNotFoundError:
         return None
+    except OSError as error:
+        raise BadInput(f"{place / STORED}: {error.strerror}") from None
     with contextlib.suppress(ValueError, LookupError, TypeError, RecursionError):
         where = json.loads(noted)["where"]
         # No directory: with the rights of who looks, any would be read, or written to.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import json
 import numbers
 import re
 import reprlib
@@ -156,7 +157,8 @@ def _is_table(value: object) -> bool:
 def _is_json(value: object) -> bool:
     try:
         orjson.dumps(value)
-    except orjson.JSONEncodeError:
+        json.dumps(value, allow_nan=False, default=str)  # which would be null silently
+    except (orjson.JSONEncodeError, ValueError):
         return False
     return True
 

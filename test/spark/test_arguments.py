@@ -1,6 +1,7 @@
 """A wrong argument of a job's own is one sentence: what it is called, what it was, what it may be."""
 
 import inspect
+import math
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -166,6 +167,8 @@ WRONG = {
         ),
         (("x",), {"param1": "\udcff"}, r"param1='\udcff' is not what JSON holds"),
         (("x",), {"param2": [{1}]}, "param2=[{1}] is not what JSON holds"),
+        (("x",), {"param2": math.nan}, "param2=nan is not what JSON holds"),
+        (("x",), {"param2": {"a": -math.inf}}, "param2={'a': -inf} is not what JSON"),
         (("x",), {"priority": 5}, "'priority' is not known; these are: dest, param1, "),
     ],
     "err": [

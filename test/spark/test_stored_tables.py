@@ -210,6 +210,17 @@ def test_a_note_that_names_no_store_is_damaged(duck_tables, tmp_path, where):
     assert [*note.parent.iterdir()] == [note]
 
 
+def test_a_note_that_cannot_be_read_hides_no_other_table(duck_tables, lake, capsys):
+    add(duck_tables, "SELECT 1 AS n")
+    root = config.find_root(None)
+    (tables.place(root, Name("logs", "bad")) / tables.STORED).mkdir(parents=True)
+    shown = json.loads(command(root, capsys, "ls", "--json"))
+    assert [(entry["table"], "why" in entry) for entry in shown] == [
+        ("logs/bad", True),
+        ("logs/flights", False),
+    ]
+
+
 def test_a_table_of_another_queue_is_where_that_wants_it(
     duck_tables, lake, monkeypatch
 ):

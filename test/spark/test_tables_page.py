@@ -16,6 +16,8 @@ from harness.delta_showcase import HITS
 from harness.waiting import wait_until
 from harness.web_server import web_alone
 
+from rq import tables
+from rq.checks import Batch, Check, Checks, Kind
 from rq.cli import spark
 from rq.config import files, passwords
 from rq.errors import Busy
@@ -205,6 +207,35 @@ def is_seen(web, table):
     facts = twin(web, f"/tables/{table}.json").json["table"]
     last = DeltaTable(web.root.spark / "tables" / table).version()
     return facts["why"] or facts["version"] == last
+
+
+def test_a_table_in_a_store_says_where_it_is_and_a_damaged_note_breaks_no_page(web):
+    note = tables.place(web.root, Name("quiet", "away")) / tables.STORED
+    note.parent.mkdir(parents=True)
+    end = "?endpoint_override=127.0.0.1:9&scheme=http&region=us-east-1"
+    for data, said in (
+        (
+            {"where": f"s3://lake/<b>/away{end}"},
+            "<code>s3://lake/&lt;b&gt;/away</code>",
+        ),
+        ({"where": "/etc"}, "<code>spark/tables/quiet/away</code>"),
+    ):
+        note.write_text(json.dumps(data))
+        answer = twin(web, "/tables/quiet/away", kind="text/html")
+        assert answer.status == 200
+        assert said in answer.text
+    note.unlink()
+    note.parent.rmdir()
+
+
+def test_what_a_job_says_of_its_data_is_text(web):
+    check = Check(kind=Kind.EXPECT, text="<img src=x onerror=alert(1)>", holds=False)
+    batch = Batch(batch_id="b", time=time.time(), ids=["<i>"], wrote=["hits"])
+    Checks(web.root, "reports").add(batch, [check])
+    text = twin(web, "/tables/reports/hits", kind="text/html").text
+    assert "&lt;img src=x onerror=alert(1)&gt;" in text
+    assert "<img" not in text
+    assert "<i>" not in text
 
 
 def test_pages_lead_to_tables_where_there_are_some(web):

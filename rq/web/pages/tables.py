@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,7 +14,7 @@ from falcon.asgi import Request, Response
 from rq import tables
 from rq.access.roles import Principal, Role
 from rq.checks import Checks, CheckView
-from rq.errors import Busy, NoSuchQueue
+from rq.errors import BadInput, Busy, NoSuchQueue
 from rq.tables import REJECTED, Facts, Held, Name, Step
 from rq.web.pages import page, plots
 from rq.web.routes import Routes
@@ -91,6 +92,7 @@ class TablesPage:
             "facts": facts,
             "queue": name,
             "name": table,
+            "place": await asyncio.to_thread(_place, self._site, wanted),
             "of": table.removesuffix(REJECTED) if table.endswith(REJECTED) else "",
             "versions": table_facts["versions"][:_LISTED],
             "pictures": pictures(facts),
@@ -112,6 +114,14 @@ def _every(site: Site, req: Request) -> list[Name]:
 
 def _is_there(site: Site, name: Name) -> bool:
     return name in tables.every(site.root)
+
+
+def _place(site: Site, name: Name) -> str:
+    """Return where a table is: below the root, or its address in a store."""
+    stored = None
+    with contextlib.suppress(BadInput):  # a damaged note, which the reader has told
+        stored = tables.stored(site.root, name)
+    return (stored or f"spark/tables/{name.text}").partition("?")[0]
 
 
 def _seen(principal: Principal, held: Sequence[Held]) -> list[Held]:
