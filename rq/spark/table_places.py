@@ -18,10 +18,12 @@ from rq import config, names, tables
 from rq.config import files
 from rq.errors import BadInput, RQError
 from rq.layout import Root
+from rq.proc import locks
 from rq.spark.delta import Held
 from rq.tables import Name
 
 _SETTING = "tables"
+_LOCK = "_rq.lock"
 VARIABLE = "RQ_SPARK_TABLES"  # of a queue's job: the setting
 _RIGHTS = "AWS_"  # how the variables begin that say what a process may do in a store
 
@@ -97,9 +99,22 @@ def note(table: Name, where: str) -> None:
     made elsewhere meanwhile."""
     root = config.find_root(None)
     noted = tables.place(root, table) / tables.STORED
+    if tables.stored(root, table) == where:
+        os.utime(noted)  # pages look at it
+        return
+    files.make_dir(noted.parent)
+    # The first batches of a table come at once, and a file is replaced by one at a time.
+    lock = locks.lock_waiting(noted.parent / _LOCK)
+    try:
+        _note_first(root, table, where)
+    finally:
+        os.close(lock)
+
+
+def _note_first(root: Root, table: Name, where: str) -> None:
+    noted = tables.place(root, table) / tables.STORED
     stored = tables.stored(root, table)
     if stored == where:
-        os.utime(noted)  # pages look at it
         return
     if stored is not None or tables.is_here(root, table):
         raise _elsewhere(table.text, where, stored or str(noted.parent))
@@ -107,7 +122,6 @@ def note(table: Name, where: str) -> None:
         _demand_free(root, table, where)
     except Taken as error:
         raise Held(f"the files of this batch are held: {error}") from None
-    files.make_dir(noted.parent)
     files.write_state(noted, {"where": where})
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from harness import delta_jobs, spark_days
@@ -208,6 +209,16 @@ def test_a_note_that_names_no_store_is_damaged(duck_tables, tmp_path, where):
     with pytest.raises(BadInput, match=r"stored\.json is damaged"):
         add(duck_tables, "SELECT 1 AS n")
     assert [*note.parent.iterdir()] == [note]
+
+
+def test_many_that_note_where_a_table_is_at_once_do_so(duck_tables, lake):
+    root = config.find_root(None)
+    with ThreadPoolExecutor(8) as pool:
+        for number in range(40):
+            name = Name("logs", f"t{number}")
+            where = f"s3://{lake.bucket}/lake/{name.table}{lake.end}"
+            list(pool.map(table_places.note, [name] * 8, [where] * 8))
+            assert tables.stored(root, name) == where
 
 
 def test_a_note_that_cannot_be_read_hides_no_other_table(duck_tables, lake, capsys):
