@@ -301,6 +301,12 @@ class Scandir:
             seen[name] = left
             is_new = self.parked.get(name) != left
             its_turn = bool(self.no_hints) or (number - self.number) % parts == 0
-            if (is_new or its_turn) and not parked.is_current(self.root, name):
+            if (is_new or its_turn) and not self._is_left(name):
                 self._ask("wake_queue", name)
         self.parked, self.number = seen, self.number + 1
+
+    def _is_left(self, name: str) -> bool:
+        """Whether a parked queue lies as it was left, and has a name to connect to: one
+        without would answer from what it has left, and nothing would ever wake it."""
+        is_current = parked.is_current(self.root, name)
+        return is_current and os.path.exists(self.root.queue(name).socket)

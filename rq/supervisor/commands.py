@@ -203,8 +203,11 @@ class Commands:
         try:
             await loop_client.ask(socket, "wake", timeout=WAKE_TIMEOUT)
         except RQError as error:
-            # A hint: the queue looks at its files by itself within seconds.
+            # A hint: the queue looks at its files by itself within seconds. One that is
+            # parked does not, and its socket may have been removed.
             log.debug("%s", error)
+            if name in self._table.queues():
+                self._minder.wake(name)
 
     # ---- making and removing queues
 

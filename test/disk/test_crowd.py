@@ -15,6 +15,7 @@ from rq.config.parked import LOOKED_AT
 from rq.proc import locks
 from rq.rpc.lines import parked_answers
 from rq.scandir.cache import look
+from rq.scandir.passes import Scandir
 
 MANY = 40
 LOOKS = len(LOOKED_AT) + 1  # and what it has left
@@ -204,3 +205,17 @@ def test_more_queues_than_are_kept_are_looked_at_all_the_same(root, monkeypatch)
     names, crowd = make(root, 5), Crowd(root)
     for _ in range(2):
         assert [*crowd.answers(names, "detail")] == names
+
+
+# ---- that each can be reached
+
+
+def test_one_whose_socket_was_removed_is_woken_and_binds_another(root):
+    leave(root, "q")
+    root.queue("q").socket.touch()
+    root.scandir.mkdir()
+    scandir = Scandir(root)
+    scandir.say_hints("there are none")
+    assert calls(lambda: scandir.look(0.0))["_ask"] == 0
+    root.queue("q").socket.unlink()
+    assert calls(lambda: scandir.look(1.0))["_ask"] == 1

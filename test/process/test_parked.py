@@ -325,6 +325,15 @@ def test_a_socket_whose_name_was_taken_is_bound_anew(daemon):
     until_done(daemon, 1)
 
 
+def test_one_whose_socket_was_removed_is_woken_all_the_same(daemon):
+    queue = make_parked(daemon)
+    queue.socket.unlink()
+    daemon.ask("wake_queue", "q")
+    wait_until(queue.socket.exists, LONG)
+    send(daemon)
+    until_done(daemon, 1)
+
+
 @pytest.mark.slow
 def test_a_directory_that_was_replaced_is_held(daemon):
     queue = make_parked(daemon)
