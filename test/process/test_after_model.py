@@ -72,7 +72,7 @@ def settled(world: World, nodes: list[Node], harm: bool) -> None:
         return all(world.stands(node) == node.fate for node in order)
 
     try:
-        wait_until(all_stand, 120)
+        wait_until(all_stand, 200)  # three rounds of asking, if hints are lost
     except AssertionError:
         wrong = [
             (n.place, n, world.stands(n)) for n in nodes if world.stands(n) != n.fate

@@ -321,14 +321,16 @@ LIMITED = [
     ("trap '' TERM; while :; do sleep 0.1; done", {"timeout": 0.5}, "timeout"),
     ("sleep 60", {"heartbeat": 0.5}, "heartbeat"),
     ("while :; do :; done", {"cpu_seconds": 1}, "cpu"),
-    ("trap 'echo err gave up >&3; exit 1' TERM; sleep 60 & wait", {"timeout": 0.5}, "said_err"),
+    ("trap 'echo err gave up >&3; exit 1' TERM; sleep 60 & wait", {"timeout": 0.5, "grace": 30}, "said_err"),
     ("for n in 1 2 3 4; do echo $n; sleep 0.3; done; echo done >&3", {"heartbeat": 1}, "done"),
 ]  # fmt: skip
 
 
 @pytest.mark.slow
 def test_limits_hold_there_as_here(web, agent):
-    sent = [agent.send(script, grace=0.3, **limits) for script, limits, _ in LIMITED]
+    sent = [
+        agent.send(script, **{"grace": 0.3, **limits}) for script, limits, _ in LIMITED
+    ]
     assert agent.once("--slots", "3").returncode == 0
     for msg_id, (_, limits, cause) in zip(sent, LIMITED, strict=True):
         message = agent.ask("get_message", msg_id=msg_id)[1]

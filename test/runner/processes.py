@@ -14,7 +14,7 @@ KNOBS = {"RQ_SOAK_SECONDS", "RQ_FUZZ_EXAMPLES", "RQ_FAULTS_EVERY", "RQ_TEST_SEED
 KNOBS |= {"RQ_TEST_COMMIT"}  # only half of the enumerated cases, in CI
 KNOBS |= {"RQ_SIM_SEEDS", "RQ_SIM_FROM", "RQ_POWER_FIRST"}
 KNOBS |= {"RQ_MUTANTS", "RQ_MUTANTS_AT", "RQ_MUTANTS_BY", "RQ_MUTANTS_IN"}
-KNOBS |= {"RQ_MUTANTS_KEPT"}
+KNOBS |= {"RQ_MUTANTS_KEPT", "RQ_TALKS"}
 
 
 def call(command: list[str | Path], limit: float, scratch: Path) -> str | None:

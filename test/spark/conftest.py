@@ -75,16 +75,24 @@ def spark_env(java_home, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def spark(spark_env):
-    """Give the one session of the run."""
+def one_session(spark_env):
+    """Give the one session of the run, whose workers may ask the store of these tests."""
     from rq.spark.session import close, session
 
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in spark_env.items():
+        for name, value in {**spark_env, **SECRET}.items():
             patch.setenv(name, value)
         made = session("rq-tests", master="local[2]")
         yield made
         close(made)
+
+
+@pytest.fixture
+def spark(one_session):
+    """Give the one session, where Spark looks for sources: a test before this one may have
+    left another one there."""
+    one_session._jvm.SparkSession.setActiveSession(one_session._jsparkSession)
+    return one_session
 
 
 # A process of its own: some calls of delta-rs let no other thread of this one run.

@@ -238,7 +238,7 @@ def test_where_a_table_cannot_go_is_one_sentence(duck_tables, tmp_path, store):
         ("out", BadInput, "'out' is neither an absolute path nor s3://BUCKET/PREFIX/"),
         ("/a/../b", BadInput, "neither an absolute path"),
         ("hdfs://a/b", BadInput, "neither an absolute path"),
-        (7, BadInput, "7 is no text"),
+        (7, BadInput, "q.write: where=7 is not text"),
         (str(tmp_path / "file" / "x"), BadInput, "file/x: Not a directory"),
         ("/proc/x", BadInput, "/proc/x: "),
         (f"s3://none/x/{end}", BadInput, "s3://none/x/: there is no bucket none"),
