@@ -263,11 +263,29 @@ def root():
     return Root(writes.tables("logs").parent.parent.parent)
 
 
+def left_decided(tables, job, queue):
+    """Return the work of a batch that is decided, and not in its tables yet."""
+    late = call(tables, job, publish=False, queue=queue)
+    late.writes.decide(sending.origin(queue, "b1", late.messages))
+    late.writes.close()
+    return late
+
+
+def refuse_other(monkeypatch):
+    """Let no commit come into the table `other`."""
+    commit = delta.commit
+
+    def without_rights(place, stage, named, plan, about):
+        if plan.name == "other":
+            raise BadInput("no rights")
+        commit(place, stage, named, plan, about)
+
+    monkeypatch.setattr(delta, "commit", without_rights)
+
+
 def test_what_another_queue_has_decided_first_is_merged_first(duck_tables):
     job = delta_jobs.table_job(orders((1, "new", 1)), **MERGE)
-    late = delta_jobs.call(duck_tables, job, publish=False, queue="loader")
-    late.writes.decide(sending.origin("loader", "b1", late.messages))
-    late.writes.close()
+    late = left_decided(duck_tables, job, "loader")
     add(duck_tables, orders((1, "paid", 2)), **MERGE)
     assert now() == [(1, "paid", 2)]
     writes.finish("loader", late.writes.key)
@@ -284,17 +302,8 @@ def test_what_another_queue_cannot_finish_is_waited_for(
         for name, query in tables if is_first else reversed(tables):
             q.table(q.spark.sql(query), name, **MERGE)
 
-    late = call(duck_tables, both, publish=False, queue="loader")
-    late.writes.decide(sending.origin("loader", "b1", late.messages))
-    late.writes.close()
-    commit = delta.commit
-
-    def without_rights(place, stage, named, plan, about):
-        if plan.name == "other":
-            raise BadInput("no rights")
-        commit(place, stage, named, plan, about)
-
-    monkeypatch.setattr(delta, "commit", without_rights)
+    left_decided(duck_tables, both, "loader")
+    refuse_other(monkeypatch)
     if is_first:  # and what it lacks is another table's
         add(duck_tables, orders((1, "paid", 2)), **MERGE)
         assert now() == [(1, "paid", 2)]
@@ -310,17 +319,8 @@ def test_what_the_own_queue_cannot_finish_elsewhere_fails_no_later_batch(
         q.table(q.spark.sql(orders((1, "new", 1))), "flights", **MERGE)
         q.table(q.spark.sql("SELECT 2 AS n"), "other", **MERGE)
 
-    late = call(duck_tables, both, publish=False)
-    late.writes.decide(sending.origin("logs", "b1", late.messages))
-    late.writes.close()
-    commit = delta.commit
-
-    def without_rights(place, stage, named, plan, about):
-        if plan.name == "other":
-            raise BadInput("no rights")
-        commit(place, stage, named, plan, about)
-
-    monkeypatch.setattr(delta, "commit", without_rights)
+    left_decided(duck_tables, both, "logs")
+    refuse_other(monkeypatch)
     add(duck_tables, orders((1, "paid", 2)), **MERGE)
     assert now() == [(1, "paid", 2)]
 
@@ -353,9 +353,7 @@ def test_what_is_held_for_another_table_holds_up_none(duck_tables):
         q.table(q.spark.sql(orders((1, "new", 1))), "flights", **MERGE)
         q.table(q.spark.sql("SELECT 'x' AS n"), "other", **MERGE)
 
-    late = call(duck_tables, both, publish=False)
-    late.writes.decide(sending.origin("logs", "b1", late.messages))
-    late.writes.close()
+    late = left_decided(duck_tables, both, "logs")
     call(duck_tables, lambda q: q.table(q.spark.sql("SELECT 1 AS n"), "other"))
     with pytest.raises(delta.Held):
         again(late)
